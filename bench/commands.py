@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.measure import Table, child_cpu
 from bench.streams import arguments, stream, words
-from toolglot.jsontext import dumps
+from toolglot.common.jsontext import dumps
 
 Doc = dict[str, Any]
 CALL = arguments(200)

@@ -11,8 +11,8 @@ import msgspec
 from bench.measure import Figure, Table, cpu_seconds
 from bench.sdks import SDK_NAMES, load_sdk_reader
 from bench.streams import BUILDERS, Stream, StreamOutcome, arguments, stream, words
-from toolglot.events import TextDelta, ToolCallDelta
-from toolglot.messages import Reply
+from toolglot.values.events import TextDelta, ToolCallDelta
+from toolglot.values.messages import Reply
 from toolglot.wire.codec import create_reader
 from toolglot.wire.partial import PartialArguments
 

@@ -5,10 +5,10 @@ from time import process_time
 
 from bench.measure import Figure, Table
 from bench.streams import BUILDERS, words
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Conversation, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.common.jsontext import dumps, loads
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.messages import Conversation, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from toolglot import Orchestrator, Text, ToolCall, ToolDefinition
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.messages import Reply
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.tool import Tool, tool_from_definition
+from toolglot.values.messages import Reply
 
 # service: thing, what it is, its fields
 _THINGS = """

@@ -11,8 +11,8 @@ from toolglot.builtin.code import ast_query, ast_tools
 from toolglot.builtin.code.ast_query import AstQuery
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
+from toolglot.values.messages import ToolCall
 
 PATTERNS = ("isinstance($A, $B)", "raise $E from None", "$A = $B if $C else $D")
 

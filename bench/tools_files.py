@@ -6,15 +6,15 @@ import tempfile
 from pathlib import Path
 
 from bench.measure import Table, cpu_seconds
-from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.tool_state import ToolState
-from toolglot.messages import ToolCall
+from toolglot.confine.confined_open import open_beneath
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.messages import ToolCall
 
 _DEEP_FILE = "a/b/c/d/file.txt"
 

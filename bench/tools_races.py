@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 
-from toolglot.builtin.files import confined_open as beneath
 from toolglot.builtin.files.workspace import Change, Workspace
+from toolglot.confine import confined_open as beneath
 from toolglot.errors import ToolError
 
 SECRET, ONLY_OUTSIDE = b"THE SECRET", "only_outside.txt"

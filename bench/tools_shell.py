@@ -17,12 +17,12 @@ from typing import Any
 from bench.measure import Figure, Table
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState
-from toolglot.messages import ToolCall
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
 from toolglot.tools.context import Context
+from toolglot.values.messages import ToolCall
 
 MARKER = "27182"
 DAEMONS = f"(setsid sleep {MARKER} &); (trap '' TERM; exec sleep {MARKER}) & sleep {MARKER}"

@@ -24,14 +24,14 @@ from generate_tools import (
 
 from toolglot.cli.chat.commands import COMMANDS
 from toolglot.cli.main import app
+from toolglot.common.jsontext import dumps_text
 from toolglot.config.setting_schema import WILDCARD, setting_fields
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.keyring_store import keyring_account
-from toolglot.events import RunEvent
-from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.model_facts import FACTS
 from toolglot.simulator.faults import FAULTS
+from toolglot.values.events import RunEvent
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -15,16 +15,20 @@ from toolglot.errors import ToolglotError
 # names of its own is named in full.
 REFERENCE_PAGES = {
     "agents": ("Agents and runs", "loop config telemetry", "Orchestrator from_config"),
-    "tools": ("Tools", "tools approvals", "tool Context ToolConfig ToolError"),
-    "messages": ("Messages and requests", "messages definitions request losses", "Conversation Message user assistant system"),
-    "events": ("Events and results", "events", "RunResult ToolOutcome"),
+    "tools": ("Tools", "tools values.approvals", "tool Context ToolConfig ToolError"),
+    "messages": (
+        "Messages and requests",
+        "values.messages values.definitions values.request values.losses",
+        "Conversation Message user assistant system",
+    ),
+    "events": ("Events and results", "values.events", "RunResult ToolOutcome"),
     "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
     "formats": ("API formats and providers", "wire providers schema", "encode_request decode_request create_reader"),
-    "builtin": ("Built-in tools and facades", "builtin facades skills", "coding_tools builtins"),
+    "builtin": ("Built-in tools and facades", "builtin facades confine common.skills", "coding_tools builtins"),
     "errors": ("Errors", "errors", "ToolglotError"),
     "mcp": ("MCP", "toolglot.mcp", "McpServers McpServer McpToolServer"),
     "bridges": ("Bridges", "toolglot.bridges", "export_messages import_messages"),
-    "plugins": ("Plug-ins", "toolglot.plugins", "list_plugins load_plugin"),
+    "plugins": ("Plug-ins", "common.plugins", "list_plugins load_plugin"),
 }
 
 
@@ -35,7 +39,8 @@ def public_names(page: str) -> list[str]:
     if package:
         names = import_module(modules).__all__
         return [f"{package}.{name}" for name in (*first.split(), *(name for name in names if name not in first.split()))]
-    names = [name for name in toolglot.__all__ if toolglot._HOME[name].partition(".")[0] in modules.split()]
+    homes = tuple(f"{module}." for module in modules.split())
+    names = [name for name in toolglot.__all__ if f"{toolglot._HOME[name]}.".startswith(homes)]
     return [name for name in first.split() if name in names] + [name for name in names if name not in first.split()]
 
 
@@ -43,8 +48,8 @@ def render_reference_index() -> str:
     """docs/reference/index.md: every public name in one line."""
     parts = [
         "# API reference",
-        "Everything that `from toolglot import …` offers, and the same for `toolglot.mcp`, `toolglot.bridges` and "
-        "`toolglot.plugins`. Generated from the docstrings by `make docs`.",
+        "Everything that `from toolglot import …` offers, and the same for `toolglot.mcp` and `toolglot.bridges`. "
+        "Generated from the docstrings by `make docs`.",
     ]
     for page, (title, *_) in REFERENCE_PAGES.items():
         rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]

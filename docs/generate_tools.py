@@ -12,8 +12,8 @@ from typing import Any
 from toolglot.builtin.tools import builtins
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import FACADE_MODULES, GENERATIONS, find_facade
-from toolglot.request import ToolDefinition
 from toolglot.tools.tool import Tool
+from toolglot.values.request import ToolDefinition
 
 FACADES_PER_TABLE = 5
 

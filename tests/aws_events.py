@@ -3,7 +3,7 @@
 import base64
 from zlib import crc32
 
-from toolglot.jsontext import dumps
+from toolglot.common.jsontext import dumps
 
 
 def encode_aws_event(data: bytes, event: str = "chunk") -> bytes:

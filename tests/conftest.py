@@ -24,9 +24,9 @@ from hypothesis import settings
 
 import toolglot
 from toolglot.cli.logging_setup import THIRD_PARTY_LOGGERS
+from toolglot.common.jsontext import loads_object
 from toolglot.engine.signin import environment
 from toolglot.engine.signin.environment import ENTRA_SECRETS
-from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES
 from toolglot.wire.spec import WIRES
 

@@ -24,7 +24,6 @@ from packaging.utils import canonicalize_name
 import toolglot
 import toolglot.bridges
 import toolglot.mcp
-import toolglot.plugins
 from toolglot.cli.main import app
 from toolglot.engine.signin.environment import KEY_VARIABLES
 
@@ -231,7 +230,7 @@ def test_the_reference_describes_every_public_name() -> None:
         for page in (ROOT / "docs" / "reference").glob("*.md")
         for name in re.findall(r"^::: toolglot\.(\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    packages = {"mcp": toolglot.mcp, "bridges": toolglot.bridges, "plugins": toolglot.plugins}
+    packages = {"mcp": toolglot.mcp, "bridges": toolglot.bridges}
     names = [f"{package}.{name}" for package, module in packages.items() for name in module.__all__]
     assert sorted(entries) == sorted([*toolglot.__all__, *names])
     index = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")

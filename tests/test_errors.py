@@ -3,6 +3,7 @@
 import pytest
 
 from toolglot import errors
+from toolglot.common.jsontext import dumps
 from toolglot.errors import (
     ContextTooLong,
     InvalidRequest,
@@ -22,8 +23,7 @@ from toolglot.errors import (
     UnknownName,
     UsageError,
 )
-from toolglot.jsontext import dumps
-from toolglot.losses import Loss, Repair
+from toolglot.values.losses import Loss, Repair
 
 
 def test_an_error_knows_its_name() -> None:

@@ -14,7 +14,8 @@ from typing import Any, cast, get_args, get_type_hints
 import pytest
 
 import toolglot
-from toolglot import errors, events
+from toolglot import errors
+from toolglot.values import events
 
 
 def test_all_names_are_there_for_the_interpreter_and_for_type_checkers() -> None:

@@ -24,6 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolglot.cli.logging_setup import configure_logging
+from toolglot.common.jsontext import dumps
+from toolglot.common.redact import REDACTED, redact
 from toolglot.engine.auth import Key
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -31,17 +33,15 @@ from toolglot.engine.http import HttpTransport
 from toolglot.engine.recording import RecordingTransport, ReplayTransport
 from toolglot.engine.transport import HttpRequest, Timeouts
 from toolglot.errors import ProviderError, ToolglotError, UsageError
-from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES
-from toolglot.redact import REDACTED, redact
-from toolglot.request import Options, Request
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.server import serve
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
+from toolglot.values.messages import user
+from toolglot.values.request import Options, Request
 
 ONCE = RetryConfig(max_retries=1, base=0.0, max_delay=0.0)
 QUICK = Timeouts(connect=5.0, first_byte=0.15, idle=0.15)

@@ -211,4 +211,4 @@ def test_the_glossary_has_public_names() -> None:
 
 def is_concept(value: type) -> bool:
     """Whether a public class needs an entry of its own: errors and events are explained by their docstrings."""
-    return not issubclass(value, BaseException) and value.__module__ != "toolglot.events"
+    return not issubclass(value, BaseException) and value.__module__ != "toolglot.values.events"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT
-from tests.test_pytest_plugin import Project
-from tests.test_pytest_plugin import provider as provider  # a fixture
+from tests.engine.test_pytest_plugin import Project
+from tests.engine.test_pytest_plugin import provider as provider  # a fixture
 
 import toolglot
 

@@ -8,7 +8,7 @@ from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
 from toolglot import Orchestrator, ToolConfig, tool
 from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
-from toolglot.events import TextDelta, ToolCallDelta
+from toolglot.values.events import TextDelta, ToolCallDelta
 from toolglot.wire.partial import PartialArguments
 
 PROVIDERS = {CHAT: "openai-chat", RESPONSES: "openai-responses", ANTHROPIC: "anthropic"}

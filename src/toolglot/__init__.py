@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 # For type checkers; `X as X` marks a name that is exported.
 if TYPE_CHECKING:
-    from toolglot.builtin.files.roots import Root as Root
+    from toolglot.confine.roots import Root as Root
     from toolglot.builtin.shell.manager import ShellOptions as ShellOptions
     from toolglot.builtin.tool_state import (
         AskUser as AskUser,
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     )
     from toolglot.builtin.web.config import WebConfig as WebConfig
     from toolglot.config.instructions import Instructions as Instructions, read_instructions as read_instructions
-    from toolglot.skills import Skill as Skill, find_skills as find_skills
+    from toolglot.common.plugins import (
+        PLUGIN_KINDS as PLUGIN_KINDS,
+        Plugin as Plugin,
+        PluginKind as PluginKind,
+        list_plugins as list_plugins,
+        load_plugin as load_plugin,
+    )
+    from toolglot.common.skills import Skill as Skill, find_skills as find_skills
     from toolglot.config.setup import from_config as from_config
     from toolglot.engine.engine import Engine as Engine, EngineResult as EngineResult, PreparedTools as PreparedTools
     from toolglot.engine.factory import EngineOptions as EngineOptions, create_engine as create_engine
@@ -70,7 +77,7 @@ if TYPE_CHECKING:
         UnknownName as UnknownName,
         UsageError as UsageError,
     )
-    from toolglot.approvals import (
+    from toolglot.values.approvals import (
         Allow as Allow,
         ApprovalRequest as ApprovalRequest,
         Approve as Approve,
@@ -79,7 +86,7 @@ if TYPE_CHECKING:
         Effect as Effect,
         Ruling as Ruling,
     )
-    from toolglot.events import (
+    from toolglot.values.events import (
         EngineEvent as EngineEvent,
         Event as Event,
         ApprovalNeeded as ApprovalNeeded,
@@ -104,7 +111,7 @@ if TYPE_CHECKING:
         ToolProgress as ToolProgress,
         ToolStarted as ToolStarted,
     )
-    from toolglot.definitions import (
+    from toolglot.values.definitions import (
         CacheMark as CacheMark,
         ToolDefinition as ToolDefinition,
         ToolExample as ToolExample,
@@ -129,8 +136,8 @@ if TYPE_CHECKING:
     from toolglot.loop.deferral import Deferral as Deferral
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
     from toolglot.loop.run import Run as Run
-    from toolglot.losses import Loss as Loss, Repair as Repair
-    from toolglot.messages import (
+    from toolglot.values.losses import Loss as Loss, Repair as Repair
+    from toolglot.values.messages import (
         Block as Block,
         Conversation as Conversation,
         Foreign as Foreign,
@@ -159,7 +166,7 @@ if TYPE_CHECKING:
         ToolFeatures as ToolFeatures,
         Price as Price,
     )
-    from toolglot.request import (
+    from toolglot.values.request import (
         Options as Options,
         Output as Output,
         Request as Request,
@@ -206,32 +213,32 @@ if TYPE_CHECKING:
     from toolglot.wire.repair import repair_history as repair_history, RepairedHistory as RepairedHistory
     from toolglot.wire.reader import ReplyReader as ReplyReader
     from toolglot.wire.writer import EncodedRequest as EncodedRequest
-    from toolglot.builtin.shell.sandbox import SandboxLevel as SandboxLevel
+    from toolglot.confine.sandbox import SandboxLevel as SandboxLevel
     from toolglot.engine.signin.tokens import SignIn as SignIn, Token as Token
     from toolglot.wire.restore_calls import restore_reply as restore_reply
     from toolglot.wire.tracker import ToolCallTracker as ToolCallTracker
 
 # For the interpreter: module -> names.
 _HOMES = {
-    "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
-    "MalformedData MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound "
-    "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
-    "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
-    "approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling",
-    "definitions": "CacheMark ToolDefinition ToolExample",
-    "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone ReplyStarted "
-    "RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
-    "ToolFinished ToolOutcome ToolProgress ToolStarted",
-    "losses": "Loss Repair",
-    "messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult ToolsChanged Usage "
-    "assistant load save system tool_results user",
+    "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest MalformedData "
+    "MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound Overloaded PermissionDenied "
+    "ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut ToolError ToolglotError "
+    "TransportError TruncatedStream UnknownName UsageError LossyEncoding",
+    "values.approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling",
+    "values.definitions": "CacheMark ToolDefinition ToolExample",
+    "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone "
+    "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta "
+    "ToolCallReady ToolCallStarted ToolFinished ToolOutcome ToolProgress ToolStarted",
+    "values.losses": "Loss Repair",
+    "values.messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult ToolsChanged "
+    "Usage assistant load save system tool_results user",
     "providers.catalog": "resolve_profile",
     "providers.preflight": "Problem preflight",
     "providers.profile": "Price Profile ProviderLimits ToolFeatures",
-    "request": "Options Output Request ToolChoice",
+    "values.request": "Options Output Request ToolChoice",
     "wire.reader": "ReplyReader",
     "wire.writer": "EncodedRequest",
-    "builtin.shell.sandbox": "SandboxLevel",
+    "confine.sandbox": "SandboxLevel",
     "engine.signin.tokens": "SignIn Token",
     "wire.restore_calls": "restore_reply",
     "wire.codec": "decode_request encode_request create_reader",
@@ -247,14 +254,15 @@ _HOMES = {
     "engine.recording": "RecordingTransport ReplayTransport",
     "engine.simulated": "SimulatedTransport",
     "engine.transport": "HttpRequest HttpResponse Timeouts Transport",
-    "builtin.files.roots": "Root",
+    "confine.roots": "Root",
     "builtin.shell.manager": "ShellOptions",
     "builtin.tool_state": "UserOption AskUser UserAnswer UserQuestion",
     "builtin.web.config": "WebConfig",
     "builtin.tools": "BuiltinOptions Builtins builtins coding_tools",
     "config.setup": "from_config",
     "config.instructions": "Instructions read_instructions",
-    "skills": "Skill find_skills",
+    "common.plugins": "PLUGIN_KINDS Plugin PluginKind list_plugins load_plugin",
+    "common.skills": "Skill find_skills",
     "loop.agent_core": "AgentOptions",
     "loop.agent_runs": "RunOptions",
     "loop.attachments": "load_attachment",

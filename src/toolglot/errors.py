@@ -6,11 +6,11 @@ Any other exception raised by a codec is a bug in toolglot.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from toolglot.textutil import did_you_mean, suggest
+from toolglot.common.textutil import did_you_mean, suggest
 
 if TYPE_CHECKING:
-    from toolglot.events import RunResult
-    from toolglot.losses import Loss
+    from toolglot.values.events import RunResult
+    from toolglot.values.losses import Loss
 
 
 ToolErrorKind = Literal[

@@ -27,7 +27,6 @@ from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.edit.patch_tool import patch_tools
-from toolglot.builtin.files import confined_open
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.files.workspace import Workspace
@@ -35,9 +34,10 @@ from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.tool_state import ToolState
-from toolglot.messages import ToolCall
+from toolglot.confine import confined_open
 from toolglot.tools.context import Context
 from toolglot.tools.results import as_result
+from toolglot.values.messages import ToolCall
 
 FACTORIES = (
     *(file_tools, edit_tools, patch_tools, notebook_tools, read_many_tools, glob_tools, list_dir_tools, grep_tools),

@@ -37,8 +37,8 @@ from toolglot import (
     user,
 )
 from toolglot.bridges.event_streams import FrontEndRequest
-from toolglot.events import RunEvent
 from toolglot.tools.context import Context
+from toolglot.values.events import RunEvent
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 Encode = Callable[..., AsyncGenerator[bytes]]

@@ -15,7 +15,7 @@ from tests.loop.agents import agent, check
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, Thinking, ToolCall, tool
 from toolglot.bridges.ag_ui import AgUiEncoder, encode_events, read_request
 from toolglot.bridges.event_streams import FrontEndRequest
-from toolglot.events import ReplyStarted, RunEvent
+from toolglot.values.events import ReplyStarted, RunEvent
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 

@@ -20,7 +20,7 @@ from toolglot import (
 )
 from toolglot.bridges import ag_ui, vercel
 from toolglot.bridges.event_streams import FrontEndRequest
-from toolglot.jsontext import dumps_text, loads
+from toolglot.common.jsontext import dumps_text, loads
 
 
 def read(*prompts: str) -> FrontEndRequest:

@@ -11,9 +11,9 @@ from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, ToolRegi
 from toolglot.bridges.event_streams import describe_approval
 from toolglot.bridges.exported_tools import ExportedTools, read_answer
 from toolglot.bridges.imported_tools import ask_user
-from toolglot.definitions import ToolDefinition
-from toolglot.events import ToolOutcome
 from toolglot.tools.calls import AnyCall
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.events import ToolOutcome
 
 from .kit import TOOLS, add, remove
 

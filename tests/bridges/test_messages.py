@@ -14,7 +14,7 @@ from openai.types.responses import Response
 from toolglot import Conversation, MalformedRequest, Message, Text, Thinking, UnknownName, user
 from toolglot.bridges import export_messages, import_messages
 from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original
-from toolglot.messages import Foreign, Reply, ToolCall, assistant
+from toolglot.values.messages import Foreign, Reply, ToolCall, assistant
 
 from .kit import ANTHROPIC, WIRES, conversation, summarize
 

@@ -41,7 +41,7 @@ from toolglot import (
     tool,
 )
 from toolglot.bridges.openai_agents import ToolglotModel, ToolglotProvider, export_tools, import_tools, unwrap_reply
-from toolglot.messages import Message
+from toolglot.values.messages import Message
 
 from .kit import PNG, TOOLS, WIRES, transport
 

@@ -13,7 +13,7 @@ from tests.loop.agents import agent, check
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, assistant, tool, user
 from toolglot.bridges.event_streams import FrontEndRequest
 from toolglot.bridges.vercel import VercelEncoder, encode_events, read_request, rewind
-from toolglot.events import BlockReady
+from toolglot.values.events import BlockReady
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ import pytest
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, as_result
 from toolglot.tools.tool import Tool
+from toolglot.values.messages import ToolCall
 
 
 class Tools:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.tool_state import ToolState
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
+from toolglot.values.messages import ToolCall
 
 
 def plant(root: Path, files: Mapping[str, str | bytes] | Iterable[str]) -> Path:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolglot import BuiltinOptions, Orchestrator, ToolConfig, WebConfig, builtins, from_config
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import FACADE_MODULES
-from toolglot.jsontext import dumps_text
 from toolglot.tools.policy import ToolPolicy, Verdict
 
 

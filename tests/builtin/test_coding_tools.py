@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from toolglot import builtin
-from toolglot.approvals import Effect
 from toolglot.builtin.configured import configured_builtins
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.tool_state import UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, builtins, coding_tools
 from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.errors import UnknownName, UsageError
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.request import BUILTIN_TAG
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.policy import ToolPolicy
+from toolglot.values.approvals import Effect
+from toolglot.values.request import BUILTIN_TAG
 
 
 async def answers(questions: list[UserQuestion]) -> list[Any]:

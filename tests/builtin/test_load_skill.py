@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolglot.approvals import Approve
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.skills import Skill, read_skill
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import ToolError
 from toolglot.facades.catalog import FACADE_MODULES
-from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import ToolCall
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.model import Script
-from toolglot.skills import Skill, read_skill
 from toolglot.tools.context import Context
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.approvals import Approve
+from toolglot.values.messages import ToolCall
 
 Calls = tuple[tuple[str, dict[str, Any]], ...]
 NATIVE = {"claude": "Skill", "gemini": "activate_skill", "qwen": "skill"}

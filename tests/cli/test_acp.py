@@ -32,15 +32,15 @@ from toolglot.acp.file_watch import FileWatch
 from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.session_store import SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_call, requested_content, split_preview
-from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_sandbox
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.acp import open_agent
 from toolglot.cli.startup import Flags
-from toolglot.events import ToolCallReady, ToolCallStarted, ToolFinished, ToolOutcome
-from toolglot.messages import Text, ToolCall, ToolResult, assistant, save, tool_results
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_sandbox
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ToolCallReady, ToolCallStarted, ToolFinished, ToolOutcome
+from toolglot.values.messages import Text, ToolCall, ToolResult, assistant, save, tool_results
 
 pytestmark = pytest.mark.usefixtures("isolated_home")
 needs_sandbox = pytest.mark.skipif(probe_sandbox().level is SandboxLevel.NONE, reason="no sandbox works here")

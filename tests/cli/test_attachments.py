@@ -10,7 +10,7 @@ from cli_kit import Patch
 from toolglot.cli.attachments import find_mentions
 from toolglot.errors import UsageError
 from toolglot.loop.attachments import load_attachment
-from toolglot.messages import Media, Text
+from toolglot.values.messages import Media, Text
 
 
 @pytest.fixture(autouse=True)

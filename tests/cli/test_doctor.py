@@ -29,7 +29,7 @@ class Doctor:
         self.setenv("TOOLGLOT_STATE", str(directory))
         self.setenv("TOOLGLOT_CONFIG", str(directory / "config.toml"))
         self.setenv("PATH", str(directory / "bin"))
-        monkeypatch.setattr("toolglot.programs.SYSTEM_DIRECTORIES", ())
+        monkeypatch.setattr("toolglot.confine.programs.SYSTEM_DIRECTORIES", ())
         monkeypatch.setattr("toolglot.engine.auth.load_key", lambda _account: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     def configure(self, text: str) -> "Doctor":

@@ -11,7 +11,7 @@ from cli_kit import Capture, Outcome, Patch, json_lines, run_cli
 from toolglot.cli.options import complete_model
 from toolglot.cli.startup import Flags, prepare
 from toolglot.config.trust import trust_directory
-from toolglot.messages import Message, Text, save
+from toolglot.values.messages import Message, Text, save
 
 ROOT = Path(__file__).parents[2]
 # A title, a cleared screen, a colour, a clipboard, in seven and in eight bits; text backwards; the line from its start.
@@ -21,7 +21,7 @@ SAY = f"say {EVIL}"
 TOOLS = f"""
 from toolglot import tool
 from toolglot.errors import ToolError
-from toolglot.messages import Media, Foreign
+from toolglot.values.messages import Media, Foreign
 
 EVIL = {EVIL!r}
 

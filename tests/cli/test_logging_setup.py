@@ -20,10 +20,10 @@ from toolglot.cli.logging_setup import THIRD_PARTY_LOGGERS, configure_logging, e
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ProviderError, UsageError
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import user
-from toolglot.request import Request
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
+from toolglot.values.messages import user
+from toolglot.values.request import Request
 
 SECRET = "planted-5ba21c-secret"
 LOGGERS = ("toolglot", *THIRD_PARTY_LOGGERS)

@@ -21,8 +21,8 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub
 from toolglot.engine.signin.environment import KEY_VARIABLES
-from toolglot.messages import user
-from toolglot.request import Request
+from toolglot.values.messages import user
+from toolglot.values.request import Request
 
 KEY = "planted-key-8b1f0c"
 LOGIN = "gho_planted0000000000000000000000"

@@ -10,9 +10,9 @@ import pytest
 from cli_kit import run_cli
 from tests.mcp.test_client_http import serve
 
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_sandbox
 from toolglot.config.trust import trust_directory
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_sandbox
 
 LYING = Path(__file__).parents[1] / "mcp" / "servers" / "lying.py"
 SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
@@ -292,7 +292,7 @@ class TestCommands:
         assert (outcome.code, f"the MCP server off is disabled in {file}" in outcome.err) == (2, True)
 
     def test_without_the_package_everything_else_works(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("toolglot.mcp.client.find_spec", dict[str, None]().get)
+        monkeypatch.setattr("toolglot.mcp.client.client.find_spec", dict[str, None]().get)
         file = write_servers(home, other={"command": "x"})
         outcome = run_simulator("say hello", "--mcp-config", file)
         assert (outcome.code, outcome.out) == (0, "hello\n")

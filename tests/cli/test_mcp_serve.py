@@ -173,7 +173,7 @@ def test_wrong_usage() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(vars(toolglot.mcp), "serve_stdio", raising=False)
-    monkeypatch.setitem(sys.modules, "toolglot.mcp.stdio_server", None)
+    monkeypatch.setitem(sys.modules, "toolglot.mcp.serve.stdio", None)
     code, _, err = run_cli("mcp", "serve")
     assert (code, "run `pip install 'toolglot[mcp]'`" in err, len(err.splitlines())) == (1, True, 1)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.builtin.user_kit import USERS, become, find_python, user_id
 
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_sandbox
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_sandbox
 
 SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
 SYSTEM_PATH = "/usr/bin:/bin"

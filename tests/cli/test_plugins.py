@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cli_kit import run_cli
 
-from toolglot import plugins
 from toolglot.cli.startup import Flags, prepare
+from toolglot.common import plugins
 from toolglot.config.loading import load_tools
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
@@ -23,9 +23,9 @@ from toolglot.engine.signin.environment import read_key_variable, secret_values
 from toolglot.errors import InvalidTool, UnknownName, UsageError
 from toolglot.facades.catalog import find_facade
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import user
 from toolglot.providers import catalog
-from toolglot.request import Options, Request
+from toolglot.values.messages import user
+from toolglot.values.request import Options, Request
 from toolglot.wire import codec
 from toolglot.wire.codec import create_reader, decode_request, encode_request
 from toolglot.wire.spec import SPECS

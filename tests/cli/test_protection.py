@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from cli_kit import Patch, run_cli
 
-from toolglot.builtin.shell import sandbox_probe
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.programs import find_program
+from toolglot.confine import sandbox_probe
+from toolglot.confine.programs import find_program
+from toolglot.confine.sandbox import SandboxLevel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are sandboxed on Linux only")
 

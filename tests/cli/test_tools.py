@@ -19,8 +19,8 @@ from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import InvalidTool, UsageError
 from toolglot.facades.catalog import FACADE_MODULES
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.request import ToolDefinition
 from toolglot.tools.tool import tool
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.spec import SPECS
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.skills import MAX_LIST_CHARS, Skill, render_skill_list
 from toolglot.config.instructions import Instructions, load_instructions
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import refuse_trust, trust_directory
-from toolglot.skills import MAX_LIST_CHARS, Skill, render_skill_list
 
 SETTINGS = InstructionSettings()
 SKILL = "---\nname: {name}\ndescription: Works with {name}.\n---\n\nDo it.\n"

@@ -8,6 +8,7 @@ import pytest
 from homes import DeafTransport, Home, settings
 
 from toolglot import Orchestrator, Rate, RequestRate, ToolConfig, ToolDefinition, ToolRegistry, tool
+from toolglot.common.user_dirs import state_directory
 from toolglot.config.settings import PolicySettings, Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
 from toolglot.engine.factory import create_engine
@@ -15,11 +16,10 @@ from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
 from toolglot.errors import AuthenticationFailed, ConnectFailed, UnknownName, UsageError
-from toolglot.messages import user
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
 from toolglot.providers.model_data import find_window
-from toolglot.request import Options, Request
-from toolglot.user_dirs import state_directory
+from toolglot.values.messages import user
+from toolglot.values.request import Options, Request
 
 
 @tool

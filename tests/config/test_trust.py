@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from homes import Home
 
+from toolglot.common.user_dirs import config_file, data_directory, ensure_private_directory, state_directory, write_private
 from toolglot.config.trust import (
     has_decision,
     is_trusted,
@@ -15,7 +16,6 @@ from toolglot.config.trust import (
     trust_file,
 )
 from toolglot.errors import MalformedData, ToolglotError, UsageError
-from toolglot.user_dirs import config_file, data_directory, ensure_private_directory, state_directory, write_private
 
 
 def mode(path: Path) -> int:

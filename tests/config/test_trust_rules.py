@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.config.layers import Configuration, WithheldSetting, apply_rule
 from toolglot.config.setting_schema import (
     SettingField,
@@ -20,7 +21,6 @@ from toolglot.config.setting_schema import (
     setting_fields,
 )
 from toolglot.config.settings import Setting, Settings
-from toolglot.jsontext import dumps_text
 
 NEEDS_TRUST = "only a trusted directory may set it"
 

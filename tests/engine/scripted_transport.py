@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps, loads_object
-from toolglot.messages import user
-from toolglot.request import Request, ToolDefinition
 from toolglot.tools.config import RetryConfig
+from toolglot.values.messages import user
+from toolglot.values.request import Request, ToolDefinition
 
 Doc = dict[str, Any]
 KEY = "planted-key-8b1f0c"

@@ -19,9 +19,9 @@ from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import Login
 from toolglot.engine.signin.keyring_store import delete_key, has_backend, keyring_account, load_key, store_key
 from toolglot.errors import AuthenticationFailed
-from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, resolve_profile
-from toolglot.request import Request
+from toolglot.values.messages import user
+from toolglot.values.request import Request
 
 KEY = "planted-key-8b1f0c"
 pytestmark = pytest.mark.usefixtures("nobody_signed_in")

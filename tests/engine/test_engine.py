@@ -33,13 +33,15 @@ from scripted_transport import (
 )
 
 from toolglot import errors
+from toolglot.common.jsontext import dumps
 from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
-from toolglot.jsontext import dumps
-from toolglot.messages import (
+from toolglot.providers.catalog import resolve_profile
+from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.values.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
+from toolglot.values.messages import (
     Conversation,
     Origin,
     Reply,
@@ -51,9 +53,7 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
-from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
 
 

@@ -11,11 +11,11 @@ from toolglot.engine.factory import SIMULATED_MODELS, create_engine, default_tra
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
 from toolglot.errors import ToolglotError, UnknownName, UsageError
-from toolglot.messages import Usage
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, resolve_profile, select_row
 from toolglot.providers.model_data import PRICES
 from toolglot.providers.profile import Price
 from toolglot.tools.config import RetryConfig
+from toolglot.values.messages import Usage
 
 ONCE = RetryConfig(max_retries=0)
 URL_PARAMETERS = {"resource": "res", "version": "2025-04-01-preview", "project": "proj", "location": "europe-west1"}

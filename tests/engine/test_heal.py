@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 from scripted_transport import Doc, ScriptedReply, ScriptedTransport, chat_engine, error_reply, whole_reply
 
+from toolglot.common.jsontext import dumps
 from toolglot.engine.engine import EngineResult, EngineState
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps
-from toolglot.messages import Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.heal import HEAL_RULES, heal_profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.values.messages import Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition, ToolExample
 
 PARAMETERS: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
 TOOL = ToolDefinition("get", "Gets.", PARAMETERS, strict=True)

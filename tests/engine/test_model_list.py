@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from scripted_transport import ScriptedReply, ScriptedTransport
 
+from toolglot.common.jsontext import dumps
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.model_list import describe_error, list_models
@@ -19,7 +20,6 @@ from toolglot.errors import (
     ServerFailed,
     ToolglotError,
 )
-from toolglot.jsontext import dumps
 
 
 def provider(answer: Any, status: int = 200) -> ScriptedTransport:

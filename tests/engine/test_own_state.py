@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from scripted_transport import WEATHER, ScriptedReply, ScriptedTransport, chat_engine, text_request
 
+from toolglot.common.jsontext import dumps
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps
-from toolglot.messages import Conversation, Text, ToolResult, load, save, tool_results, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Request
+from toolglot.values.messages import Conversation, Text, ToolResult, load, save, tool_results, user
+from toolglot.values.request import Options, Request
 from toolglot.wire.codec import create_reader
 from toolglot.wire.writer import Writer
 

@@ -36,16 +36,16 @@ from scripted_transport import (
 )
 from tests.file_limits import limit_file_size
 
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.recording import RecordingTransport, ReplayTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.errors import ConnectionLost, MalformedData, ReplayMiss, ToolglotError
-from toolglot.events import Retrying
-from toolglot.jsontext import dumps, loads_object
-from toolglot.messages import Conversation, Reply, Text, ToolCall, ToolResult, tool_results, user
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.events import Retrying
+from toolglot.values.messages import Conversation, Reply, Text, ToolCall, ToolResult, tool_results, user
+from toolglot.values.request import Request, ToolDefinition
 
 ADD = ToolDefinition(
     "math.add",

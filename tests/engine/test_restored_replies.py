@@ -6,12 +6,23 @@ from typing import Any
 import pytest
 from scripted_transport import WEATHER, stream_request, text_request
 
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.events import BlockReady, Event, ReplyDone, ReplyStarted, TextDelta, ToolCallDelta, ToolCallReady, ToolCallStarted
-from toolglot.jsontext import dumps, loads_object
-from toolglot.messages import (
+from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.simulator.core import Script, Simulator
+from toolglot.values.events import (
+    BlockReady,
+    Event,
+    ReplyDone,
+    ReplyStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+)
+from toolglot.values.messages import (
     Message,
     Origin,
     Reply,
@@ -24,9 +35,7 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import PROFILES, resolve_profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
-from toolglot.simulator.core import Script, Simulator
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire import prefix
 from toolglot.wire.codec import create_reader, encode_request
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder

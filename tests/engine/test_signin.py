@@ -27,10 +27,10 @@ from toolglot.engine.signin.entra import SCOPE, EntraSignIn
 from toolglot.engine.signin.environment import KEY_VARIABLES, hide_environment, read_key_variable, secret_values
 from toolglot.engine.signin.tokens import CachedSignIn, Token
 from toolglot.errors import AuthenticationFailed, ConnectFailed, ServerFailed, ToolglotError, UsageError
-from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
 from toolglot.tools.config import RetryConfig
+from toolglot.values.messages import user
+from toolglot.values.request import Request
 
 LOGIN = "gho_planted0000000000000000000000"
 CHAT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}

@@ -7,14 +7,14 @@ import pytest
 from scripted_transport import QUICK, cancel, stream_request, text_request
 
 from toolglot import errors
+from toolglot.common.redact import redact
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin.environment import secret_values
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
-from toolglot.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
-from toolglot.redact import redact
 from toolglot.simulator.core import Simulator
+from toolglot.values.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
 
 pytestmark = pytest.mark.untraced
 

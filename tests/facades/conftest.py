@@ -12,11 +12,11 @@ from tests.handover.harness import collect_events, list_refusals, make_engine, m
 
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.builtin.web.config import WebConfig
-from toolglot.events import ToolOutcome
-from toolglot.jsontext import dumps
+from toolglot.common.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Reply, Text, ToolCall
 from toolglot.simulator.core import Script
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Reply, Text, ToolCall
 
 HITS = [{"url": "https://a.test/", "title": "A title", "content": "A snippet."}]
 PAGES = {

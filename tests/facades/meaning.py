@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.losses import Repair
-from toolglot.messages import ToolCall, ToolResult
+from toolglot.values.losses import Repair
+from toolglot.values.messages import ToolCall, ToolResult
 
 
 class Meaning(NamedTuple):

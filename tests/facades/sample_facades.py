@@ -8,9 +8,9 @@ from toolglot.errors import ToolError
 from toolglot.facades.parameters import boolean, integer, number, object_schema, string, string_list
 from toolglot.facades.table import call_field, field, make_view, unmapped
 from toolglot.facades.view import Case, Facade, Field, RenderContext, View, omit
-from toolglot.request import BUILTIN_TAG
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.request import BUILTIN_TAG
 
 BASES = ("read", "write", "edit", "shell", "patch", "ast_search")
 

@@ -11,8 +11,8 @@ from toolglot.builtin.tools import builtins
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
 from toolglot.facades.view import View
-from toolglot.messages import ToolCall
 from toolglot.tools.search import search_tools_tool
+from toolglot.values.messages import ToolCall
 
 Arguments = dict[str, Any]
 HERE = Path(__file__).parent

@@ -14,8 +14,8 @@ from toolglot.facades.catalog import BASE_TOOLS, find_facade, list_facades
 from toolglot.facades.parameters import string
 from toolglot.facades.table import make_view
 from toolglot.facades.view import Facade, RenderContext
-from toolglot.losses import Loss
-from toolglot.messages import BaseCall, Media, Message, Text, ToolCall, ToolResult, assistant, user
+from toolglot.values.losses import Loss
+from toolglot.values.messages import BaseCall, Media, Message, Text, ToolCall, ToolResult, assistant, user
 
 from .meaning import Meaning, meaning_of, render
 from .sample_facades import ACME, BASES, BASH, BRAVO, READ

@@ -8,6 +8,7 @@ from pkgutil import iter_modules
 import pytest
 
 from toolglot import facades
+from toolglot.common.jsontext import loads_object
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import (
     FACADE_ALIASES,
@@ -23,7 +24,6 @@ from toolglot.facades.catalog import (
     strip_model_prefix,
 )
 from toolglot.facades.view import Facade
-from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES
 
 MODELS = {

@@ -13,10 +13,10 @@ from toolglot.builtin.web.pages import Page
 from toolglot.builtin.web.tools import MAX_STEPS, web_tools
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_facade
-from toolglot.messages import ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.messages import ToolCall, ToolResult
 
 LINKS = "See [the long one](https://b.test/), ![a picture](https://p.test/x.png) and [apples](https://a.test/)."
 LONG = "\n".join(f"line {number} of many" for number in range(1, 2001))

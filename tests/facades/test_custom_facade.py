@@ -17,9 +17,9 @@ from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.search import search_tools_tool
+from toolglot.values.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
 
 from .meaning import render
 from .sample_facades import base_tools

@@ -11,8 +11,8 @@ from toolglot.builtin.edit.patch_language import AddFile, parse_patch
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, find_facade
 from toolglot.facades.equivalence import alternatives, canonical_call, render_patch
-from toolglot.losses import Loss
-from toolglot.messages import BaseCall, Message, ToolCall
+from toolglot.values.losses import Loss
+from toolglot.values.messages import BaseCall, Message, ToolCall
 
 Doc = dict[str, Any]
 DELETED = "*** Begin Patch\n*** Delete File: a\n*** End Patch"

@@ -23,19 +23,19 @@ from tests.handover.harness import (
 )
 from tests.handover.test_wire_pairs import bound_items
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tools import coding_tools
-from toolglot.events import ToolOutcome
+from toolglot.common.jsontext import loads_object
 from toolglot.facades.view import Facade
-from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import BaseCall, Conversation, Message, Reply, Text, Thinking, ToolCall, load
-from toolglot.request import ToolChoice
 from toolglot.simulator.core import Script
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import BaseCall, Conversation, Message, Reply, Text, Thinking, ToolCall, load
+from toolglot.values.request import ToolChoice
 from toolglot.wire.codec import decode_request
 
 from .sample_facades import ACME, BRAVO, base_tools

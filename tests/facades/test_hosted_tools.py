@@ -7,11 +7,11 @@ import pytest
 from openai.types.responses import response_input_param
 from pydantic import TypeAdapter
 
+from toolglot.common.jsontext import loads_object
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, find_facade
 from toolglot.facades.view import View
-from toolglot.jsontext import loads_object
-from toolglot.messages import ToolCall
+from toolglot.values.messages import ToolCall
 
 from .conftest import Desk
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolglot.common.jsontext import loads_object
 from toolglot.errors import ToolError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.gemini_cli import MAX_URLS
 from toolglot.facades.gpt.patches import extract_patch
 from toolglot.facades.view import View
-from toolglot.jsontext import loads_object
 from toolglot.schema.arguments import SchemaBinder, make_example
 
 from .scenarios import IDS, VISIBLE, Arguments, base_schemas, interpret, load, scenarios, view_of

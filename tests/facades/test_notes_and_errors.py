@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import loads_object
 from toolglot.facades.catalog import find_facade
-from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator, PromptContext
-from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.messages import ToolCall
 
 from .conftest import Desk
 

@@ -9,12 +9,12 @@ import pytest
 from tests.handover.harness import make_engine, make_transport
 
 from toolglot import Orchestrator, ToolConfig
-from toolglot.base_errors import EditFailed, InvalidArgument, LineOutOfRange, MissingPath, SessionNotFound
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import RenderContext
-from toolglot.messages import Reply, Text, ToolCall, ToolResult
 from toolglot.simulator.core import Script
+from toolglot.values.failures import EditFailed, InvalidArgument, LineOutOfRange, MissingPath, SessionNotFound
+from toolglot.values.messages import Reply, Text, ToolCall, ToolResult
 
 from .scenarios import FACADES, Arguments, bind, is_updating, load, save, scenarios, view_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.messages import ToolCall
+from toolglot.values.messages import ToolCall
 
 from .conftest import Desk
 

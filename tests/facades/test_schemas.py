@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from toolglot.common.jsontext import loads_object
 from toolglot.facades.catalog import BASE_TOOLS, facade_id_for_model, find_facade
 from toolglot.facades.gpt.patches import GRAMMAR
 from toolglot.facades.view import View
-from toolglot.jsontext import loads_object
 
 from .scenarios import FACADES, HERE, IDS, MODELS, VISIBLE, Arguments, bind, view_of, without_prose
 

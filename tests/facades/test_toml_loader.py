@@ -11,8 +11,8 @@ from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.parameters import boolean, integer, number, object_schema, string
 from toolglot.facades.toml_loader import load_facade
 from toolglot.facades.view import Facade, RenderContext
-from toolglot.messages import Text, ToolCall, ToolResult
-from toolglot.request import Schema
+from toolglot.values.messages import Text, ToolCall, ToolResult
+from toolglot.values.request import Schema
 
 from .meaning import meaning_of, render
 from .sample_facades import BASES

@@ -9,8 +9,8 @@ import pytest
 
 from toolglot import Orchestrator, ToolConfig
 from toolglot.builtin.tools import builtins
-from toolglot.jsontext import dumps_text, loads_object
-from toolglot.messages import Media, ToolCall, ToolsChanged
+from toolglot.common.jsontext import dumps_text, loads_object
+from toolglot.values.messages import Media, ToolCall, ToolsChanged
 
 from .conftest import Desk, site_options
 from .scenarios import MODELS, Arguments

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from toolglot.base_errors import invalid_argument
 from toolglot.errors import ToolError
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Field, View
-from toolglot.request import ToolDefinition
+from toolglot.values.failures import invalid_argument
+from toolglot.values.request import ToolDefinition
 
 from .sample_facades import BASH, BRAVO, EDIT, EDITOR, PATCH, READ, RUN, WRITE, name_case
 

@@ -2,9 +2,9 @@
 
 import sys
 
-from toolglot.builtin.shell import sandbox_probe
-from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.cli.entry import main
+from toolglot.confine import sandbox_probe
+from toolglot.confine.sandbox import SandboxLevel
 
 best, probe = int(sys.argv.pop(1)), sandbox_probe.probe_level
 

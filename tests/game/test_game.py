@@ -12,8 +12,8 @@ from tests.game.game_world import World
 from tests.game.hostile_model import calls
 from tests.game.player import Accept, Plan, PlanScript, Pretence
 
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
 
 pytestmark = pytest.mark.untraced
 QUICK = [plan for plan in PLANS if plan.is_quick]

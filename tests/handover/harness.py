@@ -13,19 +13,19 @@ from tests.properties.legality import refused
 from tests.simulator.client import MODELS as MODELS
 from tests.simulator.client import WIRE_PROFILES as WIRE_PROFILES
 
+from toolglot.common.jsontext import loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
-from toolglot.events import RunDone, RunEvent, RunResult
-from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Message
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.simulator.core import Script, Simulator
 from toolglot.simulator.routes import find_route
 from toolglot.tools.config import RetryConfig
+from toolglot.values.events import RunDone, RunEvent, RunResult
+from toolglot.values.messages import Message
 from toolglot.wire.codec import decode_request
 from toolglot.wire.repair import repair_history
 

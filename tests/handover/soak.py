@@ -24,13 +24,13 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
-from toolglot.events import RunDone
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation
 from toolglot.providers.profile import HistoryRules
 from toolglot.simulator.server import serve
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.events import RunDone
+from toolglot.values.messages import Conversation
 from toolglot.wire.repair import repair_history
 
 MODELS = {

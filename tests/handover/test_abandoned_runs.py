@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 from tests.loop.agents import Wiretap, check
 
-from toolglot.events import (
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import tool
+from toolglot.values.events import (
     BlockReady,
     ReplyDone,
     ReplyStarted,
@@ -25,11 +28,8 @@ from toolglot.events import (
     ToolFinished,
     ToolStarted,
 )
-from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import user
-from toolglot.request import Request
-from toolglot.tools.config import ToolConfig
-from toolglot.tools.tool import tool
+from toolglot.values.messages import user
+from toolglot.values.request import Request
 
 from .harness import QUICK, WIRE_PROFILES, list_unpaired, make_engine, run_agent
 

@@ -9,11 +9,11 @@ from itertools import pairwise
 import pytest
 
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Reply, Text, Thinking, ToolCall
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.messages import Reply, Text, Thinking, ToolCall
 
 from .harness import WIRE_PROFILES, list_refusals, make_engine, make_transport, run_agent
 

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from toolglot.errors import ContextTooLong, ToolError
-from toolglot.events import RunResult, ToolOutcome
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Reply, Text, Thinking, ToolCall
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.events import RunResult, ToolOutcome
+from toolglot.values.messages import Reply, Text, Thinking, ToolCall
 
 from .harness import (
     QUICK,

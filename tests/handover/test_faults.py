@@ -17,13 +17,13 @@ from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import Timeouts
 from toolglot.errors import ToolglotError
-from toolglot.events import RunResult
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.faults import FAULTS
 from toolglot.simulator.server import serve
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.events import RunResult
 
 from .harness import MODELS, QUICK, WIRE_PROFILES, RecordingTransport, list_unpaired, make_engine, run_agent
 

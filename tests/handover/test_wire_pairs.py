@@ -17,12 +17,12 @@ import msgspec
 import pytest
 from tests.loop.agents import check
 
-from toolglot.events import RunResult
-from toolglot.jsontext import loads_object
+from toolglot.common.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Media, Message, Reply, Text, Thinking, ToolCall
 from toolglot.simulator.core import Script
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.events import RunResult
+from toolglot.values.messages import Media, Message, Reply, Text, Thinking, ToolCall
 
 from .harness import (
     WIRE_PROFILES,

@@ -11,12 +11,12 @@ import pytest
 from tests.properties.legality import illegal, refused
 from tests.simulator.client import pick_model
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, user
-from toolglot.messages import tool_results as tool
+from toolglot.common.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, user
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.repair import make_interrupted_result
 from toolglot.wire.writer import EncodedRequest

@@ -13,16 +13,27 @@ import pytest
 from tests.loop.agents import QUICK, Wiretap, agent, check, check_bodies, kinds_of, results_of, run, texts_of
 from tests.simulator.client import MODELS
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
-from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.loop.run import CallTools, Run, RunState
-from toolglot.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
 
 EVERYONE = [provider for provider in PROFILES if provider != "compatible"]
 ASK = ToolConfig(approval_effects=frozenset({"write"}))

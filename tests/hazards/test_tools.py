@@ -14,14 +14,14 @@ import pytest
 from tests.engine.scripted_transport import ScriptedReply, ScriptedTransport
 from tests.loop.agents import Wiretap, check
 
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import ToolError
-from toolglot.events import RunResult
-from toolglot.jsontext import dumps, loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Block, Reply, Text, Thinking, ToolCall
-from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool, tool_from_schema
+from toolglot.values.events import RunResult
+from toolglot.values.messages import Block, Reply, Text, Thinking, ToolCall
+from toolglot.values.request import Request
 
 PROVIDERS = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "groq")
 TEXTUAL = ("openai-chat", "openai-responses", "groq")  # arguments are sent as text

@@ -12,20 +12,20 @@ import pytest
 from tests.properties.legality import illegal, refused
 from tests.simulator.client import KEYS
 
+from toolglot.common.jsontext import loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.events import RunDone, RunEvent, RunResult
-from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Message, ToolResult, user
 from toolglot.providers.profile import HistoryRules, Profile
-from toolglot.request import Options, Request
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import Tool
+from toolglot.values.events import RunDone, RunEvent, RunResult
+from toolglot.values.messages import Message, ToolResult, user
+from toolglot.values.request import Options, Request
 from toolglot.wire.repair import repair_history
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from tests.loop.agents import PROVIDERS, Wiretap, agent, broken, check, check_bodies, hook, outcome
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest
 
 PROMPT = """think Which of them first?
 say let me see

@@ -8,9 +8,9 @@ from functools import cache
 from tests.loop.agents import PROVIDERS, agent
 from tests.loop.test_approval_data import PUT, WRITES, Vault, mutate
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.errors import ToolglotError
 from toolglot.loop.orchestrator import Orchestrator
+from toolglot.values.approvals import ApprovalRequest
 
 PROMPT = f'think What first?\nsay now\n{PUT} call get {{"key": "a"}}'
 SHOWN = "put a=1"

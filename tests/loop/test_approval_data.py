@@ -15,19 +15,19 @@ import pytest
 from msgspec.structs import replace
 from tests.builtin.file_kit import snapshot
 
-from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tools import builtins
+from toolglot.common.jsontext import loads
 from toolglot.errors import MalformedData, UsageError
-from toolglot.events import RunDone, RunResult
 from toolglot.facades.catalog import list_facades
-from toolglot.jsontext import loads
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import BaseCall, Conversation, Message, Reply, ToolCall
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.rules import Subject
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.values.events import RunDone, RunResult
+from toolglot.values.messages import BaseCall, Conversation, Message, Reply, ToolCall
 
 from .agents import Wiretap, agent, check, gathered, hook, kinds_of, outcome, results_of, run
 

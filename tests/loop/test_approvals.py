@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.errors import MalformedData, UsageError
-from toolglot.events import ApprovalNeeded, RunDone, RunResult, ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Veto
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ApprovalNeeded, RunDone, RunResult, ToolFinished, ToolStarted
+from toolglot.values.messages import Conversation
 
 from .agents import (
     PROVIDERS,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolglot.events import ToolFinished
-from toolglot.messages import Reply, ToolCall
-from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.events import ToolFinished
+from toolglot.values.messages import Reply, ToolCall
+from toolglot.values.request import Request
 
 from .agents import PROVIDERS, StuckTool, Wiretap, agent, check, gathered, hook, kinds_of, noting, outcome, run, texts_of
 

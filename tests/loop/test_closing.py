@@ -11,9 +11,9 @@ from toolglot.config.settings import ProviderSettings, Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.factory import create_engine, default_transport
 from toolglot.engine.http import HttpTransport
-from toolglot.events import RunDone
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.simulator.server import serve
+from toolglot.values.events import RunDone
 
 MODEL = "anthropic:claude-sonnet-4-5"
 

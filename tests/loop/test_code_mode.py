@@ -11,10 +11,10 @@ from tests.loop.agents import QUICK, Wiretap, run
 from toolglot import Orchestrator, Tool, ToolChoice, ToolConfig, coding_tools, tool
 from toolglot.builtin.code_mode import process
 from toolglot.builtin.code_mode.process import find_level, find_runtime
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.events import ToolStarted
-from toolglot.messages import Reply, Text, ToolCall
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.tools.audit import AuditLog
+from toolglot.values.events import ToolStarted
+from toolglot.values.messages import Reply, Text, ToolCall
 
 pytestmark = [
     pytest.mark.skipif(not find_runtime("javascript"), reason="mini-racer is not installed"),

@@ -7,19 +7,28 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ContextTooLong, ProviderError, ToolglotError
-from toolglot.events import ContextTruncated, ModelSwitched, ReplyDone, ReplyStarted, RunDone, RunEvent, RunResult, ToolFinished
-from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, Usage, assistant, system, user
 from toolglot.providers.tokens import estimate_message, estimate_text
-from toolglot.request import Request
 from toolglot.simulator.prompt_cache import count_prompt
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.events import (
+    ContextTruncated,
+    ModelSwitched,
+    ReplyDone,
+    ReplyStarted,
+    RunDone,
+    RunEvent,
+    RunResult,
+    ToolFinished,
+)
+from toolglot.values.messages import Conversation, Message, Reply, Text, ToolCall, Usage, assistant, system, user
+from toolglot.values.request import Request
 
 from .agents import PROVIDERS, QUICK, Wiretap, agent, broken, cancelled, check, check_bodies, gathered, outcome, run, texts_of
 

@@ -18,7 +18,10 @@ from toolglot.loop.context_window import (
     answer_tokens,
     render_transcript,
 )
-from toolglot.messages import (
+from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.profile import Profile, ProviderLimits
+from toolglot.providers.tokens import estimate_message, estimate_text
+from toolglot.values.messages import (
     Conversation,
     Media,
     Message,
@@ -31,10 +34,7 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import resolve_profile
-from toolglot.providers.profile import Profile, ProviderLimits
-from toolglot.providers.tokens import estimate_message, estimate_text
-from toolglot.request import Options, Request
+from toolglot.values.request import Options, Request
 from toolglot.wire.prefix import PrefixEncoder
 
 from .agents import MODELS, PROVIDERS, accepted, broken

@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolConfig, ToolDefinition, UsageError, coding_tools, tool
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Facade, Field, View
-from toolglot.jsontext import dumps_text
 from toolglot.loop.deferral import ToolTimeline, parse_defer, plan_deferral
 from toolglot.loop.model_view import ModelView
-from toolglot.messages import (
+from toolglot.providers.catalog import resolve_profile
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
+from toolglot.values.messages import (
     Conversation,
     Message,
     Reply,
@@ -28,10 +31,7 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, effective_tools
-from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.tool import Tool
+from toolglot.values.request import Request, effective_tools
 from toolglot.wire.codec import decode_request
 
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, results_of, run

@@ -9,9 +9,9 @@ from tests.engine.loopback import Listener, read_request
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, Timeouts
-from toolglot.events import RunDone, ToolFinished
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.tool import tool
+from toolglot.values.events import RunDone, ToolFinished
 
 from .agents import MODELS, PROVIDERS, run
 

@@ -10,7 +10,7 @@ from tests.loop.agents import run
 from toolglot.builtin.tools import builtins
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import ToolCall
+from toolglot.values.messages import ToolCall
 
 
 @pytest.mark.parametrize("live", [False, True])

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.errors import UsageError
-from toolglot.events import RunEvent, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Reply
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import RunEvent, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from toolglot.values.messages import Reply
 
 from .agents import (
     PROVIDERS,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Message, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.messages import Conversation, Message, ToolResult
 
 from .agents import PROVIDERS, Wiretap, agent, check, outcome, results_of, run
 

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.errors import UnknownName
-from toolglot.events import ToolFinished
-from toolglot.messages import Reply, Text, ToolCall
-from toolglot.request import Request, ToolChoice
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
+from toolglot.values.events import ToolFinished
+from toolglot.values.messages import Reply, Text, ToolCall
+from toolglot.values.request import Request, ToolChoice
 
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, hook, kinds_of, noting, outcome, results_of, run
 

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.errors import MalformedReply, NameConflict, ProviderError, ToolError, TransportError, UnknownName, UsageError
-from toolglot.events import (
+from toolglot.loop.orchestrator import Orchestrator, PromptContext
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.context import Context
+from toolglot.tools.hooks import Hooks
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool, tool
+from toolglot.values.events import (
     Retrying,
     RunDone,
     RunEvent,
@@ -21,15 +28,8 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.jsontext import dumps_text
-from toolglot.loop.orchestrator import Orchestrator, PromptContext
-from toolglot.messages import Conversation, Reply, Text, ToolCall, ToolResult, assistant, tool_results, user
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
-from toolglot.tools.config import ToolConfig
-from toolglot.tools.context import Context
-from toolglot.tools.hooks import Hooks
-from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.tool import Tool, tool
+from toolglot.values.messages import Conversation, Reply, Text, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 
 from .agents import (
     PROVIDERS,

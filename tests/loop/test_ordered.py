@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tools import builtins
-from toolglot.events import ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Reply, ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ToolFinished, ToolStarted
+from toolglot.values.messages import Reply, ToolCall
 
 from .agents import PROVIDERS, Wiretap, agent, cancelled, check, gathered, hook, kinds_of, outcome, results_of, run
 

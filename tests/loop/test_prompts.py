@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolglot.errors import InvalidRequest, UsageError
-from toolglot.messages import Conversation, Media, Message, Text, ToolCall, assistant, system, user
+from toolglot.values.messages import Conversation, Media, Message, Text, ToolCall, assistant, system, user
 
 from .agents import PROVIDERS, Wiretap, agent, cancelled, check, hook, outcome, run
 

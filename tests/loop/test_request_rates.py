@@ -8,9 +8,9 @@ from tests.loop.agents import Wiretap, agent, run
 
 from toolglot import errors
 from toolglot.engine import rate_limit
-from toolglot.events import RequestDelayed, Retrying, RunDone
-from toolglot.messages import Conversation
 from toolglot.tools.config import RequestRate, ToolConfig
+from toolglot.values.events import RequestDelayed, Retrying, RunDone
+from toolglot.values.messages import Conversation
 
 ONE_A_MINUTE = ToolConfig(request_rates={"simulator": RequestRate(requests=1)})
 

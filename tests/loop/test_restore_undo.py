@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from toolglot.approvals import ApprovalRequest
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import MalformedData, ToolglotError, UsageError
-from toolglot.jsontext import dumps, loads_object
 from toolglot.loop.context_window import ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, assistant, user
-from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.messages import Conversation, Message, Reply, Text, ToolCall, assistant, user
+from toolglot.values.request import Request
 
 from .agents import PROVIDERS, StuckTool, Wiretap, agent, broken, check, check_bodies, run, texts_of
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolglot.approvals import Allow, Deny, Ruling
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState, with_unique_ids
-from toolglot.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
-from toolglot.request import ToolChoice
+from toolglot.values.approvals import Allow, Deny, Ruling
+from toolglot.values.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
+from toolglot.values.request import ToolChoice
 
 from .agents import broken, check, kinds_of, results_of
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from toolglot.loop.orchestrator import PromptContext
-from toolglot.messages import Conversation
 from toolglot.tools.context import Context
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.messages import Conversation
 
 from .agents import PROVIDERS, Wiretap, agent, outcome, run
 

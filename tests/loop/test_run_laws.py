@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolglot.approvals import Allow, Deny, Ruling
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
-from toolglot.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
+from toolglot.values.approvals import Allow, Deny, Ruling
+from toolglot.values.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
 
 from .agents import broken, check, results_of
 

@@ -10,10 +10,10 @@ import pytest
 from toolglot.builtin.tools import coding_tools
 from toolglot.errors import MissingOutput, UnknownName, UsageError
 from toolglot.loop.orchestrator import Orchestrator, PromptContext
-from toolglot.messages import Conversation
-from toolglot.request import ToolChoice
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.messages import Conversation
+from toolglot.values.request import ToolChoice
 
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, outcome, run
 

@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from toolglot.errors import AuthenticationFailed, UsageError
-from toolglot.events import ApprovalNeeded, ReplyStarted, RunDone, RunEvent, TextDelta, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation
 from toolglot.tools.tool import tool
+from toolglot.values.events import ApprovalNeeded, ReplyStarted, RunDone, RunEvent, TextDelta, ToolStarted
+from toolglot.values.messages import Conversation
 
 from .agents import PROVIDERS, agent, check, gathered, kinds_of, noting
 

@@ -7,12 +7,12 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
+from toolglot.common.jsontext import dumps_text, loads
 from toolglot.errors import MalformedReply, MissingOutput, UsageError
-from toolglot.jsontext import dumps_text, loads
-from toolglot.messages import Reply, StopReason, Text, ToolCall
-from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.messages import Reply, StopReason, Text, ToolCall
+from toolglot.values.request import Request
 
 from .agents import PROVIDERS, Doc, Wiretap, agent, check, check_bodies, kinds_of, outcome, run
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ConnectionLost, ProviderError, TimedOut, ToolglotError, TransportError
-from toolglot.events import ModelSwitched, RunDone, TextDelta, ThinkingDelta
-from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Media, Message, Text, Thinking, ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import tool
+from toolglot.values.events import ModelSwitched, RunDone, TextDelta, ThinkingDelta
+from toolglot.values.messages import Conversation, Media, Message, Text, Thinking, ToolCall
 
 from .agents import (
     PROVIDERS,

@@ -17,9 +17,9 @@ import pytest
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, load
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.values.messages import Conversation, load
 
 from .agents import PROVIDERS, Wiretap, agent, check, kinds_of
 

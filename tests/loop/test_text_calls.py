@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from toolglot import Orchestrator, ToolChoice, ToolConfig, create_engine, tool
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.events import RunDone, TextDelta, ToolStarted
-from toolglot.jsontext import dumps, loads_object
 from toolglot.providers.catalog import PROFILES
+from toolglot.values.events import RunDone, TextDelta, ToolStarted
 
 QWEN = "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n<parameter=b>\n3\n</parameter>\n</function>\n</tool_call>"
 LOCAL = ("compatible", "llama.cpp", "lmstudio", "vllm", "ollama")

@@ -3,8 +3,8 @@
 import pytest
 
 from toolglot.engine.factory import create_engine
-from toolglot.messages import Text, ToolCall, ToolResult, assistant, tool_results, user
-from toolglot.request import Request
+from toolglot.values.messages import Text, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.request import Request
 from toolglot.wire.codec import encode_request
 
 from .agents import PROVIDERS

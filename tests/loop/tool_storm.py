@@ -12,19 +12,19 @@ from typing import Any
 from tests.properties.legality import illegal, refused
 from tests.wire.id_histories import IDS, read_events
 
+from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.deferral import Defer
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
-from toolglot.request import Request, ToolDefinition, effective_tools
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import Tool, tool_from_schema
+from toolglot.values.messages import Block, Reply, Text, ToolCall
+from toolglot.values.request import Request, ToolDefinition, effective_tools
 from toolglot.wire.codec import decode_request
 from toolglot.wire.request_decoding import is_search_name
 

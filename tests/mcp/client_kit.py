@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from toolglot import ToolConfig, ToolResult
-from toolglot.approvals import Approve
 from toolglot.mcp import McpServer, McpServers
-from toolglot.messages import ToolCall
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.approvals import Approve
+from toolglot.values.messages import ToolCall
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 ALLOW_ALL = ToolConfig(approval_effects=())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from toolglot.mcp.answers import failure_cause, find_answered_id, make_failure, read_answer, read_messages
+from toolglot.mcp.client.answers import failure_cause, find_answered_id, make_failure, read_answer, read_messages
 
 DEEP = '{"a":' * 300 + "1" + "}" * 300
 ABYSS = "[" * 100_000 + "]" * 100_000

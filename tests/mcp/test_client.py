@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
 from toolglot import Allow, ApprovalRequest, Deny, Media, Orchestrator, Text, ToolConfig
-from toolglot.approvals import Approve
 from toolglot.errors import UnknownName, UsageError
-from toolglot.events import ToolOutcome, ToolProgress
 from toolglot.mcp import McpServer, McpServers
-from toolglot.mcp import stdio as stdio_module
-from toolglot.messages import ToolCall
+from toolglot.mcp.client import stdio as stdio_module
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.approvals import Approve
+from toolglot.values.events import ToolOutcome, ToolProgress
+from toolglot.values.messages import ToolCall
 
 
 @pytest.fixture(scope="module", params=["session", "modern"])

@@ -17,7 +17,7 @@ from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run
 
 from toolglot import Allow, ApprovalRequest, Orchestrator, Tool, tool
 from toolglot.mcp import McpServer, McpServers
-from toolglot.mcp.listing import MAX_ITEMS, list_all, make_tools
+from toolglot.mcp.client.listing import MAX_ITEMS, list_all, make_tools
 
 
 def test_many_threads_and_agents_use_the_same_server(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ async def _first(work: Awaitable[tuple[list[Any], int]]) -> list[Any]:
 
 
 def test_a_list_that_never_comes_costs_no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolglot.mcp.connection._LIST_SHARE", 0.01)
+    monkeypatch.setattr("toolglot.mcp.client.connection._LIST_SHARE", 0.01)
     with McpServers({"s": server(tmp_path, "stuck")}) as servers:
         (status,) = servers.status()
         assert (status.state, status.prompt_count) == ("ready", 0)

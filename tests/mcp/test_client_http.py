@@ -17,9 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.mcp.client_kit import call, eventually, run
 
-from toolglot.mcp import McpOAuth, McpServer, McpServers, McpServerStatus, http_client
-from toolglot.mcp.http_server import serve_http
-from toolglot.mcp.server import McpToolServer
+from toolglot.mcp import McpOAuth, McpServer, McpServers, McpServerStatus
+from toolglot.mcp.client import http_client
+from toolglot.mcp.serve.http import serve_http
+from toolglot.mcp.serve.server import McpToolServer
 from toolglot.tools.registry import ToolRegistry
 
 TOKEN = "correct-horse-battery"

@@ -4,8 +4,8 @@ from base64 import b64encode
 
 import pytest
 
-from toolglot.mcp.content import make_media
-from toolglot.messages import Media, Text
+from toolglot.mcp.client.content import make_media
+from toolglot.values.messages import Media, Text
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 80).decode()
 JUNK = b64encode(b"garbage, not an image").decode()

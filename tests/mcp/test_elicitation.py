@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams
 
-from toolglot.mcp.elicitation import check_question, make_request
-from toolglot.mcp.remote_call import RemoteCall
+from toolglot.mcp.client.elicitation import check_question, make_request
+from toolglot.mcp.client.remote_call import RemoteCall
 from toolglot.tools.context import Context
 
 

@@ -12,11 +12,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CallToolResult, ListToolsResult, jsonrpc_message_adapter, methods
 from mcp_types.methods import validate_server_result
 
-from toolglot.mcp.answers import failure_cause
-from toolglot.mcp.content import convert_result
-from toolglot.mcp.incoming import CheckedStream, repair_result
-from toolglot.mcp.listing import MAX_ITEMS, make_tools
-from toolglot.mcp.servers import McpServer
+from toolglot.mcp.client.answers import failure_cause
+from toolglot.mcp.client.content import convert_result
+from toolglot.mcp.client.incoming import CheckedStream, repair_result
+from toolglot.mcp.client.listing import MAX_ITEMS, make_tools
+from toolglot.mcp.client.servers import McpServer
 
 VERSIONS = ("2024-11-05", "2025-11-25", "2026-07-28")
 VALUES = st.recursive(

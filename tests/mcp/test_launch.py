@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from client_kit import SCRIPT, call, lines
 
+from toolglot.common.user_dirs import state_directory
+from toolglot.confine.programs import WorkspaceDirectory
 from toolglot.errors import UsageError
 from toolglot.mcp import McpServer, McpServers
-from toolglot.mcp.launch import prepare_server, server_directory
-from toolglot.programs import WorkspaceDirectory
-from toolglot.user_dirs import state_directory
+from toolglot.mcp.client.launch import prepare_server, server_directory
 
 
 def plant(*paths: Path) -> None:

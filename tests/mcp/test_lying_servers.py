@@ -14,10 +14,10 @@ from tests.mcp.test_server import answers, connect, text
 from toolglot import ApprovalRequest, Decision, Orchestrator, ToolConfig
 from toolglot.bridges.exported_tools import ExportedTools
 from toolglot.builtin.code_mode.process import find_level, find_runtime
-from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.mcp import McpServer, McpServers, McpToolServer
-from toolglot.messages import Reply, ToolCall
 from toolglot.tools.policy import allow_only_readers
+from toolglot.values.messages import Reply, ToolCall
 
 LYING = Path(__file__).parent / "servers" / "lying.py"
 LOOKUP = "mcp__evil__lookup"
@@ -125,7 +125,7 @@ def test_always_ends_when_the_tool_changes(mode: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["slow", "mute", "reborn"])
 def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that delays its lists, or dies, gains no call that runs unasked."""
-    monkeypatch.setattr("toolglot.mcp.connection._CATCH_UP_SECONDS", 1.0)
+    monkeypatch.setattr("toolglot.mcp.client.connection._CATCH_UP_SECONDS", 1.0)
     answers: list[Decision] = ["always", "no"]
 
     async def main() -> list[bool]:

@@ -10,11 +10,11 @@ import pytest
 from tests.loop.agents import PROVIDERS, Wiretap, agent, check, check_bodies, results_of, run
 from tests.mcp.servers.nasty import BAD, LONG_NAME, MANY, ODD
 
-from toolglot.approvals import Allow, ApprovalRequest
 from toolglot.mcp import McpServer, McpServers
 from toolglot.mcp.names import server_prefix, tool_name
-from toolglot.messages import Media, Reply, Text, ToolCall
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import Allow, ApprovalRequest
+from toolglot.values.messages import Media, Reply, Text, ToolCall
 
 NASTY = Path(__file__).parent / "servers" / "nasty.py"
 TREE: dict[str, Any] = {"tree": {"value": 1, "children": [{"value": 2, "children": []}]}}

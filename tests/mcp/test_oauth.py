@@ -11,8 +11,8 @@ from urllib.error import HTTPError
 import pytest
 from mcp.shared.auth import OAuthToken
 
-from toolglot.mcp.oauth import LoopbackPage, StoredTokens
-from toolglot.mcp.oauth_gate import OAuthGate
+from toolglot.mcp.client.oauth import LoopbackPage, StoredTokens
+from toolglot.mcp.client.oauth_gate import OAuthGate
 
 
 @asynccontextmanager

@@ -10,8 +10,9 @@ from tests.mcp.client_kit import call
 from tests.mcp.test_client_http import follow, serve
 
 from toolglot.errors import UsageError
-from toolglot.mcp import McpServer, McpServers, oauth_gate
-from toolglot.mcp.oauth_gate import OAuthGate, Place
+from toolglot.mcp import McpServer, McpServers
+from toolglot.mcp.client import oauth_gate
+from toolglot.mcp.client.oauth_gate import OAuthGate, Place
 
 SERVER = "https://mcp.example/mcp"
 NAMES = {

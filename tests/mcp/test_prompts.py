@@ -3,7 +3,7 @@
 import pytest
 
 from toolglot.errors import UsageError
-from toolglot.mcp.listing import McpPrompt, McpPromptArgument
+from toolglot.mcp.client.listing import McpPrompt, McpPromptArgument
 
 PROMPT = McpPrompt("git", "review", arguments=(McpPromptArgument("branch", required=True), McpPromptArgument("focus")))
 

@@ -14,8 +14,8 @@ from tests.npm.packages import npm_program
 from tests.simulator.test_real_programs import CLAUDE, CODEX, FIND, PROGRAMS, run_program
 
 from toolglot.builtin.tools import builtins
+from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.facades.catalog import find_facade
-from toolglot.jsontext import dumps_text, loads_object
 from toolglot.mcp import McpToolServer, serve_http
 
 SERVE = ("-m", "toolglot.cli.main", "mcp", "serve")

@@ -13,11 +13,11 @@ import pytest
 from tests.loop.agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, results_of, run
 from tests.npm.packages import npm_program
 
-from toolglot.approvals import Allow, ApprovalRequest
-from toolglot.events import RunDone, ToolProgress
-from toolglot.jsontext import loads_object
+from toolglot.common.jsontext import loads_object
 from toolglot.mcp import McpServer, McpServers
-from toolglot.messages import Media, Reply, Text, ToolCall
+from toolglot.values.approvals import Allow, ApprovalRequest
+from toolglot.values.events import RunDone, ToolProgress
+from toolglot.values.messages import Media, Reply, Text, ToolCall
 
 Call = tuple[str, dict[str, Any]]
 

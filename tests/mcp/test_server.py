@@ -17,7 +17,7 @@ from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
 from toolglot.facades.catalog import FACADE_MODULES, find_facade
 from toolglot.mcp import McpServer, McpServers, McpToolServer, serve_http
-from toolglot.mcp.server_types import legal_name
+from toolglot.mcp.serve.types import legal_name
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.context import CallSuspended, Context
 from toolglot.tools.tool import tool_from_definition, tool_from_schema

@@ -17,8 +17,8 @@ from starlette.routing import Mount
 from mcp import Client
 from toolglot import ApprovalRequest, UsageError, tool
 from toolglot.errors import ToolglotError
-from toolglot.mcp.http_server import find_host, http_app, serve_http
-from toolglot.mcp.server import McpToolServer
+from toolglot.mcp.serve.http import find_host, http_app, serve_http
+from toolglot.mcp.serve.server import McpToolServer
 
 TOKEN = "correct-horse-battery"
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}

@@ -10,7 +10,7 @@ import pytest
 from tests.mcp.client_kit import eventually
 
 from toolglot.errors import UsageError
-from toolglot.mcp.server_thread import ServerThread
+from toolglot.mcp.client.thread import ServerThread
 
 
 def run_in_thread(function: Callable[[], object]) -> threading.Thread:

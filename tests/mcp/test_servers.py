@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from toolglot.errors import UsageError
-from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.mcp.client.servers import McpOAuth, McpServer
 
 
 @pytest.mark.parametrize(

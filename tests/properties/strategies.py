@@ -10,7 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolglot.messages import (
+from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.profile import Profile
+from toolglot.values.messages import (
     Block,
     Foreign,
     Media,
@@ -25,9 +27,7 @@ from toolglot.messages import (
     ToolResult,
     ToolsChanged,
 )
-from toolglot.providers.catalog import PROFILES, resolve_profile
-from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 
 Doc = dict[str, Any]
 # The models that make a difference, and every other profile of the catalog.

@@ -6,12 +6,24 @@ import pytest
 from msgspec.structs import replace
 from tests.simulator.client import post
 
-from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.opaque_state import sign_state
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import make_interrupted_result
 

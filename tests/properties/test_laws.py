@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import (
+from toolglot.common.jsontext import dumps_text
+from toolglot.providers.catalog import PROFILES
+from toolglot.providers.profile import HistoryRules, Profile
+from toolglot.values.messages import (
     Conversation,
     Foreign,
     Message,
@@ -26,9 +28,7 @@ from toolglot.messages import (
     save,
     user,
 )
-from toolglot.providers.catalog import PROFILES
-from toolglot.providers.profile import HistoryRules, Profile
-from toolglot.request import Request
+from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import repair_history
 

@@ -10,12 +10,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.simulator.client import pick_model
 
+from toolglot.common.jsontext import dumps, loads
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult, ToolsChanged, assistant, user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition, effective_tools, iter_changes
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    assistant,
+    user,
+)
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition, effective_tools, iter_changes
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.repair import repair_history

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
+from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS, WIRES
 

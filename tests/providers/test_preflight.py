@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ProviderLimits
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.messages import user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 
 

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 import toolglot
 from toolglot.cli.main import app
+from toolglot.common.jsontext import dumps
 from toolglot.engine.factory import create_engine
 from toolglot.facades.catalog import facade_id_for_provider
-from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import user
 from toolglot.providers import catalog
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import Profile, ProviderLimits
-from toolglot.request import Options, Request
 from toolglot.simulator.core import Simulator
 from toolglot.tools.tool import tool
+from toolglot.values.messages import user
+from toolglot.values.request import Options, Request
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS
 

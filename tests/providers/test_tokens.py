@@ -6,9 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, estimate_tool, token_factor
-from toolglot.request import ToolDefinition
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
+from toolglot.values.request import ToolDefinition
 
 TEXTS = st.text(st.characters(codec=None), max_size=60)
 ENGLISH = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 20

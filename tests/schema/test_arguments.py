@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from toolglot.errors import UsageError
-from toolglot.messages import Reply, ToolCall, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolDefinition, ToolExample
 from toolglot.schema.arguments import (
     InvalidArguments,
     Issue,
@@ -20,6 +18,8 @@ from toolglot.schema.arguments import (
     repair_arguments,
     summarize_parameters,
 )
+from toolglot.values.messages import Reply, ToolCall, user
+from toolglot.values.request import Request, ToolDefinition, ToolExample
 from toolglot.wire.codec import encode_request
 from toolglot.wire.restore_calls import restore_reply
 

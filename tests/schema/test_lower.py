@@ -8,7 +8,6 @@ from schema_legality import lowered_property as of
 from schema_legality import violations
 
 from toolglot.errors import UsageError
-from toolglot.losses import Loss
 from toolglot.schema import dialects
 from toolglot.schema.dialects import (
     ANTHROPIC,
@@ -23,6 +22,7 @@ from toolglot.schema.dialects import (
 )
 from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import LoweredSchema, Restoration
+from toolglot.values.losses import Loss
 
 STRING: Any = {"type": "string"}
 INTEGER: Any = {"type": "integer"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolglot.jsontext import MAX_DEPTH
+from toolglot.common.jsontext import MAX_DEPTH
 from toolglot.schema.tolerant_json import tolerant_loads
 
 A1 = {"a": 1}

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from toolglot.jsontext import loads_object
+from toolglot.common.jsontext import loads_object
 
 
 class Loopback:

@@ -11,11 +11,11 @@ from typing import Any, cast, get_args
 import msgspec
 import pytest
 
+from toolglot.common.jsontext import dumps, loads
 from toolglot.errors import ToolglotError
-from toolglot.events import Event
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.providers.catalog import resolve_profile
+from toolglot.values.events import Event
+from toolglot.values.messages import Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.codec import create_reader
 from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 from toolglot.wire.spec import WIRES

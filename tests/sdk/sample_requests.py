@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from toolglot.messages import Media, Message, Text, ToolCall, ToolResult, assistant, system, tool_results, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import Media, Message, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS
 from toolglot.wire.writer import EncodedRequest

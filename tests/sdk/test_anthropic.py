@@ -10,8 +10,8 @@ from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message, MessageCreateParams, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Foreign, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.common.jsontext import dumps, loads
+from toolglot.values.messages import Foreign, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.anthropic.reply_encode import AnthropicReplyEncoder
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply

@@ -10,8 +10,8 @@ from google import genai
 from google.genai import types
 from pydantic.alias_generators import to_camel
 
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.common.jsontext import dumps, loads
+from toolglot.values.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.gemini.reply_encode import GeminiReplyEncoder
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply

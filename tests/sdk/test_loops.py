@@ -13,7 +13,7 @@ from anthropic import beta_tool
 from google import genai
 from google.genai import types
 
-from toolglot.jsontext import loads_object
+from toolglot.common.jsontext import loads_object
 from toolglot.simulator.server import serve
 
 PROMPT = "What is the weather in Paris and in Rome?"

@@ -8,8 +8,8 @@ import ollama
 import pytest
 from ollama._types import ChatRequest
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Media, Reply, StopReason, Text, Usage
+from toolglot.common.jsontext import dumps
+from toolglot.values.messages import Media, Reply, StopReason, Text, Usage
 from toolglot.wire.ollama.reply_encode import OllamaReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 

@@ -10,8 +10,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParams
 from pydantic import TypeAdapter
 
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Media, Reply, StopReason, Usage
+from toolglot.common.jsontext import dumps, loads
+from toolglot.values.messages import Media, Reply, StopReason, Usage
 from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 

@@ -11,8 +11,8 @@ from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.common.jsontext import dumps, loads
+from toolglot.values.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Reply, Usage
+from toolglot.common.jsontext import dumps
+from toolglot.values.messages import Reply, Usage
 from toolglot.wire.codec import decode_request
 from toolglot.wire.reply_encoding import split_reply
 

@@ -9,9 +9,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from toolglot.definitions import ToolDefinition
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import (
+from toolglot.common.jsontext import dumps, loads
+from toolglot.providers.catalog import resolve_profile
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.messages import (
     Foreign,
     Origin,
     Reply,
@@ -24,8 +25,7 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
+from toolglot.values.request import Request
 from toolglot.wire.codec import create_reader, encode_request, load_reply_encoder
 from toolglot.wire.reply_encoding import split_reply
 

@@ -8,8 +8,8 @@ from typing import Any
 from tests.handover.harness import RecordingTransport, make_engine, make_transport
 
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Message, Reply, Text, ToolCall, ToolResult
 from toolglot.simulator.core import Script
+from toolglot.values.messages import Message, Reply, Text, ToolCall, ToolResult
 
 PAYLOADS = Path(__file__).parent / "payloads"
 LOADED_LOG = "SEED_PAYLOADS_LOADED"

@@ -12,8 +12,8 @@ from toolglot.builtin.web.config import WebConfig
 from toolglot.errors import ToolError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS
-from toolglot.messages import ToolCall
 from toolglot.schema.arguments import find_issues
+from toolglot.values.messages import ToolCall
 
 from .kit import call, find_results, load_payload, make_agent
 

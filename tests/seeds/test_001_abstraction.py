@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 
 from toolglot import encode_results, encode_tools
-from toolglot.events import RunDone, ToolCallDelta, ToolCallReady, ToolCallStarted
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Text, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.events import RunDone, ToolCallDelta, ToolCallReady, ToolCallStarted
+from toolglot.values.messages import Conversation, Text, ToolResult, assistant, tool_results, user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 
 from .kit import FIVE_WIRES, MODELS, call, load_payload, make_agent

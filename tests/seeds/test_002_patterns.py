@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from toolglot import ToolExecutor, ToolRegistry, encode_results, encode_tools
-from toolglot.events import RunDone, TextDelta, ToolCallDelta, ToolCallReady
-from toolglot.jsontext import dumps_text, loads
-from toolglot.messages import Origin, ToolCall
-from toolglot.request import ToolDefinition
+from toolglot.common.jsontext import dumps_text, loads
 from toolglot.tools.tool import tool_from_definition, tool_from_schema
+from toolglot.values.events import RunDone, TextDelta, ToolCallDelta, ToolCallReady
+from toolglot.values.messages import Origin, ToolCall
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.tracker import ToolCallTracker
 
 from .kit import MODELS, call, find_results, load_payload, make_agent

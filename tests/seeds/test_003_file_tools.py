@@ -9,12 +9,12 @@ from tests.wire.reply_reading import read, read_whole
 
 from toolglot import AuditLog, Orchestrator, Rate, ToolConfig, coding_tools, find_facade
 from toolglot.builtin.tools import BuiltinOptions, builtins
+from toolglot.common.jsontext import dumps, loads
 from toolglot.errors import TruncatedStream
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Reply, Text, ToolCall
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
 from toolglot.simulator.core import Script
+from toolglot.values.messages import Reply, Text, ToolCall
+from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request
 
 from .kit import call, find_results, load_payload, make_agent

@@ -22,13 +22,13 @@ from toolglot import (
     tools_of,
 )
 from toolglot.engine.factory import create_engine
-from toolglot.events import RunDone, TextDelta, ToolCallDelta, ToolFinished, ToolOutcome
-from toolglot.messages import ToolCall, ToolResult, user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.preflight import preflight
 from toolglot.providers.profile import ProviderLimits, ToolFeatures
-from toolglot.request import Request, ToolChoice
 from toolglot.tools.tool import Tool
+from toolglot.values.events import RunDone, TextDelta, ToolCallDelta, ToolFinished, ToolOutcome
+from toolglot.values.messages import ToolCall, ToolResult, user
+from toolglot.values.request import Request, ToolChoice
 from toolglot.wire.partial import PartialArguments
 
 from .kit import FIVE_WIRES, call, find_results, load_payload, make_agent, name_fields

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Message, Reply
+from toolglot.common.jsontext import dumps, loads
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request, ToolDefinition
 from toolglot.simulator.core import SimulatedResponse, Simulator
+from toolglot.values.messages import Message, Reply
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import create_reader, encode_request
 
 Doc = dict[str, Any]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.jsontext import dumps, loads_object
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.simulator.core import Simulator
 
 from .client import KEYS

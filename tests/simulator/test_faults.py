@@ -3,12 +3,12 @@
 import pytest
 
 from toolglot import errors
+from toolglot.common.jsontext import dumps
 from toolglot.errors import ToolglotError, UnknownName
-from toolglot.jsontext import dumps
-from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.core import SimulatedResponse, Simulator
 from toolglot.simulator.faults import FAULTS
+from toolglot.values.messages import Conversation, Reply, Text, ToolResult, tool_results, user
 from toolglot.wire.reader import error_from_response
 
 from .client import ADD, WEATHER, WIRE_PROFILES, ask, encode_body, error_text, pick_model, post, read_reply

@@ -6,13 +6,24 @@ from typing import Any, NamedTuple
 import pytest
 
 from toolglot import InvalidRequest, Orchestrator, SimulatedTransport, UsageError
-from toolglot.messages import Conversation, Media, Reply, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.simulator.argument_filler import ArgumentFiller
 from toolglot.simulator.core import Script, Simulator
 from toolglot.simulator.directives import parse_directives
 from toolglot.tools.tool import Tool
+from toolglot.values.messages import (
+    Conversation,
+    Media,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 
 from .client import ADD, WEATHER, WIRE_PROFILES, ask
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolglot import Options, Orchestrator, SimulatedTransport, tool
-from toolglot.jsontext import loads_object
+from toolglot.common.jsontext import loads_object
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.core import Simulator
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.npm.packages import native_program, npm_program
 
-from toolglot.jsontext import dumps, dumps_text, loads_object
+from toolglot.common.jsontext import dumps, dumps_text, loads_object
 from toolglot.simulator.core import SimulatedResponse, Simulator
 from toolglot.simulator.server import serve
 

@@ -4,12 +4,22 @@ from typing import Any
 
 import pytest
 
-from toolglot.definitions import ToolDefinition
-from toolglot.jsontext import dumps, loads_object
-from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult, ToolsChanged, assistant, tool_results, user
-from toolglot.request import Options, Output, Request, ToolChoice
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.model import Situation, respond
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    assistant,
+    tool_results,
+    user,
+)
+from toolglot.values.request import Options, Output, Request, ToolChoice
 
 from .client import ADD, KEYS, WEATHER, WIRE_PROFILES, ask
 

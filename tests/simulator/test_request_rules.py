@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from toolglot.jsontext import dumps
-from toolglot.messages import user
+from toolglot.common.jsontext import dumps
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.opaque_state import sign_state
+from toolglot.values.messages import user
 from toolglot.wire.gemini.request_encode import DUMMY_SIGNATURE
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.reader import error_from_response

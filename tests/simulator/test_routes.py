@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolglot.jsontext import loads_object
+from toolglot.common.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.routes import find_route

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack, suppress
 import aiohttp
 import pytest
 
-from toolglot.jsontext import dumps
-from toolglot.messages import user
+from toolglot.common.jsontext import dumps
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator import server
 from toolglot.simulator.core import SimulatedResponse
 from toolglot.simulator.server import serve
+from toolglot.values.messages import user
 
 from .client import KEYS, WEATHER, WIRE_PROFILES, encode_body, pick_model, read_reply, request_path
 from .test_model import calls_of

@@ -34,8 +34,8 @@ trace.set_tracer_provider(provider)
 """
 CLIENT = """
 from toolglot import Orchestrator
-from toolglot.mcp.client import McpServers
-from toolglot.mcp.servers import McpServer
+from toolglot.mcp.client.client import McpServers
+from toolglot.mcp.client.servers import McpServer
 
 with McpServers({"echo": McpServer(command=sys.executable, args=(sys.argv[1],), trust=True)}) as servers:
     servers.wait_ready()

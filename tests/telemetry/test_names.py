@@ -30,12 +30,12 @@ from toolglot import (
     user,
 )
 from toolglot.engine.engine import EngineResult
-from toolglot.events import EngineEvent
-from toolglot.messages import Foreign, Message, ToolResult, ToolsChanged, assistant, tool_results
 from toolglot.providers.catalog import PROFILES
 from toolglot.telemetry.content import FINISH_REASONS, ContentCache
 from toolglot.telemetry.runs import RunTelemetry
 from toolglot.telemetry.spans import PROVIDER_NAMES
+from toolglot.values.events import EngineEvent
+from toolglot.values.messages import Foreign, Message, ToolResult, ToolsChanged, assistant, tool_results
 
 MODULES = (gen_ai_attributes, mcp_attributes, error_attributes, server_attributes, _inference_invocation, _agent_invocation)
 NAMES = {value for module in MODULES for value in vars(module).values() if isinstance(value, str)}

@@ -13,14 +13,10 @@ from typing import Any
 import pytest
 from tests.file_limits import limit_file_size
 
-from toolglot.approvals import ApprovalRequest, Deny
+from toolglot.common.jsontext import loads
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import ToolError
-from toolglot.events import ToolOutcome
-from toolglot.jsontext import loads
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Reply, Text, ToolCall, ToolResult
-from toolglot.request import ToolChoice
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig, ToolConfig
@@ -28,6 +24,10 @@ from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest, Deny
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Reply, Text, ToolCall, ToolResult
+from toolglot.values.request import ToolChoice
 
 KEY = "sk-ant-api03-abcdefghijklmnop"
 

@@ -16,10 +16,8 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import dumps
 from toolglot.errors import ToolError, ToolErrorKind
-from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
-from toolglot.jsontext import dumps
-from toolglot.messages import ToolCall
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.executor import ToolExecutor
@@ -27,6 +25,8 @@ from toolglot.tools.hooks import Hooks
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool, tool_from_schema
+from toolglot.values.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.values.messages import ToolCall
 
 SOON = 5.0  # a guard against tests that hang; nothing waits for so long
 QUICK = RetryConfig(base=0.0, jitter=0.0)
@@ -411,7 +411,7 @@ def test_a_late_answer_of_a_thread_is_dropped_quietly() -> None:
 def test_a_process_ends_though_a_tool_never_returns() -> None:
     program = """
 import asyncio, threading
-from toolglot.messages import ToolCall
+from toolglot.values.messages import ToolCall
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import tool

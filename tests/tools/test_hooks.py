@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest
-from toolglot.events import ToolOutcome
-from toolglot.jsontext import loads
-from toolglot.messages import Reply, Text, ToolCall, ToolResult, user
-from toolglot.request import Request
+from toolglot.common.jsontext import loads
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Reply, Text, ToolCall, ToolResult, user
+from toolglot.values.request import Request
 
 CALL = ToolCall("c1", "add", {"a": 1, "b": 2})
 

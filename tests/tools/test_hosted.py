@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import dumps, dumps_text
 from toolglot.errors import UnknownName
-from toolglot.jsontext import dumps, dumps_text
-from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolDefinition
 from toolglot.tools.hosted import HOSTED_TOOLS, find_hosted_tool
+from toolglot.values.messages import user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import WIRES
 

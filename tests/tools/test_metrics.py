@@ -6,13 +6,13 @@ import threading
 import pytest
 
 from toolglot.errors import ToolErrorKind
-from toolglot.events import ToolOutcome
-from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.metrics import BUCKETS, ToolMetrics
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import tool
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Text, ToolCall, ToolResult
 
 
 def outcome(name: str = "t", seconds: float = 0.0, kind: ToolErrorKind | None = None, retries: int = 0) -> ToolOutcome:

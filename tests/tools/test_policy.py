@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.errors import UsageError
-from toolglot.events import ToolOutcome
-from toolglot.messages import Text, ToolCall
 from toolglot.tools.config import Rate, RetryConfig, ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.policy import ToolPolicy, allow_only_readers
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Text, ToolCall
 
 _numbers = count(1)
 

@@ -8,11 +8,11 @@ import pytest
 
 from toolglot import Orchestrator, Rate, ToolChoice, ToolConfig, coding_tools, tool
 from toolglot.bridges.exported_tools import ExportedTools
+from toolglot.common.jsontext import dumps_text
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_base_tools, find_facade
 from toolglot.facades.view import Case, Facade, Field, View
-from toolglot.jsontext import dumps_text
 from toolglot.tools.policy import find_allowed
 from toolglot.tools.policy_names import PolicyNames, may_come_later
 from toolglot.tools.tool import Tool

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from toolglot.approvals import ApprovalRequest
-from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.messages import ToolCall
 
 
 def command(arguments: dict[str, Any]) -> str:

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from toolglot.common.jsontext import loads
 from toolglot.errors import ToolError
-from toolglot.jsontext import loads
-from toolglot.messages import Conversation, Foreign, Media, Text, ToolCall, ToolResult, load, save, tool_results
 from toolglot.tools import results
 from toolglot.tools.context import Context
 from toolglot.tools.results import ResultStore, ToolOutput, as_result, collect_async_generator, limit_result, read_result_tool
+from toolglot.values.messages import Conversation, Foreign, Media, Text, ToolCall, ToolResult, load, save, tool_results
 
 CALL = ToolCall("c1", "look", {})
 PNG = b"\x89PNG\r\n\x1a\n0000"

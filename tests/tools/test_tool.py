@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type
 
 import pytest
 
-from toolglot.definitions import MCP_TAG
 from toolglot.errors import InvalidTool, ToolError
-from toolglot.messages import Media, ToolCall
-from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools import hooks
 from toolglot.tools.config import Rate
 from toolglot.tools.context import Context
 from toolglot.tools.tool import BoundArguments, Tool, tool, tool_from_definition, tool_from_schema, tools_of
+from toolglot.values.definitions import MCP_TAG
+from toolglot.values.messages import Media, ToolCall
+from toolglot.values.request import ToolDefinition, ToolExample
 
 
 @tool
@@ -599,7 +599,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
         "import sys\n"
         "from toolglot.tools.tool import tool, tool_from_schema\n"
         "from toolglot.tools.context import Context\n"
-        "from toolglot.messages import ToolCall\n"
+        "from toolglot.values.messages import ToolCall\n"
         "@tool\n"
         "def f(a: int) -> int: ...\n"
         "heavy = {'pydantic', 'jsonschema_rs', 'asyncio'}\n"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.approvals import ApprovalRequest, Decision
-from toolglot.definitions import MCP_TAG, ToolDefinition
-from toolglot.messages import ToolCall
-from toolglot.sanitize import escape_line
+from toolglot.common.sanitize import escape_line
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.tools.tool_changes import describe_changes, describe_tool
+from toolglot.values.approvals import ApprovalRequest, Decision
+from toolglot.values.definitions import MCP_TAG, ToolDefinition
+from toolglot.values.messages import ToolCall
 
 NOTE: dict[str, Any] = {"type": "object", "properties": {"note": {"type": "string"}}}
 MORE: dict[str, Any] = {"type": "object", "properties": {"note": {"type": "string"}, "key": {"type": "string"}}}

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text, loads_object
-from toolglot.messages import Conversation, Message, Origin, Text, ToolCall, ToolResult, assistant, load, save, user
+from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
+from toolglot.values.messages import Conversation, Message, Origin, Text, ToolCall, ToolResult, assistant, load, save, user
+from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 

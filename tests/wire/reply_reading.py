@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from toolglot.events import (
+from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Event,
@@ -18,8 +18,8 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.losses import Loss
-from toolglot.messages import Block, Reply, Text, Thinking, ToolCall
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Block, Reply, Text, Thinking, ToolCall
 from toolglot.wire.codec import create_reader
 
 Doc = dict[str, Any]

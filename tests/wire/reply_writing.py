@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import pytest
 from reply_reading import read_pieces
 
-from toolglot.events import Event
-from toolglot.jsontext import dumps
-from toolglot.messages import Origin, Reply
+from toolglot.common.jsontext import dumps
+from toolglot.values.events import Event
+from toolglot.values.messages import Origin, Reply
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 

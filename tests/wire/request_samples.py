@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from toolglot.messages import Media, Text, ToolCall, ToolResult, tool_results
-from toolglot.request import ToolDefinition
+from toolglot.values.messages import Media, Text, ToolCall, ToolResult, tool_results
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.writer import EncodedRequest
 
 Doc = dict[str, Any]

@@ -9,9 +9,10 @@ from openai.types.chat import ChatCompletionContentPartTextParam
 from openai.types.responses import ResponseInputTextParam
 from pydantic import TypeAdapter
 
-from toolglot.definitions import CacheMark, ToolDefinition
-from toolglot.jsontext import dumps, dumps_text
-from toolglot.messages import (
+from toolglot.common.jsontext import dumps, dumps_text
+from toolglot.providers.catalog import resolve_profile
+from toolglot.values.definitions import CacheMark, ToolDefinition
+from toolglot.values.messages import (
     Conversation,
     Foreign,
     Media,
@@ -27,8 +28,7 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Request
+from toolglot.values.request import Options, Request
 from toolglot.wire.cache_marks import count_marks
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.converters import encode_results

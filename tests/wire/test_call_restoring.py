@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from toolglot.messages import Reply, Text, ToolCall, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.messages import Reply, Text, ToolCall, user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.restore_calls import restore_reply

@@ -6,10 +6,10 @@ import pytest
 from tests.wire.reply_reading import read_whole
 from tests.wire.reply_writing import MODELS, write_and_read
 
-from toolglot.definitions import ToolDefinition
-from toolglot.messages import Foreign, Origin, Reply, ToolCall
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.messages import Foreign, Origin, Reply, ToolCall
+from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request, load_reply_encoder
 from toolglot.wire.reply_encoding import split_reply
 

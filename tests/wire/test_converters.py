@@ -6,10 +6,10 @@ import pytest
 
 import toolglot
 from toolglot.errors import UnknownName, UsageError
-from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.tools.config import ToolConfig
+from toolglot.values.messages import Text, ToolCall, ToolResult
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ToolDefinition("weather", "Weather.", PARAMETERS)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reply_reading import cut, single
 
 from aws_events import encode_aws_event
+from toolglot.common.jsontext import loads
 from toolglot.errors import MalformedReply, TruncatedStream
-from toolglot.jsontext import loads
 from toolglot.wire.framing import (
     AwsEventDecoder,
     Frame,

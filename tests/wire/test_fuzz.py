@@ -12,9 +12,9 @@ from reply_reading import Doc, single
 from stream_samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
 
 from toolglot.errors import ToolglotError
-from toolglot.messages import Message, Reply, Text, load, save
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
+from toolglot.values.messages import Message, Reply, Text, load, save
+from toolglot.values.request import Request
 from toolglot.wire.codec import create_reader, encode_request
 from toolglot.wire.spec import SPECS, WIRES
 

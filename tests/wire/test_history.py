@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from toolglot.losses import Loss
-from toolglot.messages import (
+from toolglot.providers.catalog import resolve_profile
+from toolglot.values.losses import Loss
+from toolglot.values.messages import (
     Foreign,
     Media,
     Message,
@@ -18,7 +19,6 @@ from toolglot.messages import (
     system,
     user,
 )
-from toolglot.providers.catalog import resolve_profile
 from toolglot.wire.history import count_leading_system, extract_text, filter_visible, prepare_history
 from toolglot.wire.writer import Writer
 

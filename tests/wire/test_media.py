@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from toolglot.messages import Media, MediaKind, Opaque
+from toolglot.values.messages import Media, MediaKind, Opaque
 from toolglot.wire.media import extract_file_text, guess_media_type, media_from_url, media_kind, to_data_url
 
 HELLO = base64.b64encode(b"hello").decode()

@@ -6,9 +6,9 @@ import pytest
 from openai.types.responses import response_input_param, tool_param
 from pydantic import TypeAdapter
 
-from toolglot.messages import Message, Origin, Text, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import Message, Origin, Text, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 
 Doc = dict[str, Any]

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from toolglot import errors
-from toolglot.jsontext import MAX_DEPTH, is_portable
-from toolglot.messages import Conversation, ToolCall, assistant, load, save, tool_results, user
-from toolglot.messages import ToolResult as Result
+from toolglot.common.jsontext import MAX_DEPTH, is_portable
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.tools.tool import tool
+from toolglot.values.messages import Conversation, ToolCall, assistant, load, save, tool_results, user
+from toolglot.values.messages import ToolResult as Result
+from toolglot.values.request import Request
 from toolglot.wire.codec import create_reader, encode_request
 from toolglot.wire.spec import WIRES
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.properties.legality import refused
 
-from toolglot.jsontext import loads
-from toolglot.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.common.jsontext import loads
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS, WIRES

@@ -11,8 +11,8 @@ from reply_reading import Doc, lines_of, read, read_pieces, single, sse_of
 from stream_samples import STREAMS, block, chunk, item, line, part, tool
 
 from toolglot.errors import MalformedReply, TruncatedStream
-from toolglot.events import TextDelta, ToolCallDelta
-from toolglot.messages import Text
+from toolglot.values.events import TextDelta, ToolCallDelta
+from toolglot.values.messages import Text
 from toolglot.wire.codec import create_reader
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.spec import WIRES

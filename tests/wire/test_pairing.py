@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.wire.id_histories import TARGETS, check_histories, find_misplaced
 
-from toolglot.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from toolglot.messages import tool_results as tool
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
+from toolglot.values.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Request
 from toolglot.wire.codec import encode_request
 from toolglot.wire.pairing import Position, match_mangled, match_results
 

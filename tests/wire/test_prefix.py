@@ -6,12 +6,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import tool_results as tool
+from toolglot.common.jsontext import dumps
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire import prefix
 from toolglot.wire.codec import encode_messages, encode_request
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder

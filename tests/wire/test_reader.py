@@ -20,8 +20,8 @@ from toolglot.errors import (
     TruncatedStream,
     UsageError,
 )
-from toolglot.events import ReplyStarted, TextDelta
-from toolglot.messages import Origin, Text
+from toolglot.values.events import ReplyStarted, TextDelta
+from toolglot.values.messages import Origin, Text
 from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import error_from_response
 from toolglot.wire.spec import WIRES

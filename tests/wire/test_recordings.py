@@ -9,8 +9,8 @@ import pytest
 from reply_reading import assert_laws, cut, single
 
 from toolglot.errors import ToolglotError, TruncatedStream
-from toolglot.events import Event
-from toolglot.messages import Reply
+from toolglot.values.events import Event
+from toolglot.values.messages import Reply
 from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import ReplyReader
 

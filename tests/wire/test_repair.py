@@ -4,9 +4,21 @@ from typing import Any
 
 import pytest
 
-from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import tool_results as tool
 from toolglot.providers.profile import HistoryRules
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
+from toolglot.values.messages import tool_results as tool
 from toolglot.wire.repair import (
     HistoryRepairer,
     Turn,

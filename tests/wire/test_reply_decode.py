@@ -13,9 +13,9 @@ import pytest
 from reply_reading import Doc, Result, lines_of, read, read_pieces, single, sse_of
 from stream_samples import in_aws
 
+from toolglot.common.jsontext import dumps, loads
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import StopReason
+from toolglot.values.messages import StopReason
 from toolglot.wire.json_values import snake_to_camel
 from toolglot.wire.spec import WIRES
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from reply_writing import MODELS, each_way, each_wire, read, write, write_and_read, write_events
 
-from toolglot.events import BlockReady, Event, ReplyDone, ReplyStarted, ToolCallReady
-from toolglot.jsontext import loads
-from toolglot.messages import Block, Foreign, Media, Origin, Reply, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.common.jsontext import loads
+from toolglot.values.events import BlockReady, Event, ReplyDone, ReplyStarted, ToolCallReady
+from toolglot.values.messages import Block, Foreign, Media, Origin, Reply, Text, Thinking, ToolCall, ToolResult, Usage
 from toolglot.wire.framing import JsonStreamDecoder, SseDecoder
 
 PIXEL = "iVBORw0KGgo="

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from reply_writing import MODELS, each_way, each_wire, make_encoder, read, write, write_and_read, write_events
 
-from toolglot.events import (
+from toolglot.common.jsontext import dumps
+from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Event,
@@ -23,8 +24,19 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.jsontext import dumps
-from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from toolglot.wire.codec import create_reader, load_reply_encoder
 from toolglot.wire.reply_encoding import EventSequencer, ReplyEncoder, split_reply
 from toolglot.wire.tracker import ReplyBlock

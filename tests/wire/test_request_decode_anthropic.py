@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from toolglot.definitions import CacheMark
+from toolglot.common.jsontext import dumps_text
 from toolglot.errors import MalformedRequest
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.heal import heal_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.values.definitions import CacheMark
+from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.converters import encode_tools
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from toolglot.definitions import CacheMark
 from toolglot.errors import MalformedRequest
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.definitions import CacheMark
+from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 
 Doc = dict[str, Any]

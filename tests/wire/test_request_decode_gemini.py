@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import dumps
 from toolglot.errors import MalformedRequest
-from toolglot.jsontext import dumps
-from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.gemini.request_encode import DUMMY_SIGNATURE
 

@@ -6,11 +6,23 @@ from typing import Any
 import pytest
 from request_samples import CALL, GET, PNG, SCHEMA, Doc, lost
 
-from toolglot.jsontext import loads
-from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import tool_results as tool
+from toolglot.common.jsontext import loads
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.writer import EncodedRequest
 

@@ -6,10 +6,10 @@ import pytest
 from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
 
 from toolglot.errors import MalformedRequest
-from toolglot.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.writer import EncodedRequest
 

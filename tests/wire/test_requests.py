@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
-from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.values.messages import tool_results as tool
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import create_reader, decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS, WIRES

@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 import toolglot
-from toolglot.jsontext import dumps
-from toolglot.messages import Text, ToolCall, assistant, tool_results, user
-from toolglot.messages import ToolResult as Result
+from toolglot.common.jsontext import dumps
 from toolglot.providers import catalog
 from toolglot.providers.catalog import PROFILES, resolve_profile
-from toolglot.request import Request, ToolDefinition
 from toolglot.simulator import routes
 from toolglot.simulator.core import Simulator
+from toolglot.values.messages import Text, ToolCall, assistant, tool_results, user
+from toolglot.values.messages import ToolResult as Result
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire import spec
 from toolglot.wire.codec import create_reader, decode_request, encode_request, load_reply_encoder, load_request_encoder
 from toolglot.wire.prefix import PrefixEncoder

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps, loads_object
 from toolglot.wire.codec import create_reader
 from toolglot.wire.spec import WIRES
 

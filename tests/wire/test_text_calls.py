@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.events import Event, TextDelta
-from toolglot.messages import Origin, Reply, Text, ToolCall
+from toolglot.values.events import Event, TextDelta
+from toolglot.values.messages import Origin, Reply, Text, ToolCall
 from toolglot.wire.text_calls.tracker import TextCallTracker
 from toolglot.wire.tracker import ToolCallTracker
 

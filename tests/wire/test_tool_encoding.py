@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from toolglot.messages import Media, Message, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.values.messages import Media, Message, Text, ToolCall, ToolResult
+from toolglot.values.request import Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.tool_encoding import encode_function, native_definition, reserve_names, select_tools
 from toolglot.wire.writer import ToolPlan, Writer, format_result_text
 

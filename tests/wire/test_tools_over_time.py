@@ -7,11 +7,21 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps, dumps_text
-from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult, ToolsChanged, assistant, tool_results, user
+from toolglot.common.jsontext import dumps, dumps_text
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Request, ToolChoice, ToolDefinition, effective_tools
 from toolglot.simulator.core import Simulator
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    assistant,
+    tool_results,
+    user,
+)
+from toolglot.values.request import Request, ToolChoice, ToolDefinition, effective_tools
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS

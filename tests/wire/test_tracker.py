@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from reply_reading import assert_laws
 
-from toolglot.events import (
+from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Event,
@@ -17,7 +17,7 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.values.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.tracker import ToolCallTracker
 
 ORIGIN = Origin("test", "vendor", "asked")

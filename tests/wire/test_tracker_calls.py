@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reply_reading import assert_laws
 
-from toolglot.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
-from toolglot.messages import Origin, Reply, ToolCall
+from toolglot.values.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
+from toolglot.values.messages import Origin, Reply, ToolCall
 from toolglot.wire.tracker import ToolCallTracker, make_call, parse_arguments
 
 

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from toolglot.losses import Loss
-from toolglot.messages import Opaque, Origin
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolDefinition
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Opaque, Origin
+from toolglot.values.request import Options, Request, ToolDefinition
 from toolglot.wire.codec import decode_request
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import reserve_names

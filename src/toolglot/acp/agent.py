@@ -47,12 +47,12 @@ from toolglot.acp.servers import read_servers
 from toolglot.acp.session import AgentParts, EditorSession, check_directory
 from toolglot.acp.session_store import SessionInfo, SessionStore, new_session_id
 from toolglot.acp.transport import LineTransport
-from toolglot.approvals import Approve
 from toolglot.builtin.tool_state import AskUser
 from toolglot.errors import UnknownName, UsageError
-from toolglot.mcp.servers import McpServer
-from toolglot.messages import load
+from toolglot.mcp.client.servers import McpServer
 from toolglot.tools.hooks import Hooks
+from toolglot.values.approvals import Approve
+from toolglot.values.messages import load
 
 __all__ = ["EditorAgent", "OpenAgent", "SessionOptions"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from toolglot.mcp.listing import McpPrompt
-from toolglot.messages import Message
+from toolglot.mcp.client.listing import McpPrompt
+from toolglot.values.messages import Message
 
 if TYPE_CHECKING:
     from toolglot.acp.session import EditorSession

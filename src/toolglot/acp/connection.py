@@ -26,8 +26,8 @@ from acp.schema import (
 from acp.utils import normalize_result, serialize_params
 
 from toolglot.acp.transport import LineTransport
+from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.loggers import get_logger
 
 __all__ = ["EditorConnection", "SignInRequired"]
 

@@ -18,7 +18,7 @@ from acp.schema import (
 )
 
 from toolglot.errors import UsageError
-from toolglot.messages import Media, Text
+from toolglot.values.messages import Media, Text
 
 __all__ = ["ContentBlock", "read_prompt", "to_content"]
 

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from toolglot.acp.tool_calls import FileChange
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.errors import ToolError
-from toolglot.events import ToolOutcome
-from toolglot.messages import Text, ToolCall
-from toolglot.request import BUILTIN_TAG
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.rules import find_subjects
 from toolglot.tools.tool import Tool
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Text, ToolCall
+from toolglot.values.request import BUILTIN_TAG
 
 __all__ = ["FileWatch"]
 

@@ -12,11 +12,11 @@ from acp.schema import (
 )
 from msgspec.structs import replace
 
-from toolglot.approvals import Effect
-from toolglot.request import BUILTIN_TAG, Effort
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.policy import allow_only_readers
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import Effect
+from toolglot.values.request import BUILTIN_TAG, Effort
 
 __all__ = ["DEFAULT_EFFORT", "DEFAULT_MODE", "EFFORTS", "MODES", "config_options", "mode_state"]
 

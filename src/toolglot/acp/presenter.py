@@ -17,7 +17,9 @@ from toolglot.acp.tool_calls import (
     result_content,
     text_content,
 )
-from toolglot.events import (
+from toolglot.tools.calls import base_call
+from toolglot.tools.tool import Tool
+from toolglot.values.events import (
     ApprovalNeeded,
     BlockReady,
     BlockStarted,
@@ -35,9 +37,7 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
-from toolglot.tools.calls import base_call
-from toolglot.tools.tool import Tool
+from toolglot.values.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.wire.repair import make_ids_unique
 
 __all__ = ["RunPresenter"]

@@ -17,9 +17,9 @@ from acp.schema import (
 )
 
 from toolglot.acp.connection import EditorConnection
-from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
-from toolglot.sanitize import escape_deceptive, escape_line
+from toolglot.common.sanitize import escape_deceptive, escape_line
+from toolglot.values.approvals import ApprovalRequest
 
 __all__ = ["ask_questions", "fill_form", "has_forms"]
 

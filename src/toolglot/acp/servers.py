@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from toolglot.errors import UsageError
-from toolglot.mcp.servers import McpServer
+from toolglot.mcp.client.servers import McpServer
 
 __all__ = ["EditorServer", "read_servers"]
 

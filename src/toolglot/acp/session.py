@@ -31,25 +31,25 @@ from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.questions import fill_form, has_forms
 from toolglot.acp.session_store import SessionFile, SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_question
-from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tools import Builtins
+from toolglot.common.sanitize import shorten
 from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.engine.engine import Engine
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UnknownName, UsageError
-from toolglot.events import ReplyStarted, RunDone, RunResult, RunStop
 from toolglot.loop.format_call import describe_losses, describe_stop
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.losses import Loss
-from toolglot.messages import Text, ToolCall, user
-from toolglot.request import Effort, Options
-from toolglot.sanitize import shorten
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.values.events import ReplyStarted, RunDone, RunResult, RunStop
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Text, ToolCall, user
+from toolglot.values.request import Effort, Options
 
 if TYPE_CHECKING:
-    from toolglot.mcp.client import McpServers
+    from toolglot.mcp.client.client import McpServers
 
 __all__ = ["AgentParts", "EditorSession"]
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.loggers import get_logger
+from toolglot.common.user_dirs import write_private
 from toolglot.errors import MalformedData, UsageError
-from toolglot.loggers import get_logger
-from toolglot.user_dirs import write_private
 
 __all__ = ["SessionFile", "SessionInfo", "SessionStore"]
 

@@ -21,16 +21,16 @@ from acp.schema import (
 )
 
 from toolglot.acp.content import to_content
-from toolglot.approvals import ApprovalRequest, Effect
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.sanitize import escape_deceptive, escape_line, shorten
 from toolglot.errors import ToolError
-from toolglot.jsontext import dumps_text
 from toolglot.loop.format_call import format_arguments
-from toolglot.messages import ToolCall, ToolResult
-from toolglot.sanitize import escape_deceptive, escape_line, shorten
 from toolglot.tools.config import ANY_EFFECT
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.rules import find_subjects
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest, Effect
+from toolglot.values.messages import ToolCall, ToolResult
 
 __all__ = ["CallView", "FileChange", "describe_call", "describe_question", "plan_update", "split_preview"]
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, cast
 
-from toolglot.jsontext import dumps, loads
+from toolglot.common.jsontext import dumps, loads
 
 __all__ = ["LineTransport"]
 

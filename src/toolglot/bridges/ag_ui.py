@@ -26,9 +26,12 @@ from toolglot.bridges.event_streams import (
     split_prompt,
 )
 from toolglot.bridges.messages import restore_original, store_original
-from toolglot.definitions import Schema
+from toolglot.common.jsontext import dumps_text, loads
+from toolglot.common.sanitize import escape_line
+from toolglot.common.textutil import truncate
 from toolglot.errors import MalformedRequest
-from toolglot.events import (
+from toolglot.values.definitions import Schema
+from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
     BlockReady,
@@ -49,9 +52,8 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.jsontext import dumps_text, loads
-from toolglot.losses import Loss
-from toolglot.messages import (
+from toolglot.values.losses import Loss
+from toolglot.values.messages import (
     Block,
     Foreign,
     Media,
@@ -66,8 +68,6 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.sanitize import escape_line
-from toolglot.textutil import truncate
 
 __all__ = ["AgUiEncoder", "encode_events", "read_request"]
 

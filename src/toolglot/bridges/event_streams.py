@@ -7,14 +7,14 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.common.jsontext import dumps, loads
+from toolglot.common.loggers import get_logger
+from toolglot.common.sanitize import escape_deceptive, escape_line
 from toolglot.errors import MalformedRequest, ToolglotError
-from toolglot.events import RunEvent, RunStop
-from toolglot.jsontext import dumps, loads
-from toolglot.loggers import get_logger
-from toolglot.losses import Loss
-from toolglot.messages import Media, MediaKind, Message, ToolResult
-from toolglot.sanitize import escape_deceptive, escape_line
+from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.values.events import RunEvent, RunStop
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Media, MediaKind, Message, ToolResult
 
 __all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run", "name_event"]
 

@@ -11,16 +11,13 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest, Approve, Decision, Deny, Ruling, read_decision
+from toolglot.common.value_checks import as_items
 from toolglot.engine.factory import create_engine
-from toolglot.events import ToolOutcome
 from toolglot.facades.catalog import find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.model_view import ModelView
-from toolglot.messages import ToolCall
 from toolglot.providers.catalog import infer_provider, resolve_profile, split_model
-from toolglot.request import ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.call_queue import UNLIMITED
 from toolglot.tools.calls import AnyCall, base_call
@@ -32,7 +29,10 @@ from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore
 from toolglot.tools.turn import run_turn
-from toolglot.value_checks import as_items
+from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Decision, Deny, Ruling, read_decision
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import ToolCall
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 
 __all__ = ["ExportOptions", "ExportedTools", "read_answer"]

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest, Deny
+from toolglot.common.jsontext import digest
 from toolglot.errors import ToolError
-from toolglot.jsontext import digest
 from toolglot.tools.context import CallSuspended, Context
 from toolglot.tools.tool import Tool, tool_from_schema
+from toolglot.values.approvals import ApprovalRequest, Deny
 
 __all__ = ["ask_user", "make_tool"]
 

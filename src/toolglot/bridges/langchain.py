@@ -10,7 +10,6 @@ from typing import Any, Literal, Unpack, cast
 
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.bridges.event_streams import describe_approval
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions, read_answer
 from toolglot.bridges.imported_tools import make_tool
@@ -23,22 +22,23 @@ from toolglot.bridges.langchain_messages import (
     import_messages,
 )
 from toolglot.bridges.messages import explain_missing, find_truncated_calls
+from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine, EngineResult
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import sanitize_url
 from toolglot.errors import ToolError, UnknownName
-from toolglot.events import TextDelta, ThinkingDelta, ToolOutcome
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import iterate_sync, run_sync
-from toolglot.losses import Loss
-from toolglot.messages import Media
 from toolglot.providers.tokens import estimate_text, token_factor
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.tools.context import Context
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
-from toolglot.value_checks import as_items
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import TextDelta, ThinkingDelta, ToolOutcome
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Media
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request
 from toolglot.wire.converters import decode_tools
 from toolglot.wire.spec import OPENAI_CHAT

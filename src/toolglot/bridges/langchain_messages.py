@@ -13,8 +13,8 @@ from toolglot.bridges.messages import (
     visible_arguments,
 )
 from toolglot.errors import MalformedRequest
-from toolglot.losses import Loss
-from toolglot.messages import (
+from toolglot.values.losses import Loss
+from toolglot.values.messages import (
     Block,
     Conversation,
     Foreign,
@@ -30,7 +30,7 @@ from toolglot.messages import (
     ToolResult,
     Usage,
 )
-from toolglot.messages import system as system_message
+from toolglot.values.messages import system as system_message
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 try:

@@ -8,13 +8,13 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import MalformedRequest, UsageError
-from toolglot.jsontext import dumps, loads_object
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Block, Conversation, Message, Opaque, Reply, Text, Thinking, ToolCall
 from toolglot.providers.catalog import resolve_profile, split_model
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Block, Conversation, Message, Opaque, Reply, Text, Thinking, ToolCall
+from toolglot.values.request import Request
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_request
 

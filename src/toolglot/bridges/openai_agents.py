@@ -12,24 +12,24 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import ask_user, make_tool
 from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original, to_plain
+from toolglot.common.jsontext import dumps, dumps_text, loads, loads_object
+from toolglot.common.loggers import get_logger
+from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine, EngineResult
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.errors import UsageError
-from toolglot.events import EngineEvent, ReplyDone, ReplyStarted, RequestDelayed, Retrying, ToolCallReady
-from toolglot.jsontext import dumps, dumps_text, loads, loads_object
-from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AnyTools
-from toolglot.messages import Media, Message, Origin, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
-from toolglot.request import Options, Request
 from toolglot.tools.context import Context
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
-from toolglot.value_checks import as_items
+from toolglot.values.approvals import Allow, ApprovalRequest
+from toolglot.values.events import EngineEvent, ReplyDone, ReplyStarted, RequestDelayed, Retrying, ToolCallReady
+from toolglot.values.messages import Media, Message, Origin, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.request import Options, Request
 from toolglot.wire.codec import decode_request
 from toolglot.wire.framing import SseDecoder
 from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder

@@ -9,7 +9,6 @@ from typing import Any, Unpack, cast
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest
 from toolglot.bridges.event_streams import describe_approval
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import ask_user, make_tool
@@ -23,22 +22,23 @@ from toolglot.bridges.pydantic_ai_messages import (
     import_content,
     import_messages,
 )
-from toolglot.definitions import CacheMark, ToolDefinition
+from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import sanitize_url
 from toolglot.errors import MalformedReply, ProviderError, ToolError, TransportError, UsageError
-from toolglot.events import TextDelta, ThinkingDelta
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import run_sync
-from toolglot.messages import Foreign, Media, Text, ToolCall
-from toolglot.request import Options, Output, Request, ToolChoice
 from toolglot.tools.context import Context
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
-from toolglot.value_checks import as_items
+from toolglot.values.approvals import Allow, ApprovalRequest
+from toolglot.values.definitions import CacheMark, ToolDefinition
+from toolglot.values.events import TextDelta, ThinkingDelta
+from toolglot.values.messages import Foreign, Media, Text, ToolCall
+from toolglot.values.request import Options, Output, Request, ToolChoice
 from toolglot.wire.spec import SPECS
 
 try:

@@ -14,11 +14,11 @@ from toolglot.bridges.messages import (
     store_original,
     visible_arguments,
 )
-from toolglot.definitions import CacheMark
+from toolglot.common.jsontext import loads_object
 from toolglot.errors import MalformedRequest
-from toolglot.jsontext import loads_object
-from toolglot.losses import Loss
-from toolglot.messages import (
+from toolglot.values.definitions import CacheMark
+from toolglot.values.losses import Loss
+from toolglot.values.messages import (
     Block,
     Conversation,
     Foreign,
@@ -36,7 +36,7 @@ from toolglot.messages import (
     ToolsChanged,
     Usage,
 )
-from toolglot.messages import system as system_message
+from toolglot.values.messages import system as system_message
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 try:

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, Unpack, cast
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import make_tool
 from toolglot.bridges.messages import explain_missing
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.value_checks import as_items
 from toolglot.errors import ToolError, UsageError
-from toolglot.jsontext import dumps_text
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import run_sync
-from toolglot.messages import Media, Text
-from toolglot.request import ToolDefinition
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.tool import Tool
-from toolglot.value_checks import as_items
+from toolglot.values.messages import Media, Text
+from toolglot.values.request import ToolDefinition
 
 try:
     from PIL import Image

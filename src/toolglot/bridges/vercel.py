@@ -9,7 +9,6 @@ from typing import Any, assert_never, cast
 
 import msgspec
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.bridges.event_streams import (
     STOP_MESSAGES,
     Event,
@@ -28,8 +27,11 @@ from toolglot.bridges.event_streams import (
     split_prompt,
 )
 from toolglot.bridges.messages import restore_original, store_original
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.sanitize import escape_line
 from toolglot.errors import MalformedRequest
-from toolglot.events import (
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
     BlockReady,
@@ -50,9 +52,8 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Loss
-from toolglot.messages import (
+from toolglot.values.losses import Loss
+from toolglot.values.messages import (
     Block,
     Conversation,
     Foreign,
@@ -65,7 +66,6 @@ from toolglot.messages import (
     ToolResult,
     tool_results,
 )
-from toolglot.sanitize import escape_line
 
 __all__ = ["HEADERS", "VercelEncoder", "encode_events", "read_request", "rewind"]
 

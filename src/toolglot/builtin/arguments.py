@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["check_minimum", "make_preview", "path_target"]
 

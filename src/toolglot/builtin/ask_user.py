@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.tool_state import ToolState, UserAnswer, UserOption, UserQuestion
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["create_tools"]
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.server_sandbox import ServerSandbox
 from toolglot.builtin.tool_state import AskUser
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import Secret, WebConfig
+from toolglot.common.skills import Skill
+from toolglot.common.user_dirs import ensure_private_directory, state_directory
 from toolglot.config.settings import Settings
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.skills import Skill
-from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["configured_builtins", "configured_server_sandbox", "configured_web"]
 

@@ -16,18 +16,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal
 
-from toolglot.base_errors import LineOutOfRange, MissingPath, invalid_argument
 from toolglot.builtin.edit.edit_tools import EditTools, TextEdit, build_snippet
 from toolglot.builtin.files.descriptors import stat_at, translate_os_errors
 from toolglot.builtin.files.text import Document, check_text
 from toolglot.builtin.files.text_files import TextChange, load_document
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState
+from toolglot.common.textutil import format_size, number_lines, pluralize, split_lines
 from toolglot.errors import ToolError, UsageError
 from toolglot.schema.derive import Internal
-from toolglot.textutil import format_size, number_lines, pluralize, split_lines
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
+from toolglot.values.failures import LineOutOfRange, MissingPath, invalid_argument
 
 __all__ = ["ROOT", "create_tools"]
 

@@ -6,14 +6,14 @@ It only reads. Scripts of a skill run as all commands do: in the sandbox, by the
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from toolglot.base_errors import invalid_argument
-from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.tool_state import ToolState
+from toolglot.common.skills import Skill, list_skill_files, read_skill_text
+from toolglot.common.textutil import did_you_mean, suggest
+from toolglot.confine.roots import Root
 from toolglot.errors import ToolError, UsageError
-from toolglot.skills import Skill, list_skill_files, read_skill_text
-from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["create_tools", "find_skill_roots"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["TodoItem", "clear_todos", "create_tools", "render_todo_lines"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolglot.builtin.files.workspace import FileVersion, Workspace
-from toolglot.skills import Skill
+from toolglot.common.skills import Skill
 
 __all__ = ["AskUser", "ReadRule", "ToolState", "UserAnswer", "UserOption", "UserQuestion", "to_data"]
 

@@ -26,7 +26,6 @@ from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox_probe import describe_weakness
 from toolglot.builtin.shell.tools import close_shell, reset_shell, shell_tools
 from toolglot.builtin.skills import find_skill_roots
 from toolglot.builtin.todo import clear_todos
@@ -34,14 +33,15 @@ from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.builtin.web.tools import web_tools
+from toolglot.common.loggers import get_logger
+from toolglot.common.skills import Skill
+from toolglot.common.user_dirs import is_writable, state_directory
+from toolglot.common.value_checks import as_items, check_arguments, check_values
+from toolglot.confine.sandbox_probe import describe_weakness
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
-from toolglot.loggers import get_logger
-from toolglot.request import BUILTIN_TAG
-from toolglot.skills import Skill
 from toolglot.tools.tool import Tool
-from toolglot.user_dirs import is_writable, state_directory
-from toolglot.value_checks import as_items, check_arguments, check_values
+from toolglot.values.request import BUILTIN_TAG
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
 

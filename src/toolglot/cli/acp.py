@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from toolglot.cli.options import AGENT
 from toolglot.cli.printer import collect_notes, print_note
 from toolglot.cli.startup import Flags, logins_file, prepare, require_key
+from toolglot.common.user_dirs import data_directory
 from toolglot.engine.auth import describe_key_origin
 from toolglot.errors import UsageError
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
-from toolglot.user_dirs import data_directory
 
 if TYPE_CHECKING:
     from toolglot.acp.agent import SessionOptions

@@ -20,23 +20,19 @@ from typing import Any
 import click
 import msgspec
 
-from toolglot.approvals import ApprovalRequest, Approve
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, DENY, FACADE, JSON, LOGGING, MCP, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare, ways_to_allow
+from toolglot.common.jsontext import dumps_text, loads_object
+from toolglot.common.sanitize import shorten
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_base_tools
-from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.model_view import ModelView
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
-from toolglot.messages import Foreign, Media, Text, ToolCall, ToolsChanged
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import ToolDefinition
-from toolglot.sanitize import shorten
 from toolglot.schema.arguments import make_example
 from toolglot.tools.calls import base_call
 from toolglot.tools.executor import ToolExecutor
@@ -44,6 +40,10 @@ from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest, Approve
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Foreign, Media, Text, ToolCall, ToolsChanged
+from toolglot.values.request import ToolDefinition
 
 # For models only: people can use `toolglot tools`.
 _MODEL_MARKUP = re.compile(r"</?tool_use_error>|\nParameters: .*", re.DOTALL)

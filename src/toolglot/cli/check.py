@@ -11,17 +11,17 @@ from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer, write_json_line
 from toolglot.cli.startup import Flags, prepare
 from toolglot.cli.styled import Line
+from toolglot.common.jsontext import loads
 from toolglot.config.loading import load_tools
 from toolglot.errors import UsageError
-from toolglot.jsontext import loads
 from toolglot.loop.format_call import describe_losses
-from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.model_data import find_window
 from toolglot.providers.preflight import preflight
-from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
+from toolglot.values.messages import user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.converters import decode_tools
 

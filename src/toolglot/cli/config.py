@@ -9,12 +9,12 @@ import click
 
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, print_json
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.redact import REDACTED, redact, redact_words
+from toolglot.common.sanitize import shorten
+from toolglot.common.user_dirs import config_file, data_directory, state_directory
 from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file, read_configuration
 from toolglot.config.trust import trust_file
-from toolglot.jsontext import dumps_text
-from toolglot.redact import REDACTED, redact, redact_words
-from toolglot.sanitize import shorten
-from toolglot.user_dirs import config_file, data_directory, state_directory
 
 _MAX_VALUE = 200  # characters
 _SECRET_KEY = re.compile(r"providers\..*\.headers\.|mcp\.servers\..*\.((env|headers)\.|oauth\.client_secret)")

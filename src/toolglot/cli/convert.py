@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from toolglot.cli.jsonl import Record, convert_record, process_lines, read_input
 from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
 from toolglot.cli.printer import Printer, print_json
+from toolglot.common.jsontext import loads_object
 from toolglot.errors import MalformedRequest, UsageError
-from toolglot.jsontext import loads_object
 from toolglot.loop.format_call import describe_losses
 from toolglot.providers.catalog import PROFILES, SURFACES, infer_provider, resolve_profile
 from toolglot.wire.codec import decode_request, encode_request

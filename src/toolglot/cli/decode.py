@@ -11,7 +11,7 @@ from toolglot.cli.jsonl import Record, convert_record, process_lines, read_input
 from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
 from toolglot.cli.printer import print_json
 from toolglot.errors import MalformedData
-from toolglot.messages import Thinking, ToolCall
+from toolglot.values.messages import Thinking, ToolCall
 from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import ReplyReader, error_from_response
 

@@ -16,9 +16,9 @@ from toolglot.cli.printer import Printer
 from toolglot.config.settings import ChatSettings
 from toolglot.engine.factory import SIMULATED_MODELS
 from toolglot.errors import UnknownName
-from toolglot.events import RunDone, RunResult
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.values.events import RunDone, RunResult
 
 _PROMPT, _HANDOVER_PROMPT = "What is the weather in Paris and in Rome?", "Book a hotel in Rome for 2 nights."
 

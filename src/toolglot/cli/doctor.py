@@ -17,9 +17,6 @@ from typing import Any
 import click
 import msgspec
 
-from toolglot.builtin.files.confined_open import NOT_SUPPORTED
-from toolglot.builtin.files.roots import Root
-from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.builtin.web.browser import NO_SANDBOX_NOTE, BrowserUnavailable, can_sandbox, find_browser
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.main import COMMANDS
@@ -27,23 +24,26 @@ from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.servers import describe_entry
 from toolglot.cli.startup import require_key
+from toolglot.common.jsontext import dumps_text, loads_object
+from toolglot.common.plugins import Plugin, describe_problems, list_plugins
+from toolglot.common.redact import redact
+from toolglot.common.sanitize import shorten
+from toolglot.common.user_dirs import config_file, data_directory, is_writable, state_directory
 from toolglot.config.instructions import load_instructions
 from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
+from toolglot.confine.confined_open import NOT_SUPPORTED
+from toolglot.confine.programs import find_program
+from toolglot.confine.roots import Root
+from toolglot.confine.sandbox_probe import describe_sandbox
 from toolglot.engine.auth import SIGN_INS, describe_key_origin
 from toolglot.engine.signin.environment import read_key_variable
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import FACADE_ALIASES, FACADE_MODULES
-from toolglot.jsontext import dumps_text, loads_object
-from toolglot.plugins import Plugin, describe_problems, list_plugins
-from toolglot.programs import find_program
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
-from toolglot.redact import redact
-from toolglot.sanitize import shorten
-from toolglot.user_dirs import config_file, data_directory, is_writable, state_directory
 from toolglot.wire.spec import WIRES
 
 # extra -> its packages, and what it adds

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from toolglot.cli.printer import print_note, write_json_line
+from toolglot.common.jsontext import loads_object
 from toolglot.errors import MalformedData, ProviderError, ToolglotError, TruncatedStream
-from toolglot.jsontext import loads_object
 
 Record = dict[str, Any]
 Struct = TypeVar("Struct", bound=msgspec.Struct)

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from toolglot.cli.printer import supports_color
+from toolglot.common.jsontext import dumps, dumps_text
+from toolglot.common.loggers import STANDARD_ATTRIBUTES, hide_keys
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps, dumps_text
-from toolglot.loggers import STANDARD_ATTRIBUTES, hide_keys
 
 Secrets = Callable[[], Iterable[str]]
 LEVELS = ("debug", "info", "warning", "error")

@@ -12,6 +12,7 @@ import click
 
 from toolglot.cli.printer import print_line, print_note
 from toolglot.cli.startup import logins_file
+from toolglot.common.user_dirs import write_private
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub, Login
 from toolglot.engine.signin.environment import read_key_variable
@@ -19,7 +20,6 @@ from toolglot.engine.signin.keyring_store import delete_key, has_backend, is_ins
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.user_dirs import write_private
 
 
 @click.command()

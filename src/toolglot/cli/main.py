@@ -49,7 +49,7 @@ class _CommandTable(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-") and _load_plugged_command(args[0]) is None:
-            from toolglot.plugins import plugin_names
+            from toolglot.common.plugins import plugin_names
 
             raise UnknownName("command", args[0], (*COMMANDS, *plugin_names("commands")))
         return super().resolve_command(ctx, args)
@@ -61,7 +61,7 @@ class _CommandTable(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-        from toolglot.plugins import list_plugins
+        from toolglot.common.plugins import list_plugins
 
         plugged = [(plugin.name, plugin.origin) for plugin in list_plugins() if plugin.kind == "commands"]
         if plugged := [row for row in plugged if row[0] not in COMMANDS]:
@@ -71,7 +71,7 @@ class _CommandTable(click.Group):
 
 def _load_plugged_command(name: str) -> click.Command | None:
     """Return the command of a plug-in; None if there is none. Raises UsageError."""
-    from toolglot.plugins import find_plugin, plugin_error
+    from toolglot.common.plugins import find_plugin, plugin_error
 
     command = find_plugin("commands", name)
     if command is not None and not isinstance(command, click.Command):
@@ -153,8 +153,8 @@ def _save_traceback() -> str:
     from tempfile import NamedTemporaryFile
     from traceback import format_exc
 
+    from toolglot.common.redact import redact
     from toolglot.engine.signin.environment import secret_values
-    from toolglot.redact import redact
 
     with NamedTemporaryFile("w", prefix="toolglot-", suffix=".log", encoding="utf-8", delete=False) as file:
         file.write(redact(format_exc(), secret_values(), by_name=True))

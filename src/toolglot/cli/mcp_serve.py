@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolglot import __version__
-from toolglot.approvals import ApprovalRequest, Approve, Decision, Deny
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note
 from toolglot.cli.startup import CliSetup, Flags, prepare
+from toolglot.common.known_keys import remember_key
 from toolglot.engine.signin.environment import hide_environment, read_key_variable
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import facade_for_model, find_facade
 from toolglot.facades.view import Facade
-from toolglot.known_keys import remember_key
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest, Approve, Decision, Deny
 
 if TYPE_CHECKING:
-    from toolglot.mcp.server import McpToolServer
+    from toolglot.mcp.serve.server import McpToolServer
 
 TOKEN_VARIABLE = "TOOLGLOT_MCP_TOKEN"
 _APPROVAL_HINT = "To allow it, start the server with --approve RULE, or with --yes if the client itself asks its user."
@@ -61,8 +61,8 @@ def serve(
         raise UsageError("--host and --token are for HTTP: add --http PORT")
     try:
         from toolglot.mcp import serve_http, serve_stdio
-        from toolglot.mcp.http_server import is_loopback
-        from toolglot.mcp.stdio_server import claim_streams
+        from toolglot.mcp.serve.http import is_loopback
+        from toolglot.mcp.serve.stdio import claim_streams
     except ImportError as e:
         raise ToolglotError(str(e)) from None
     hide_environment((), {TOKEN_VARIABLE})
@@ -115,7 +115,7 @@ def make_approve(yes: bool, is_known: bool) -> Approve:
 def _create_server(
     cli_setup: CliSetup, model: str | None, *, read_only: bool, approve: Approve, is_shared: bool
 ) -> "McpToolServer":
-    from toolglot.mcp.server import McpToolServer
+    from toolglot.mcp.serve.server import McpToolServer
 
     setup, builtins = cli_setup.setup, cli_setup.builtins
     builtin_tools = builtins.tools if builtins is not None else []

@@ -19,6 +19,9 @@ from toolglot.cli.options import JSON, LOGGING, MCP, complete_model
 from toolglot.cli.printer import Printer, print_line, print_note, write_json_line
 from toolglot.cli.servers import describe_entry, describe_status
 from toolglot.cli.startup import Flags, prepare
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.textutil import pluralize
+from toolglot.common.user_dirs import config_file, write_private
 from toolglot.config.layers import PROJECT_FILE, read_configuration
 from toolglot.config.mcp_files import parse_server_file
 from toolglot.config.mcp_servers import ServerEntry, find_servers
@@ -27,14 +30,11 @@ from toolglot.config.toml_edit import add_server, remove_server
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UnknownName, UsageError
 from toolglot.loop.format_call import describe_losses
-from toolglot.mcp.servers import McpServer
-from toolglot.messages import user
+from toolglot.mcp.client.servers import McpServer
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.regular_files import read_regular_file
-from toolglot.request import Request
-from toolglot.textutil import pluralize
-from toolglot.user_dirs import config_file, write_private
+from toolglot.values.messages import user
+from toolglot.values.request import Request
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS
 

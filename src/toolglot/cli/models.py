@@ -13,8 +13,8 @@ import msgspec
 
 from toolglot.cli.options import JSON, complete_model
 from toolglot.cli.printer import Printer, Row, write_json_line
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
-from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile
 from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS, Fact

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from toolglot.common.plugins import plugin_names
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.plugins import plugin_names
 from toolglot.wire.spec import WIRES
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 import msgspec
 
 from toolglot.cli.styled import Line
-from toolglot.jsontext import dumps
-from toolglot.sanitize import escape_controls, escape_invisible, escape_json
+from toolglot.common.jsontext import dumps
+from toolglot.common.sanitize import escape_controls, escape_invisible, escape_json
 
 Row = tuple[str, str]
 """A label and its value."""

@@ -20,9 +20,12 @@ from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
 from toolglot.cli.startup import Flags, approve_all, prepare, ways_to_allow
 from toolglot.cli.styled import Line
+from toolglot.common.sanitize import escape_invisible, shorten
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.events import (
+from toolglot.loop.attachments import load_attachment
+from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
+from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
     Notice,
@@ -37,9 +40,6 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.loop.attachments import load_attachment
-from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
-from toolglot.sanitize import escape_invisible, shorten
 
 EVENTS_VERSION = 1
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from toolglot.cli.printer import print_note
+from toolglot.common.textutil import pluralize
 from toolglot.config.mcp_files import ServerInput
 from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry
 from toolglot.config.settings import Settings
 from toolglot.errors import UnknownName, UsageError
-from toolglot.mcp.launch import prepare_server
-from toolglot.mcp.servers import McpServer
-from toolglot.textutil import pluralize
+from toolglot.mcp.client.launch import prepare_server
+from toolglot.mcp.client.servers import McpServer
 
 if TYPE_CHECKING:
     from toolglot.builtin.shell.server_sandbox import ServerSandbox
-    from toolglot.mcp.client import McpServers
-    from toolglot.mcp.listing import McpServerStatus
+    from toolglot.mcp.client.client import McpServers
+    from toolglot.mcp.client.listing import McpServerStatus
 
 __all__ = ["CliServers", "UseServers", "describe_entry", "describe_status"]
 
@@ -69,7 +69,7 @@ class CliServers:
             self.sandbox = configured_server_sandbox(settings, root, [entry.directory for entry in entries])
         self.client: McpServers | None = None
         if servers:
-            from toolglot.mcp import client  # slow to import
+            from toolglot.mcp.client import client  # slow to import
 
             try:
                 self.client = client.McpServers(
@@ -131,7 +131,7 @@ class CliServers:
 
     def status(self) -> "tuple[McpServerStatus, ...]":
         """Return the state of each server, including those that could not be started."""
-        from toolglot.mcp.listing import McpServerStatus
+        from toolglot.mcp.client.listing import McpServerStatus
 
         failed = (McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items())
         return (*(self.client.status() if self.client is not None else ()), *failed)

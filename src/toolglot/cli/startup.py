@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolglot.approvals import ApprovalRequest, Approve, Decision, Deny
-from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.servers import CliServers, UseServers
 from toolglot.cli.styled import CONTINUATION, Line
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.known_keys import remember_key
+from toolglot.common.sanitize import escape_line
+from toolglot.common.user_dirs import config_file, data_directory
 from toolglot.config.instructions import Instructions, load_instructions
 from toolglot.config.layers import PROJECT_FILE, Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_tools
@@ -26,22 +28,20 @@ from toolglot.config.mcp_servers import ServerCatalog, find_servers
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, load_configured_tools
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
-from toolglot.definitions import MCP_TAG
+from toolglot.confine.confined_open import NOT_SUPPORTED
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hide_environment, secret_values
 from toolglot.engine.signin.keyring_store import keyring_account
 from toolglot.errors import InvalidTool, ToolglotError, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
-from toolglot.jsontext import dumps_text
-from toolglot.known_keys import remember_key
 from toolglot.loop.orchestrator import Orchestrator
+from toolglot.mcp.client.servers import McpServer
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
-from toolglot.mcp.servers import McpServer
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
-from toolglot.sanitize import escape_line
 from toolglot.tools.tool import Tool, tool
-from toolglot.user_dirs import config_file, data_directory
+from toolglot.values.approvals import ApprovalRequest, Approve, Decision, Deny
+from toolglot.values.definitions import MCP_TAG
 
 if TYPE_CHECKING:
     from toolglot.builtin.tool_state import AskUser

@@ -7,7 +7,7 @@ from unicodedata import category, east_asian_width
 
 from wcwidth import wcwidth
 
-from toolglot.sanitize import escape_controls
+from toolglot.common.sanitize import escape_controls
 
 if TYPE_CHECKING:
     from rich.text import Text

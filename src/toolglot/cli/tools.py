@@ -15,6 +15,7 @@ from toolglot.cli.models import expand_fields, find_profile
 from toolglot.cli.options import CODE_MODE, DEFER, MCP, WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, print_note, write_json_line
 from toolglot.cli.startup import Flags, prepare
+from toolglot.common.sanitize import escape_line
 from toolglot.config.layers import describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
@@ -24,12 +25,11 @@ from toolglot.loop.code_mode import choose_language, make_code_tool
 from toolglot.loop.deferral import Defer
 from toolglot.loop.format_call import describe_losses
 from toolglot.loop.model_view import Language, ModelView
-from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import BUILTIN_TAG, Options, Request, ToolDefinition
-from toolglot.sanitize import escape_line
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.messages import user
+from toolglot.values.request import BUILTIN_TAG, Options, Request, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
 

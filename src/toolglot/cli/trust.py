@@ -6,13 +6,13 @@ import click
 
 from toolglot.cli.config import show_withheld
 from toolglot.cli.printer import print_line, print_note
+from toolglot.common.sanitize import escape_line
 from toolglot.config.instructions import load_instructions
 from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configuration
 from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
-from toolglot.sanitize import escape_line
 
 
 @click.command()

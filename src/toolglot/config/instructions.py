@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.skills import Skill, find_skills, render_skill_list
+from toolglot.common.user_dirs import config_file
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted
 from toolglot.providers.tokens import estimate_text, token_factor
-from toolglot.regular_files import read_regular_file
-from toolglot.skills import Skill, find_skills, render_skill_list
-from toolglot.user_dirs import config_file
 
 __all__ = ["Instructions", "load_instructions", "read_instructions"]
 

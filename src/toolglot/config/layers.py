@@ -15,6 +15,9 @@ from typing import Any, cast
 
 import msgspec
 
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.textutil import suggest
+from toolglot.common.user_dirs import config_file
 from toolglot.config.loading import find_facade_file
 from toolglot.config.setting_schema import (
     WILDCARD,
@@ -32,9 +35,6 @@ from toolglot.config.setting_schema import (
 from toolglot.config.settings import Settings
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UsageError
-from toolglot.regular_files import read_regular_file
-from toolglot.textutil import suggest
-from toolglot.user_dirs import config_file
 
 __all__ = [
     "DEFAULT",

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from toolglot.common.plugins import find_plugin, plugin_names
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.errors import UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_facade, is_facade_name
 from toolglot.facades.view import Facade
-from toolglot.plugins import find_plugin, plugin_names
-from toolglot.regular_files import read_regular_file
-from toolglot.request import Schema, ToolDefinition
-from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
+from toolglot.values.request import Schema, ToolDefinition
 
 __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
 

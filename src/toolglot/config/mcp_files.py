@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import msgspec
 
+from toolglot.common.jsontext import dumps_text, json_type_name, loads
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.textutil import did_you_mean, pluralize, suggest
 from toolglot.config.settings import ServerSettings
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps_text, json_type_name, loads
-from toolglot.regular_files import read_regular_file
-from toolglot.textutil import did_you_mean, pluralize, suggest
 
 __all__ = [
     "PROJECT_FILES",

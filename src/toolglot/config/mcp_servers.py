@@ -19,19 +19,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
+from toolglot.common.known_keys import remember_key
+from toolglot.common.redact import redact, redact_words
+from toolglot.common.user_dirs import config_file
 from toolglot.config.layers import PROJECT_FILE, Configuration, list_project_directories, read_configuration
 from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, read_env_file, read_server_file
 from toolglot.config.server_code import list_code_paths, list_relied_paths
 from toolglot.config.settings import ServerSettings
 from toolglot.config.trust import is_trusted
+from toolglot.confine.programs import WorkspaceDirectory, is_startable
 from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable
 from toolglot.errors import UsageError
-from toolglot.known_keys import remember_key
-from toolglot.mcp.launch import server_directory
-from toolglot.mcp.servers import SECRET_NAME, McpOAuth, McpServer, remember_secrets
-from toolglot.programs import WorkspaceDirectory, is_startable
-from toolglot.redact import redact, redact_words
-from toolglot.user_dirs import config_file
+from toolglot.mcp.client.launch import server_directory
+from toolglot.mcp.client.servers import SECRET_NAME, McpOAuth, McpServer, remember_secrets
 
 __all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers"]
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from toolglot.mcp.servers import McpServer
+from toolglot.mcp.client.servers import McpServer
 
 __all__ = ["list_code_paths", "list_relied_paths"]
 

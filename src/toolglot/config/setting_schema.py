@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.plugins import plugin_names
+from toolglot.common.redact import redact
+from toolglot.common.textutil import did_you_mean, suggest, truncate
 from toolglot.config.settings import Setting, Settings, TrustRule
-from toolglot.jsontext import dumps_text
-from toolglot.plugins import plugin_names
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, infer_provider
-from toolglot.redact import redact
-from toolglot.textutil import did_you_mean, suggest, truncate
 
 __all__ = [
     "PROVIDER_NAMES",

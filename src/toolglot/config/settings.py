@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from toolglot.approvals import Effect
 from toolglot.engine.transport import Timeouts
 from toolglot.loop.context_window import ContextPolicy
-from toolglot.mcp.servers import McpOAuth, McpServer
-from toolglot.request import Effort
+from toolglot.mcp.client.servers import McpOAuth, McpServer
 from toolglot.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from toolglot.values.approvals import Effect
+from toolglot.values.request import Effort
 
 __all__ = [
     "BuiltinSettings",

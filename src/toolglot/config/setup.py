@@ -12,6 +12,12 @@ from typing import Any, TypeVar, Unpack, cast
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.loggers import get_logger
+from toolglot.common.option_signatures import show_options
+from toolglot.common.plugins import find_plugin, plugin_error, plugin_names
+from toolglot.common.sanitize import escape_line
+from toolglot.common.type_parameters import Data, OutputValue
+from toolglot.common.user_dirs import ensure_private_directory, state_directory
 from toolglot.config.layers import Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
@@ -23,13 +29,10 @@ from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_facade, find_named_tools, is_facade_name
 from toolglot.facades.view import Facade
-from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.option_signatures import show_options
-from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import (
     ALIASES,
     DEFAULT_MODELS,
@@ -40,16 +43,13 @@ from toolglot.providers.catalog import (
     select_row,
     suggest_model,
 )
-from toolglot.request import Options, ToolDefinition
-from toolglot.sanitize import escape_line
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
 from toolglot.tools.line_file import LineFile
 from toolglot.tools.policy import find_allowed
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
-from toolglot.type_parameters import Data, OutputValue
-from toolglot.user_dirs import ensure_private_directory, state_directory
+from toolglot.values.request import Options, ToolDefinition
 
 __all__ = ["Setup", "find_unmatched", "find_unmatched_rules", "from_config", "load_configured_tools"]
 

@@ -9,9 +9,9 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, cast
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.config.setting_schema import format_path, parse_key
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps_text
 
 __all__ = ["add_server", "remove_server"]
 

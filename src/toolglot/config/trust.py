@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.user_dirs import data_directory, write_private
 from toolglot.errors import MalformedData, UsageError
-from toolglot.regular_files import read_regular_file
-from toolglot.user_dirs import data_directory, write_private
 
 __all__ = [
     "has_decision",

@@ -12,6 +12,8 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Literal
 
+from toolglot.common.known_keys import remember_key
+from toolglot.common.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.engine.signin.environment import (
     add_key_variables,
     hide_environment,
@@ -21,8 +23,6 @@ from toolglot.engine.signin.environment import (
 from toolglot.engine.signin.keyring_store import load_key
 from toolglot.engine.signin.tokens import NOT_SIGNED_IN, CachedSignIn, SignIn, Token
 from toolglot.errors import AuthenticationFailed, UnknownName
-from toolglot.known_keys import remember_key
-from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile
 

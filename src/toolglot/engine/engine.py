@@ -17,6 +17,9 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.loggers import get_logger
+from toolglot.common.redact import redact
+from toolglot.common.textutil import pluralize
 from toolglot.engine.auth import Key, KeySource
 from toolglot.engine.rate_limit import Slot, cancel_slot, reserve_slot
 from toolglot.engine.retry import retry_delay
@@ -42,18 +45,15 @@ from toolglot.errors import (
     TransportError,
     UsageError,
 )
-from toolglot.events import EngineEvent, Event, ReplyStarted, RequestDelayed, Retrying
-from toolglot.loggers import get_logger
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Reply
 from toolglot.providers.heal import heal_profile
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ToolFeatures
 from toolglot.providers.tokens import estimate_message, estimate_tool
-from toolglot.redact import redact
-from toolglot.request import Request, ToolDefinition
-from toolglot.textutil import pluralize
 from toolglot.tools.config import RequestRate, RetryConfig, ToolConfig
+from toolglot.values.events import EngineEvent, Event, ReplyStarted, RequestDelayed, Retrying
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Reply
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import create_reader
 from toolglot.wire.converters import encode_tools
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder

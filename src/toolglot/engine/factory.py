@@ -10,17 +10,17 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from toolglot.common.option_signatures import show_options
+from toolglot.common.redact import redact
+from toolglot.common.value_checks import check_arguments
 from toolglot.engine.auth import Key
 from toolglot.engine.engine import DEFAULT_RETRY, Engine
 from toolglot.engine.signin.tokens import SignIn
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import resolve_profile, split_model, suggest_model
 from toolglot.providers.profile import Profile
-from toolglot.redact import redact
 from toolglot.tools.config import RetryConfig
-from toolglot.value_checks import check_arguments
 
 __all__ = ["SIMULATED_MODELS", "EngineOptions", "create_engine", "default_transport"]
 

@@ -5,11 +5,11 @@ from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from toolglot.common.jsontext import loads
+from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.engine.engine import Engine
 from toolglot.engine.transport import HttpRequest, fetch, join_url
 from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ProviderError, ToolglotError
-from toolglot.jsontext import loads
-from toolglot.textutil import did_you_mean, suggest
 
 __all__ = ["describe_error", "list_models"]
 

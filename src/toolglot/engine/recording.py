@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from logging import getLogger
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -20,10 +19,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from toolglot.common.jsontext import dumps, dumps_text, loads
+from toolglot.common.loggers import get_logger
+from toolglot.common.redact import REDACTED, encode_secret, redact
 from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, send
 from toolglot.errors import MalformedData, ReplayMiss, ToolglotError, UsageError
-from toolglot.jsontext import dumps, dumps_text, loads
-from toolglot.redact import REDACTED, encode_secret, redact
 from toolglot.simulator.routes import find_route
 from toolglot.wire.codec import create_reader, load_reply_encoder
 from toolglot.wire.reply_encoding import split_reply
@@ -31,7 +31,7 @@ from toolglot.wire.spec import SPECS
 
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
-log = getLogger("toolglot.engine")
+log = get_logger("toolglot.engine")
 _RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
 _STREAM_FIELD = re.compile(r"body\.stream(_options(\..*)?)?")

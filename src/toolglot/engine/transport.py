@@ -11,6 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from toolglot.common.jsontext import dumps_text, loads
+from toolglot.common.redact import redact
+from toolglot.common.value_checks import check_values
 from toolglot.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -20,9 +23,6 @@ from toolglot.errors import (
     TransportError,
     UsageError,
 )
-from toolglot.jsontext import dumps_text, loads
-from toolglot.redact import redact
-from toolglot.value_checks import check_values
 from toolglot.wire.reader import error_from_response
 
 __all__ = [

@@ -16,8 +16,8 @@ from toolglot.facades.parameters import array, boolean, integer, object_schema, 
 from toolglot.facades.rendering import exited_nonzero
 from toolglot.facades.table import Row, Rows, field, make_view
 from toolglot.facades.view import Arguments, Case, Facade, Field, RenderContext, Renderer, View, omit
-from toolglot.messages import Opaque
-from toolglot.request import Schema
+from toolglot.values.messages import Opaque
+from toolglot.values.request import Schema
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 __all__ = ["TABLES"]

@@ -1,8 +1,8 @@
 """How Anthropic's reference implementations write results: the text editor, bash, memory, and the agent tool set."""
 
+from toolglot.common.textutil import format_size
 from toolglot.facades.rendering import describe_failure, format_matches, join_lines, number_lines, output_notes, read_notes
 from toolglot.facades.view import Arguments, RenderContext
-from toolglot.textutil import format_size
 
 MAX_READ = 256 * 1024
 """Bytes of a file that the agent tool set reads whole."""

@@ -12,19 +12,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.base_errors import InvalidArgument
+from toolglot.common.jsontext import dumps, json_type_name
+from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolError, UnknownName
 from toolglot.facades.catalog import BASE_TOOLS, strip_model_prefix
 from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
 from toolglot.facades.view import Facade, RenderContext, View
-from toolglot.jsontext import dumps, json_type_name
-from toolglot.loggers import get_logger
-from toolglot.losses import Loss, Repair
-from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
-from toolglot.request import BUILTIN_TAG, ToolDefinition
 from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
 from toolglot.tools.calls import InterpretedCall, base_call
+from toolglot.values.failures import InvalidArgument
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import BaseCall, Message, Text, ToolCall, ToolResult
+from toolglot.values.request import BUILTIN_TAG, ToolDefinition
 
 __all__ = ["BoundFacade", "split_base_tools"]
 

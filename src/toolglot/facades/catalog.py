@@ -12,9 +12,9 @@ from math import inf
 
 import msgspec
 
+from toolglot.common.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.view import Facade
-from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import ALIASES
 
 __all__ = [

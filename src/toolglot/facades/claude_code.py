@@ -16,7 +16,7 @@ from toolglot.facades.claude_failures import render_failure, render_failure_in_2
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, number, object_schema, string
 from toolglot.facades.table import Row, Rows, aliased, call_field, field, make_view, unmapped, with_fixed
 from toolglot.facades.view import Arguments, Facade, Field, RenderContext, Renderer, View, omit
-from toolglot.request import Schema
+from toolglot.values.request import Schema
 
 __all__ = ["TABLES"]
 

@@ -7,12 +7,12 @@ from functools import partial
 from posixpath import basename, splitext
 from typing import Any, cast
 
-from toolglot.base_errors import FileTooLarge, InvalidPattern, MissingPath
+from toolglot.common.jsontext import json_type_name
+from toolglot.common.textutil import suggest
 from toolglot.facades.rendering import describe_failure
 from toolglot.facades.view import Arguments, RenderContext
-from toolglot.jsontext import json_type_name
 from toolglot.schema.arguments import Issue
-from toolglot.textutil import suggest
+from toolglot.values.failures import FileTooLarge, InvalidPattern, MissingPath
 
 __all__ = ["format_kilobytes", "render_failure", "render_failure_in_2_0", "render_tagged_failure"]
 

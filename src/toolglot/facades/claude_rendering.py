@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from posixpath import basename
 from typing import Any
 
-from toolglot.base_errors import LineOutOfRange
+from toolglot.common.jsontext import dumps_text, loads_object
+from toolglot.common.textutil import pluralize
 from toolglot.facades.claude_failures import format_kilobytes, render_tagged_failure
 from toolglot.facades.rendering import (
     format_matches,
@@ -17,9 +18,8 @@ from toolglot.facades.rendering import (
     read_notes,
 )
 from toolglot.facades.view import Arguments, RenderContext, Renderer
-from toolglot.jsontext import dumps_text, loads_object
-from toolglot.textutil import pluralize
 from toolglot.tools.command_words import split_command
+from toolglot.values.failures import LineOutOfRange
 
 TAB_NUMBERS, ARROW_NUMBERS = "{}\t{}", "{:>6}→{}"
 STATE_IS_CURRENT = "(file state is current in your context — no need to Read it back)"

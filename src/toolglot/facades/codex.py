@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades import rows, shared_views
 from toolglot.facades.gpt.code_mode import EXEC, WAIT
 from toolglot.facades.gpt.command_rendering import render_failure
@@ -27,8 +28,7 @@ from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
 from toolglot.facades.parameters import array, closed_schema, string
 from toolglot.facades.table import field, make_view
 from toolglot.facades.view import Facade, RenderContext, View
-from toolglot.jsontext import dumps_text
-from toolglot.request import Schema
+from toolglot.values.request import Schema
 
 __all__ = ["TABLES"]
 

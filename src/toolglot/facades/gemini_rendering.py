@@ -8,11 +8,11 @@ import posixpath
 import re
 from math import inf
 
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.textutil import did_you_mean, pluralize, suggest
 from toolglot.facades.rendering import describe_failure, join_lines, page_notes, page_text
 from toolglot.facades.view import Arguments, RenderContext
-from toolglot.jsontext import dumps_text
 from toolglot.schema.arguments import MAX_ISSUES, Issue
-from toolglot.textutil import did_you_mean, pluralize, suggest
 
 MAX_LINES = 2000
 """Lines of a file that are read if no range is given."""

@@ -2,11 +2,11 @@
 
 from msgspec import UNSET
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades import rows
 from toolglot.facades.parameters import boolean, integer, string
 from toolglot.facades.table import field, make_view, unmapped
 from toolglot.facades.view import Facade, RenderContext
-from toolglot.jsontext import dumps_text
 
 __all__ = ["TABLES"]
 

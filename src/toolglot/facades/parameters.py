@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from toolglot.request import Schema
+from toolglot.values.request import Schema
 
 __all__ = ["array", "boolean", "closed_schema", "integer", "number", "object_schema", "string", "string_list"]
 

@@ -1,10 +1,10 @@
 """How Qwen Code writes results, where that is not as Gemini CLI does, which it began as a copy of."""
 
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.textutil import pluralize
 from toolglot.facades import gemini_rendering as gemini
 from toolglot.facades.rendering import END_REASONS, describe_failure, format_matches, join_lines
 from toolglot.facades.view import Arguments, RenderContext
-from toolglot.jsontext import dumps_text
-from toolglot.textutil import pluralize
 
 _BANNER = "Showing lines {first}-{last} of {size}.\n\n---\n\n"
 

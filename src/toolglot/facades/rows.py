@@ -11,7 +11,7 @@ from toolglot.errors import ToolError
 from toolglot.facades.parameters import array, boolean, object_schema, string, string_list
 from toolglot.facades.table import Row, Rows, call_field, choice_field, field, unmapped
 from toolglot.facades.view import Arguments, Case, Field, Renderer
-from toolglot.request import Schema
+from toolglot.values.request import Schema
 
 MAX_TIMEOUT = 7200.0
 """Seconds that a command may take."""

@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Any, cast
 
-from toolglot.base_errors import invalid_argument
 from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, closed_schema, object_schema, string, string_list
 from toolglot.facades.table import Rows, field, make_view, pick
 from toolglot.facades.view import Arguments, Case, Renderer, View
-from toolglot.request import Schema
+from toolglot.values.failures import invalid_argument
+from toolglot.values.request import Schema
 
 make_stop_view = partial(make_view, description="Stop a background command and everything it started.", base="shell_kill")
 # Older programs listed directories with a tool of their own: models that remember it may call it, and are not shown it.

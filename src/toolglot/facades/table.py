@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolglot.facades.parameters import closed_schema, object_schema
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
-from toolglot.request import Schema
+from toolglot.values.request import Schema
 
 Convert = Callable[[Any], Any]
 

@@ -16,9 +16,9 @@ import msgspec
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.validation import check_names
 from toolglot.facades.view import Case, Facade, Field, RenderContext, Renderer, View
-from toolglot.request import Schema
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.json_schema import allowed_types
+from toolglot.values.request import Schema
 
 __all__ = ["load_facade"]
 

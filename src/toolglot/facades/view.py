@@ -11,13 +11,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from toolglot.common.value_checks import check_values
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.facades.equivalence import Arguments, canonical_call, simplify_call
-from toolglot.losses import Loss
-from toolglot.messages import Opaque
-from toolglot.request import Schema, ToolDefinition
 from toolglot.schema.arguments import explain_issues, find_issues
-from toolglot.value_checks import check_values
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Opaque
+from toolglot.values.request import Schema, ToolDefinition
 
 __all__ = ["Arguments", "Case", "Facade", "Field", "RenderContext", "Renderer", "View", "omit"]
 
@@ -62,7 +62,7 @@ class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     """The stable code of the failure, as the base tool raised it."""
     details: Any = None
-    """The typed details of the failure: see toolglot.base_errors."""
+    """The typed details of the failure: see toolglot.values.failures."""
 
     def data_list(self, name: str) -> list[Arguments]:
         """A list in the data; empty if there is none."""

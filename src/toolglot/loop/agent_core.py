@@ -9,8 +9,10 @@ from typing import Any, Generic, Self, Unpack, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.approvals import Approve
-from toolglot.definitions import BUILTIN_TAG, MCP_TAG
+from toolglot.common.loggers import get_logger
+from toolglot.common.option_signatures import show_options
+from toolglot.common.type_parameters import Data, OutputValue
+from toolglot.common.value_checks import as_items, check_arguments
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
@@ -18,17 +20,13 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, find_named_tools, is_facade_name
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
-from toolglot.loggers import get_logger
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
-from toolglot.messages import Conversation, Message
-from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import select_row, split_model
-from toolglot.request import Options, Schema, ToolDefinition, parse_tool_choice
 from toolglot.telemetry.options import Telemetry, check_available
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -41,8 +39,10 @@ from toolglot.tools.policy_names import has_wildcard, may_come_later
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.rules import parse_rule
 from toolglot.tools.tool import Tool
-from toolglot.type_parameters import Data, OutputValue
-from toolglot.value_checks import as_items, check_arguments
+from toolglot.values.approvals import Approve
+from toolglot.values.definitions import BUILTIN_TAG, MCP_TAG
+from toolglot.values.messages import Conversation, Message
+from toolglot.values.request import Options, Schema, ToolDefinition, parse_tool_choice
 
 __all__ = ["ARGUMENTS", "AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
 

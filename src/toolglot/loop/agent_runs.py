@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary, finalize
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Decision, Deny, Ruling, read_decision
+from toolglot.common.type_parameters import Data, OtherOutput, OutputValue
+from toolglot.common.value_checks import check_arguments
 from toolglot.errors import NameConflict, ToolError, UnknownName, UsageError
-from toolglot.events import RunDone, RunEvent, RunResult
 from toolglot.loop.agent_core import ARGUMENTS, AgentCore, OutputType
 from toolglot.loop.background_loop import iterate_sync, run_sync
 from toolglot.loop.conversation_state import ConversationState, RunSettings
@@ -19,16 +19,16 @@ from toolglot.loop.prompts import Prompt, to_messages
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
-from toolglot.messages import Conversation
-from toolglot.request import ToolChoice, parse_tool_choice
 from toolglot.telemetry.options import start_run
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
 from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.type_parameters import Data, OtherOutput, OutputValue
-from toolglot.value_checks import check_arguments
+from toolglot.values.approvals import Decision, Deny, Ruling, read_decision
+from toolglot.values.events import RunDone, RunEvent, RunResult
+from toolglot.values.messages import Conversation
+from toolglot.values.request import ToolChoice, parse_tool_choice
 
 __all__ = ["AgentRuns", "RunOptions"]
 

@@ -4,9 +4,9 @@ import mimetypes
 from os import PathLike
 from pathlib import Path
 
+from toolglot.common.media_types import detect_media
 from toolglot.errors import UsageError
-from toolglot.media_types import detect_media
-from toolglot.messages import Media, Text
+from toolglot.values.messages import Media, Text
 
 __all__ = ["load_attachment"]
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from toolglot.builtin.code_mode.declarations import declare_tools
 from toolglot.builtin.code_mode.process import LANGUAGES, Language, find_level, find_runtime, missing_runtime
 from toolglot.builtin.code_mode.run_code import ScriptHost
+from toolglot.common.loggers import get_logger
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_for_model, find_facade, strip_model_prefix
 from toolglot.facades.view import Facade
-from toolglot.loggers import get_logger
-from toolglot.request import ToolDefinition
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.tool import Tool
+from toolglot.values.request import ToolDefinition
 
 __all__ = ["choose_language", "list_direct_tools", "list_inner_tools", "make_code_tool"]
 

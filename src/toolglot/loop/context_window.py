@@ -12,13 +12,13 @@ from typing import Annotated, Literal, overload
 
 import msgspec
 
+from toolglot.common.textutil import pluralize
+from toolglot.common.value_checks import check_values
 from toolglot.loop.run import find_last_prompt
-from toolglot.losses import Loss
-from toolglot.messages import Message, user
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, token_factor
-from toolglot.textutil import pluralize
-from toolglot.value_checks import check_values
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Message, user
 
 __all__ = ["ContextMeter", "ContextPolicy", "ContextUsage", "ConversationWindow", "Summarize", "Truncation"]
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UsageError
-from toolglot.events import RunResult, ToolOutcome
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
-from toolglot.losses import Loss
-from toolglot.messages import Conversation, Message
-from toolglot.request import ToolChoice, ToolDefinition
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import RunResult, ToolOutcome
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Conversation, Message
+from toolglot.values.request import ToolChoice, ToolDefinition
 
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver

@@ -10,13 +10,13 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.definitions import ALWAYS_SHOWN_TAG, BUILTIN_TAG, ToolDefinition
-from toolglot.messages import Conversation, Message, ToolsChanged
+from toolglot.common.textutil import pluralize
+from toolglot.common.value_checks import as_items, check_arguments
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_tool, token_factor
-from toolglot.request import iter_changes
-from toolglot.textutil import pluralize
-from toolglot.value_checks import as_items, check_arguments
+from toolglot.values.definitions import ALWAYS_SHOWN_TAG, BUILTIN_TAG, ToolDefinition
+from toolglot.values.messages import Conversation, Message, ToolsChanged
+from toolglot.values.request import iter_changes
 
 __all__ = ["Defer", "Deferral", "ToolTimeline", "matches_pattern", "parse_defer", "plan_deferral"]
 

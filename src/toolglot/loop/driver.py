@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import astuple
 
-from toolglot.approvals import ApprovalRequest
+from toolglot.common.loggers import get_logger
 from toolglot.engine.engine import EngineState
 from toolglot.errors import (
     ContextTooLong,
@@ -25,7 +25,17 @@ from toolglot.errors import (
     ToolError,
     TransportError,
 )
-from toolglot.events import (
+from toolglot.loop.context_window import count_phrase
+from toolglot.loop.eager_tools import EagerTools
+from toolglot.loop.request_builder import RequestBuilder
+from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
+from toolglot.providers.profile import Price
+from toolglot.tools.calls import AnyCall, InterpretedCall
+from toolglot.tools.execution import CallBatch, CallWork
+from toolglot.tools.hooks import apply_hooks
+from toolglot.tools.turn import run_turn
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import (
     ApprovalNeeded,
     ModelSwitched,
     RequestDelayed,
@@ -35,18 +45,8 @@ from toolglot.events import (
     ToolFinished,
     ToolOutcome,
 )
-from toolglot.loggers import get_logger
-from toolglot.loop.context_window import count_phrase
-from toolglot.loop.eager_tools import EagerTools
-from toolglot.loop.request_builder import RequestBuilder
-from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Usage
-from toolglot.providers.profile import Price
-from toolglot.tools.calls import AnyCall, InterpretedCall
-from toolglot.tools.execution import CallBatch, CallWork
-from toolglot.tools.hooks import apply_hooks
-from toolglot.tools.turn import run_turn
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Usage
 
 __all__ = ["Driver"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Effect
-from toolglot.events import ReplyDone, ReplyStarted, RunEvent, ToolCallReady, ToolOutcome
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Run
-from toolglot.messages import ToolCall
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
+from toolglot.values.approvals import Effect
+from toolglot.values.events import ReplyDone, ReplyStarted, RunEvent, ToolCallReady, ToolOutcome
+from toolglot.values.messages import ToolCall
 
 __all__ = ["EagerTools"]
 

@@ -5,12 +5,12 @@ Approvals show every argument instead.
 
 from collections.abc import Iterable
 
-from toolglot.events import RunStop
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Loss
-from toolglot.messages import ToolCall
+from toolglot.values.events import RunStop
+from toolglot.values.losses import Loss
+from toolglot.values.messages import ToolCall
 
 _LEADING = ("command", "argv", "pattern", "path", "text")
 _MAX_LOST_TOOLS = 3

@@ -9,16 +9,14 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from toolglot.common.loggers import get_logger
+from toolglot.common.value_checks import as_items
 from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade, find_named_tools
 from toolglot.facades.view import Facade
-from toolglot.loggers import get_logger
 from toolglot.loop.deferral import Defer, Deferral, plan_deferral
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Block, Message, Reply, ToolCall, ToolResult, ToolsChanged, system
 from toolglot.providers.profile import Profile
-from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hosted import HostedTools
@@ -27,7 +25,9 @@ from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS, describe_names, search_tools_tool
 from toolglot.tools.tool import Tool
-from toolglot.value_checks import as_items
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Block, Message, Reply, ToolCall, ToolResult, ToolsChanged, system
+from toolglot.values.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.wire.writer import is_made_by
 
 __all__ = ["Language", "ModelView"]

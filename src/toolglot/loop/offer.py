@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from toolglot.errors import ToolError
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
-from toolglot.messages import Reply, ToolCall
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.messages import Reply, ToolCall
+from toolglot.values.request import Request, ToolDefinition
 
 __all__ = ["Offer"]
 

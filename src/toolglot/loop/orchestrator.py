@@ -7,11 +7,13 @@ agent.switch("gemini:gemini-3-pro-preview")
 
 from typing import Unpack, cast
 
-from toolglot.approvals import ApprovalRequest
+from toolglot.common.jsontext import digest
+from toolglot.common.loggers import get_logger
+from toolglot.common.option_signatures import show_options
+from toolglot.common.textutil import pluralize
+from toolglot.common.type_parameters import Data, OtherData, OtherOutput, OutputValue
 from toolglot.engine.engine import Engine
 from toolglot.errors import MalformedData, UsageError
-from toolglot.jsontext import digest
-from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentOptions, PromptContext
 from toolglot.loop.agent_runs import AgentRuns
 from toolglot.loop.background_loop import run_sync
@@ -19,13 +21,11 @@ from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.deferral import Deferral
 from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
-from toolglot.messages import Conversation, Message, load, save, user
-from toolglot.option_signatures import show_options
 from toolglot.providers.tokens import estimate_message, estimate_tool
-from toolglot.request import Request, ToolDefinition
-from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
-from toolglot.type_parameters import Data, OtherData, OtherOutput, OutputValue
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.messages import Conversation, Message, load, save, user
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
 __all__ = ["Orchestrator", "PromptContext"]

@@ -6,7 +6,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from toolglot.errors import MalformedRequest, UsageError
-from toolglot.messages import Block, Message, Text, user
+from toolglot.values.messages import Block, Message, Text, user
 from toolglot.wire.codec import decode_request
 from toolglot.wire.spec import OPENAI_CHAT
 

@@ -4,19 +4,19 @@ from inspect import isawaitable
 
 from msgspec.structs import replace
 
+from toolglot.common.loggers import get_logger
 from toolglot.engine.engine import EngineState
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.events import ContextTruncated
-from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentCore
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.offer import Offer
 from toolglot.loop.run import AskModel
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
-from toolglot.messages import Usage, user
 from toolglot.providers.tokens import estimate_message, estimate_text, estimate_tool
-from toolglot.request import Output, Request, ToolChoice, ToolDefinition
+from toolglot.values.events import ContextTruncated
+from toolglot.values.messages import Usage, user
+from toolglot.values.request import Output, Request, ToolChoice, ToolDefinition
 
 __all__ = ["RequestBuilder"]
 

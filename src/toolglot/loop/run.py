@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.approvals import Ruling
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
-from toolglot.events import RunStop
-from toolglot.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
-from toolglot.request import ToolChoice
+from toolglot.values.approvals import Ruling
+from toolglot.values.events import RunStop
+from toolglot.values.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
+from toolglot.values.request import ToolChoice
 from toolglot.wire.repair import make_interrupted_result, make_unknown_result, rename_call
 
 __all__ = ["AskModel", "CallTools", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]

@@ -10,9 +10,9 @@ import secrets
 import tempfile
 from contextlib import suppress
 
+from toolglot.common.loggers import get_logger
+from toolglot.common.user_dirs import data_directory, ensure_private_directory
 from toolglot.errors import UsageError
-from toolglot.loggers import get_logger
-from toolglot.user_dirs import data_directory, ensure_private_directory
 
 __all__ = ["CHANGED_SINCE_SAVED", "is_intact", "sign"]
 

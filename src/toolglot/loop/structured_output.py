@@ -8,12 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from toolglot.events import ToolOutcome
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Repair
-from toolglot.messages import Message, Reply, user
+from toolglot.common.jsontext import dumps_text
 from toolglot.providers.profile import Profile
-from toolglot.request import Schema
 from toolglot.schema import dialects
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.lower import lower
@@ -22,6 +18,10 @@ from toolglot.schema.output import OutputType
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.tools.results import escape_nested_surrogates
 from toolglot.tools.tool import Tool, tool_from_schema
+from toolglot.values.events import ToolOutcome
+from toolglot.values.losses import Repair
+from toolglot.values.messages import Message, Reply, user
+from toolglot.values.request import Schema
 from toolglot.wire.spec import SPECS
 
 __all__ = ["FINAL_ANSWER_TOOL", "StructuredOutput"]

@@ -4,28 +4,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolglot.mcp.client import McpServers as McpServers
-    from toolglot.mcp.http_server import http_app as http_app
-    from toolglot.mcp.http_server import serve_http as serve_http
-    from toolglot.mcp.listing import McpPrompt as McpPrompt
-    from toolglot.mcp.listing import McpPromptArgument as McpPromptArgument
-    from toolglot.mcp.listing import McpResource as McpResource
-    from toolglot.mcp.listing import McpServerStatus as McpServerStatus
-    from toolglot.mcp.loading import load_servers as load_servers
-    from toolglot.mcp.server import McpToolServer as McpToolServer
-    from toolglot.mcp.server import current_request as current_request
-    from toolglot.mcp.servers import McpOAuth as McpOAuth
-    from toolglot.mcp.servers import McpServer as McpServer
-    from toolglot.mcp.stdio_server import serve_stdio as serve_stdio
+    from toolglot.mcp.client.client import McpServers as McpServers
+    from toolglot.mcp.client.listing import McpPrompt as McpPrompt
+    from toolglot.mcp.client.listing import McpPromptArgument as McpPromptArgument
+    from toolglot.mcp.client.listing import McpResource as McpResource
+    from toolglot.mcp.client.listing import McpServerStatus as McpServerStatus
+    from toolglot.mcp.client.loading import load_servers as load_servers
+    from toolglot.mcp.client.servers import McpOAuth as McpOAuth
+    from toolglot.mcp.client.servers import McpServer as McpServer
+    from toolglot.mcp.serve.http import http_app as http_app
+    from toolglot.mcp.serve.http import serve_http as serve_http
+    from toolglot.mcp.serve.server import McpToolServer as McpToolServer
+    from toolglot.mcp.serve.server import current_request as current_request
+    from toolglot.mcp.serve.stdio import serve_stdio as serve_stdio
 
 _HOMES = {
-    "client": "McpServers",
-    "http_server": "http_app serve_http",
-    "listing": "McpPrompt McpPromptArgument McpResource McpServerStatus",
-    "loading": "load_servers",
-    "server": "McpToolServer current_request",
-    "servers": "McpOAuth McpServer",
-    "stdio_server": "serve_stdio",
+    "client.client": "McpServers",
+    "serve.http": "http_app serve_http",
+    "client.listing": "McpPrompt McpPromptArgument McpResource McpServerStatus",
+    "client.loading": "load_servers",
+    "serve.server": "McpToolServer current_request",
+    "client.servers": "McpOAuth McpServer",
+    "serve.stdio": "serve_stdio",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from toolglot.common.plugins import find_plugin, plugin_error, plugin_names
+from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.errors import UnknownName
-from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
-from toolglot.textutil import did_you_mean, suggest
 
 __all__ = ["ALIASES", "PROFILES", "SURFACES", "infer_provider", "resolve_profile", "select_row", "split_model"]
 

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import msgspec
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Loss
 from toolglot.providers.profile import Profile
-from toolglot.request import ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.json_schema import SchemaDocument, allowed_types, clean_node, copy_schema, find_invalid
+from toolglot.values.losses import Loss
+from toolglot.values.request import ToolDefinition
 
 __all__ = ["Problem", "drop_refused_tools", "preflight"]
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from toolglot.messages import Usage
 from toolglot.schema import dialects
+from toolglot.values.messages import Usage
 
 __all__ = ["HistoryRules", "Price", "Profile", "ProviderLimits", "ToolFeatures"]
 

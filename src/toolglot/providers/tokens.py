@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import ToolDefinition
+from toolglot.common.jsontext import dumps
+from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import ToolDefinition
 
 __all__ = ["estimate_by_kind", "estimate_message", "estimate_text", "estimate_tool", "token_factor"]
 

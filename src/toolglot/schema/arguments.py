@@ -10,16 +10,16 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from toolglot.common.jsontext import dumps, dumps_text, json_type_name, loads
+from toolglot.common.textutil import did_you_mean, suggest, truncate
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps, dumps_text, json_type_name, loads
-from toolglot.losses import Repair
-from toolglot.messages import ToolCall
-from toolglot.request import ToolDefinition
 from toolglot.schema.coerce import coerce, rename_arguments
 from toolglot.schema.defaults import fill_defaults
 from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, iter_nodes
 from toolglot.schema.tolerant_json import tolerant_loads
-from toolglot.textutil import did_you_mean, suggest, truncate
+from toolglot.values.losses import Repair
+from toolglot.values.messages import ToolCall
+from toolglot.values.request import ToolDefinition
 
 # An explanation is read by a model, and paid for: it must not be longer than the call.
 MAX_ISSUES = 12

@@ -7,10 +7,10 @@ invalid: it is validated again.
 import re
 from typing import Any, cast
 
-from toolglot.jsontext import dumps_text
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.textutil import truncate
 from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, has_type, json_type
 from toolglot.schema.tolerant_json import tolerant_loads
-from toolglot.textutil import truncate
 
 __all__ = ["Coercion", "coerce", "preview_value", "rename_arguments"]
 

@@ -10,8 +10,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
+from toolglot.common.jsontext import dumps
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps
 
 Schema = dict[str, Any]
 

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Loss
+from toolglot.common.jsontext import dumps_text
 from toolglot.schema.dialects import KEYWORD_PHRASES, SILENT_KEYWORDS, Dialect
 from toolglot.schema.json_schema import (
     ANNOTATIONS,
@@ -21,6 +20,7 @@ from toolglot.schema.json_schema import (
     merge_nodes,
     unique,
 )
+from toolglot.values.losses import Loss
 
 MAX_UNROLLS = 2  # how often a recursive definition is expanded before it is truncated
 EXTRA_NODES = 2_000  # how many nodes expansion may add before it stops: "billion laughs" schemas grow exponentially

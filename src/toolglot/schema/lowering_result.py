@@ -5,11 +5,11 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from toolglot.jsontext import loads
-from toolglot.losses import Loss
+from toolglot.common.jsontext import loads
 from toolglot.schema.coerce import MAX_DEPTH as COERCE_DEPTH
 from toolglot.schema.coerce import Coercion
 from toolglot.schema.json_schema import Schema, SchemaDocument, escape_pointer, json_type
+from toolglot.values.losses import Loss
 
 __all__ = ["MAX_DEPTH", "LoweredSchema", "Restoration", "restore"]
 

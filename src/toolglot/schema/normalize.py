@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text
+from toolglot.common.jsontext import dumps_text
 from toolglot.schema.dialects import SILENT_KEYWORDS
 from toolglot.schema.json_schema import (
     ANNOTATIONS,

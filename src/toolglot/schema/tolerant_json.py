@@ -7,7 +7,7 @@ Truncated text is never completed: half a file is not a file. NaN, Infinity and 
 import re
 from typing import Any, cast
 
-from toolglot.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, is_portable
+from toolglot.common.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, is_portable
 
 __all__ = ["tolerant_loads"]
 

@@ -11,10 +11,9 @@ from types import NoneType
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps
+from toolglot.common.value_checks import as_items, check_arguments
 from toolglot.errors import UnknownName, UsageError
-from toolglot.events import ReplyDone, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady
-from toolglot.jsontext import dumps
-from toolglot.messages import Origin, Reply
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.simulator import faults as on_demand
@@ -26,7 +25,8 @@ from toolglot.simulator.prompt_cache import PromptCache
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
 from toolglot.simulator.wires.base import Refusal, load_rules
-from toolglot.value_checks import as_items, check_arguments
+from toolglot.values.events import ReplyDone, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady
+from toolglot.values.messages import Origin, Reply
 from toolglot.wire import spec
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array

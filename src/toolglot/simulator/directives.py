@@ -18,9 +18,9 @@ from typing import cast, get_args
 
 import msgspec
 
+from toolglot.common.textutil import truncate
 from toolglot.errors import UnknownName, UsageError
-from toolglot.messages import Block, StopReason, Text, Thinking, ToolCall
-from toolglot.textutil import truncate
+from toolglot.values.messages import Block, StopReason, Text, Thinking, ToolCall
 
 __all__ = ["PlannedTurn", "parse_directives"]
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from toolglot.jsontext import loads
+from toolglot.common.jsontext import loads
 from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, resolve_profile
 from toolglot.providers.model_data import known_models
 from toolglot.simulator.opaque_state import sign_state

@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import UnknownName
-from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
 from toolglot.simulator.model import truncate_call
 from toolglot.simulator.wires.base import Refusal, RefusalKind, load_rules
+from toolglot.values.messages import Block, Reply, Text, ToolCall
 from toolglot.wire import spec
 
 

@@ -16,9 +16,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.textutil import pluralize, truncate
+from toolglot.common.value_checks import as_items
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps_text
-from toolglot.messages import (
+from toolglot.simulator.argument_filler import ArgumentFiller, split_words
+from toolglot.simulator.directives import PlannedTurn, parse_directives
+from toolglot.simulator.prompt_cache import CacheUse
+from toolglot.values.messages import (
     Block,
     Foreign,
     Media,
@@ -32,12 +37,7 @@ from toolglot.messages import (
     ToolsChanged,
     Usage,
 )
-from toolglot.request import Request, Schema, ToolChoice, ToolDefinition, effective_tools
-from toolglot.simulator.argument_filler import ArgumentFiller, split_words
-from toolglot.simulator.directives import PlannedTurn, parse_directives
-from toolglot.simulator.prompt_cache import CacheUse
-from toolglot.textutil import pluralize, truncate
-from toolglot.value_checks import as_items
+from toolglot.values.request import Request, Schema, ToolChoice, ToolDefinition, effective_tools
 from toolglot.wire import spec
 from toolglot.wire.ids import name_suffix
 from toolglot.wire.json_values import as_dict, as_list

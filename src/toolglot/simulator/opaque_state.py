@@ -10,10 +10,10 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Thinking, ToolCall, ToolsChanged
+from toolglot.common.jsontext import dumps_text
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
+from toolglot.values.messages import Block, Foreign, Thinking, ToolCall, ToolsChanged
+from toolglot.values.request import Request
 from toolglot.wire import spec
 from toolglot.wire.ids import hash_id
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts

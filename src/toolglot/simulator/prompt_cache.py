@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from toolglot.jsontext import dumps_text
+from toolglot.common.jsontext import dumps_text
 from toolglot.providers.profile import Profile
 from toolglot.wire import spec
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts

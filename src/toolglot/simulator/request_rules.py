@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
+from toolglot.common.jsontext import json_type_name, loads
 from toolglot.errors import MalformedRequest
-from toolglot.jsontext import json_type_name, loads
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, effective_tools
 from toolglot.simulator.routes import Route
 from toolglot.simulator.wires.base import Refusal, WireRules, load_rules
 from toolglot.simulator.wires.openai_chat import OPENAI_ROWS
+from toolglot.values.request import Options, Request, effective_tools
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request
 from toolglot.wire.json_values import Doc, as_dict, as_text

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from toolglot.loggers import get_logger
+from toolglot.common.loggers import get_logger
 from toolglot.simulator.core import Simulator, Stall
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ Every message is converted once, however many requests include it. Keys, and any
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolglot.jsontext import dumps_text, loads
-from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.redact import redact
-from toolglot.request import ToolDefinition
+from toolglot.common.jsontext import dumps_text, loads
+from toolglot.common.redact import redact
+from toolglot.values.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import ToolDefinition
 
 __all__ = ["FINISH_REASONS", "Captured", "ContentCache"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from toolglot.common.loggers import get_logger
+from toolglot.common.value_checks import check_values
 from toolglot.errors import UsageError
-from toolglot.loggers import get_logger
-from toolglot.value_checks import check_values
 
 if TYPE_CHECKING:
     from toolglot.telemetry.runs import RunTelemetry

@@ -14,15 +14,15 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.context import Context, attach, detach
 
-from toolglot.approvals import ApprovalRequest
-from toolglot.events import ContextTruncated, EngineEvent, ModelSwitched, RunEvent, RunResult, ToolOutcome
-from toolglot.loggers import get_logger
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Message, ToolCall
-from toolglot.request import Request, ToolDefinition
+from toolglot.common.loggers import get_logger
 from toolglot.telemetry.content import Captured, ContentCache
 from toolglot.telemetry.options import ContentMode, Telemetry
 from toolglot.telemetry.spans import AgentSpan, Answer, ChatSpan, EngineFacts, Signals, ToolSpan
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ContextTruncated, EngineEvent, ModelSwitched, RunEvent, RunResult, ToolOutcome
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Message, ToolCall
+from toolglot.values.request import Request, ToolDefinition
 
 __all__ = ["RunTelemetry"]
 

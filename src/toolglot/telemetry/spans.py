@@ -15,13 +15,13 @@ from opentelemetry import _logs, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
+from toolglot.common.redact import redact
 from toolglot.errors import ToolglotError
-from toolglot.events import ReplyStarted, RequestDelayed, Retrying, RunResult, ToolOutcome
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Reply, ToolCall, Usage
-from toolglot.redact import redact
-from toolglot.request import Request, ToolDefinition
 from toolglot.telemetry.content import FINISH_REASONS
+from toolglot.values.events import ReplyStarted, RequestDelayed, Retrying, RunResult, ToolOutcome
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Reply, ToolCall, Usage
+from toolglot.values.request import Request, ToolDefinition
 
 __all__ = ["PROVIDER_NAMES", "AgentSpan", "Answer", "ChatSpan", "EngineFacts", "Signals", "ToolSpan"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
+from toolglot.common.jsontext import dumps
+from toolglot.common.redact import redact
 from toolglot.errors import UsageError
-from toolglot.events import ToolOutcome
-from toolglot.jsontext import dumps
-from toolglot.redact import redact
 from toolglot.tools.line_file import LineFile
+from toolglot.values.events import ToolOutcome
 
 __all__ = ["AuditLog", "AuditSink", "DecidedBy"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from toolglot.errors import ToolError
-from toolglot.losses import Repair
-from toolglot.messages import ToolCall, ToolResult
+from toolglot.values.losses import Repair
+from toolglot.values.messages import ToolCall, ToolResult
 
 __all__ = ["AnyCall", "InterpretedCall", "RenderResult"]
 

@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from toolglot.approvals import Effect
+from toolglot.common.value_checks import check_values
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import ToolChoice, parse_tool_choice
 from toolglot.tools.rules import parse_rule
-from toolglot.value_checks import check_values
+from toolglot.values.approvals import Effect
+from toolglot.values.request import ToolChoice, parse_tool_choice
 
 __all__ = ["Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
 from typing import Generic, Protocol, cast
 
-from toolglot.approvals import Allow, ApprovalRequest, Deny, Ruling
-from toolglot.definitions import ToolDefinition
-from toolglot.events import ToolOutcome
-from toolglot.messages import Message, ToolCall
-from toolglot.type_parameters import Data
+from toolglot.common.type_parameters import Data
+from toolglot.values.approvals import Allow, ApprovalRequest, Deny, Ruling
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Message, ToolCall
 
 __all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools"]
 

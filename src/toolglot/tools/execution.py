@@ -19,14 +19,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.approvals import Ruling
+from toolglot.common.jsontext import dumps_verbatim
+from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolError
-from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
-from toolglot.jsontext import dumps_verbatim
-from toolglot.loggers import get_logger
-from toolglot.losses import Repair
-from toolglot.messages import Message, Text, ToolCall, ToolResult
-from toolglot.request import BUILTIN_TAG
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.context import CallSuspended, CancelFlag, Context
@@ -34,6 +29,11 @@ from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.policy import Verdict
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import Ruling
+from toolglot.values.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.values.losses import Repair
+from toolglot.values.messages import Message, Text, ToolCall, ToolResult
+from toolglot.values.request import BUILTIN_TAG
 from toolglot.wire.repair import make_interrupted_result
 
 if TYPE_CHECKING:

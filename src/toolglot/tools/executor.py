@@ -15,14 +15,9 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling
-from toolglot.definitions import ToolDefinition
+from toolglot.common.jsontext import digest, dumps_text
+from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolError, UnknownName, UsageError
-from toolglot.events import ToolOutcome
-from toolglot.jsontext import digest, dumps_text
-from toolglot.loggers import get_logger
-from toolglot.losses import Repair
-from toolglot.messages import Message, ToolCall, ToolResult
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
 from toolglot.tools.call_queue import CallQueue
@@ -40,6 +35,11 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, describe_error, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.tools.turn import run_turn
+from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.events import ToolOutcome
+from toolglot.values.losses import Repair
+from toolglot.values.messages import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from toolglot.telemetry.runs import RunTelemetry

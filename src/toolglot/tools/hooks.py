@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from toolglot.events import ToolOutcome
-from toolglot.messages import Reply, ToolCall
-from toolglot.request import Request
-from toolglot.value_checks import check_arguments
+from toolglot.common.value_checks import check_arguments
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Reply, ToolCall
+from toolglot.values.request import Request
 
 __all__ = ["HookChain", "Hooks", "Veto", "apply_hooks"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolglot.errors import UnknownName, UsageError
-from toolglot.request import ToolDefinition
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.spec import SPECS
 
 __all__ = ["HOSTED_TOOLS", "HostedTools", "find_hosted_tool"]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling, read_decision
+from toolglot.common.loggers import get_logger
 from toolglot.errors import UsageError
-from toolglot.events import ToolOutcome
-from toolglot.loggers import get_logger
-from toolglot.messages import ToolCall
 from toolglot.tools.context import CallSuspended
 from toolglot.tools.execution import CallBatch
 from toolglot.tools.turn import run_turn
+from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling, read_decision
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import ToolCall
 
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor

@@ -7,7 +7,7 @@ from threading import Lock
 
 import msgspec
 
-from toolglot.events import ToolOutcome
+from toolglot.values.events import ToolOutcome
 
 __all__ = ["BUCKETS", "ToolMetrics", "ToolStatistics"]
 

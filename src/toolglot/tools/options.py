@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
-from toolglot.approvals import Effect
-from toolglot.request import ToolExample
 from toolglot.tools.config import Rate
 from toolglot.tools.rules import Subject
+from toolglot.values.approvals import Effect
+from toolglot.values.request import ToolExample
 
 __all__ = ["Action", "Describe", "SchemaToolOptions", "Scope", "ToolOptions"]
 

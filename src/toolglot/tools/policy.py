@@ -10,17 +10,17 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from toolglot.approvals import Effect
-from toolglot.definitions import BUILTIN_TAG, MCP_TAG
+from toolglot.common.jsontext import dumps
 from toolglot.errors import ToolError, ToolErrorKind
-from toolglot.jsontext import dumps
-from toolglot.messages import ToolCall
 from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.rules import Rule, RuleSet, find_subjects
 from toolglot.tools.tool import Tool
 from toolglot.tools.tool_changes import describe_changes, describe_tool
+from toolglot.values.approvals import Effect
+from toolglot.values.definitions import BUILTIN_TAG, MCP_TAG
+from toolglot.values.messages import ToolCall
 
 __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict", "allow_only_readers", "find_allowed"]
 

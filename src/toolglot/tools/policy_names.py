@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from toolglot.definitions import MCP_TAG
+from toolglot.values.definitions import MCP_TAG
 
 __all__ = ["PolicyNames", "has_wildcard", "may_come_later"]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import Any, cast, overload
 
+from toolglot.common.value_checks import as_items
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
-from toolglot.request import ToolDefinition
 from toolglot.tools.tool import Tool, qualified_name
-from toolglot.value_checks import as_items
+from toolglot.values.request import ToolDefinition
 
 __all__ = ["ToolRegistry"]
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from toolglot.common.jsontext import loads
+from toolglot.common.media_types import detect_media
 from toolglot.errors import ToolError, ToolErrorKind
-from toolglot.jsontext import loads
-from toolglot.media_types import detect_media
-from toolglot.messages import Foreign, Media, ResultBlock, Text, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import ToolDefinition
+from toolglot.values.messages import Foreign, Media, ResultBlock, Text, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import ToolDefinition
 
 if TYPE_CHECKING:
     from toolglot.tools.tool import Tool

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from toolglot.definitions import BUILTIN_TAG, ToolDefinition
-from toolglot.messages import Text, ToolsChanged
-from toolglot.textutil import pluralize
+from toolglot.common.textutil import pluralize
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool_from_definition
+from toolglot.values.definitions import BUILTIN_TAG, ToolDefinition
+from toolglot.values.messages import Text, ToolsChanged
 from toolglot.wire.json_values import as_dict, as_text
 
 __all__ = ["SEARCH_TOOLS", "ToolIndex", "describe_names", "search_tools_tool"]

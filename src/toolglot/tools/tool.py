@@ -27,13 +27,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from toolglot.approvals import Effect
-from toolglot.definitions import MCP_TAG
+from toolglot.common.option_signatures import show_options
+from toolglot.common.type_parameters import Parameters, Returned
+from toolglot.common.value_checks import as_items
 from toolglot.errors import InvalidTool, ToolError, ToolglotError, UnknownName, UsageError
-from toolglot.losses import Repair
-from toolglot.messages import ToolCall
-from toolglot.option_signatures import show_options
-from toolglot.request import ToolDefinition, ToolExample
 from toolglot.schema.arguments import (
     ArgumentBinder,
     InvalidArguments,
@@ -51,8 +48,11 @@ from toolglot.tools.config import ANY_EFFECT, Rate
 from toolglot.tools.context import Context
 from toolglot.tools.options import Action, Describe, SchemaToolOptions, Scope, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator
-from toolglot.type_parameters import Parameters, Returned
-from toolglot.value_checks import as_items
+from toolglot.values.approvals import Effect
+from toolglot.values.definitions import MCP_TAG
+from toolglot.values.losses import Repair
+from toolglot.values.messages import ToolCall
+from toolglot.values.request import ToolDefinition, ToolExample
 
 __all__ = ["BoundArguments", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from toolglot.jsontext import dumps_text
-from toolglot.sanitize import escape_line
-from toolglot.textutil import truncate
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.sanitize import escape_line
+from toolglot.common.textutil import truncate
 from toolglot.tools.tool import Tool
 
 __all__ = ["describe_changes", "describe_tool"]

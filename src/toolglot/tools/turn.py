@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from toolglot.approvals import ApprovalRequest, Ruling
-from toolglot.events import ToolOutcome
 from toolglot.tools.calls import AnyCall
 from toolglot.tools.execution import CallBatch, CallWork, PreparedCall
+from toolglot.values.approvals import ApprovalRequest, Ruling
+from toolglot.values.events import ToolOutcome
 
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from toolglot.definitions import CacheMark, ToolDefinition
-from toolglot.messages import Block, Foreign, Media, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import Options, Request
+from toolglot.values.definitions import CacheMark, ToolDefinition
+from toolglot.values.messages import Block, Foreign, Media, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import Options, Request
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from toolglot.wire.writer import Place, Writer

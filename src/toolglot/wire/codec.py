@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.definitions import Schema
+from toolglot.common.plugins import plugin_error
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName, UsageError
-from toolglot.messages import Message, Origin, Text
-from toolglot.plugins import plugin_error
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
+from toolglot.values.definitions import Schema
+from toolglot.values.messages import Message, Origin, Text
+from toolglot.values.request import Request
 from toolglot.wire.cache_marks import count_head_marks, count_marks, lift_marks, report_lost_marks
 from toolglot.wire.history import filter_visible, prepare_history
 from toolglot.wire.json_values import Doc

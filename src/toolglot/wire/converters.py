@@ -6,10 +6,10 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from toolglot.errors import UsageError
-from toolglot.messages import Message, ToolCall, ToolResult, tool_results
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request, ToolChoice, ToolDefinition, parse_tool_choice
+from toolglot.values.messages import Message, ToolCall, ToolResult, tool_results
+from toolglot.values.request import Request, ToolChoice, ToolDefinition, parse_tool_choice
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_messages, encode_request, load_request_encoder
 from toolglot.wire.history import filter_visible

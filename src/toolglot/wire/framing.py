@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
+from toolglot.common.jsontext import DECODE_ERRORS, decode_object, dumps, loads_object
 from toolglot.errors import MalformedReply, TruncatedStream
-from toolglot.jsontext import DECODE_ERRORS, decode_object, dumps, loads_object
 
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.wire.cache_marks import can_carry, count_marks, drop_mark, report_lost_marks
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, cast
 
-from toolglot.jsontext import dumps_text, json_type_name
+from toolglot.common.jsontext import dumps_text, json_type_name
 
 Doc = dict[str, Any]
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")

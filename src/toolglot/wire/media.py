@@ -5,7 +5,7 @@ import binascii
 import mimetypes
 from typing import cast
 
-from toolglot.messages import Media, MediaKind, Opaque
+from toolglot.values.messages import Media, MediaKind, Opaque
 
 # The first characters of a file in base64: for images that come without a media type.
 _BASE64_SIGNATURES = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))

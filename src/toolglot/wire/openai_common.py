@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from toolglot.messages import Block, Message, Origin, Usage
-from toolglot.request import Output
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
+from toolglot.values.messages import Block, Message, Origin, Usage
+from toolglot.values.request import Output
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
 from toolglot.wire.writer import Writer
 

@@ -2,7 +2,7 @@
 
 from typing import Any, get_args
 
-from toolglot.request import Effort, Options, Request
+from toolglot.values.request import Effort, Options, Request
 from toolglot.wire.json_values import as_dict
 from toolglot.wire.spec import SAMPLING, SPECS
 from toolglot.wire.writer import Writer

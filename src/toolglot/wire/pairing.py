@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
-from toolglot.messages import Message, ToolCall, ToolResult
+from toolglot.values.messages import Message, ToolCall, ToolResult
 
 Position = tuple[int, int]
 """A message of the history, and a block of the message."""

@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from typing import Any, cast
 
-from toolglot.jsontext import loads
+from toolglot.common.jsontext import loads
 
 _STRING_SPECIAL = re.compile(r'["\\]')
 _SCALAR_END = re.compile(r"[\s,\]}]")

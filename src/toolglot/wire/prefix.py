@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Message, Text
+from toolglot.common.jsontext import dumps
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
+from toolglot.values.messages import Message, Text
+from toolglot.values.request import Request
 from toolglot.wire.cache_marks import count_head_marks
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
 from toolglot.wire.history import filter_visible

@@ -4,8 +4,8 @@ import re
 from typing import Any, cast
 
 from toolglot import errors
+from toolglot.common.jsontext import dumps_text
 from toolglot.errors import ProviderError
-from toolglot.jsontext import dumps_text
 from toolglot.wire.json_values import as_dict, as_text, iter_dicts
 
 # Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as 429.

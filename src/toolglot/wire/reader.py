@@ -7,11 +7,11 @@ error in a stream or in a 200 a ProviderError, and bytes that end before the ter
 import re
 from typing import Any, cast
 
+from toolglot.common.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
 from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream, UsageError
-from toolglot.events import Event
-from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
-from toolglot.losses import Loss
-from toolglot.messages import Message, Reply, Role
+from toolglot.values.events import Event
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Message, Reply, Role
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body

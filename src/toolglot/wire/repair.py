@@ -13,10 +13,21 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Repair
-from toolglot.messages import Block, Foreign, Media, Message, ResultBlock, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.common.jsontext import dumps_text
 from toolglot.providers.profile import HistoryRules
+from toolglot.values.losses import Repair
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    ResultBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.wire.pairing import iter_calls, iter_results, match_mangled, match_results
 
 _UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."

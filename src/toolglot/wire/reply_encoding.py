@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from toolglot import events
-from toolglot.events import Event
-from toolglot.messages import (
+from toolglot.providers.catalog import resolve_profile
+from toolglot.values import events
+from toolglot.values.events import Event
+from toolglot.values.messages import (
     Block,
     Foreign,
     Media,
@@ -26,7 +27,6 @@ from toolglot.messages import (
     ToolResult,
     ToolsChanged,
 )
-from toolglot.providers.catalog import resolve_profile
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc
 from toolglot.wire.tracker import ReplyBlock

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from toolglot.messages import Message, Role, ToolCall
-from toolglot.request import ToolDefinition
+from toolglot.values.messages import Message, Role, ToolCall
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text
 from toolglot.wire.spec import SPECS
 

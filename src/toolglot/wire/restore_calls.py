@@ -5,9 +5,9 @@ Renamed tools, lowered schemas, and freeform tools that were sent as functions c
 
 from msgspec.structs import replace
 
-from toolglot.events import BlockReady, Event, ReplyDone, ToolCallReady, ToolCallStarted
-from toolglot.messages import Reply, ToolCall, ToolsChanged
 from toolglot.schema.lowering_result import restore
+from toolglot.values.events import BlockReady, Event, ReplyDone, ToolCallReady, ToolCallStarted
+from toolglot.values.messages import Reply, ToolCall, ToolsChanged
 from toolglot.wire.writer import Encoding
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.plugins import find_plugin, plugin_error
+from toolglot.common.plugins import find_plugin, plugin_error
 from toolglot.wire.json_values import snake_to_camel
 
 OPENAI_CHAT = "openai-chat"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toolglot.messages import StopReason
+from toolglot.values.messages import StopReason
 
 _WORDS: dict[StopReason, tuple[Any, ...]] = {
     "end": ("stop", "end_turn", "stop_sequence", "eos", "finish_reason_unspecified", 1),  # numbers: Gemini's protobuf

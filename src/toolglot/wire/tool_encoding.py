@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps_text
-from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import LoweredSchema
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import check_tool_mark
 from toolglot.wire.writer import Writer
 

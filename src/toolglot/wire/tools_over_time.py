@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from toolglot.definitions import BUILTIN_TAG, ToolDefinition
-from toolglot.messages import Message, Origin, ToolResult, ToolsChanged
-from toolglot.request import Request
-from toolglot.textutil import pluralize
+from toolglot.common.textutil import pluralize
+from toolglot.values.definitions import BUILTIN_TAG, ToolDefinition
+from toolglot.values.messages import Message, Origin, ToolResult, ToolsChanged
+from toolglot.values.request import Request
 from toolglot.wire.spec import SPECS
 from toolglot.wire.tool_encoding import can_name
 from toolglot.wire.writer import REFERENCE_LENGTH, Place, ToolPlan, Writer

@@ -15,7 +15,8 @@ conversation, which could then be neither sent nor loaded.
 from collections.abc import Hashable
 from typing import Any, cast
 
-from toolglot.events import (
+from toolglot.common.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, dumps_verbatim, is_portable, loads
+from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Event,
@@ -27,9 +28,8 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, dumps_verbatim, is_portable, loads
-from toolglot.losses import Loss, Repair
-from toolglot.messages import (
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import (
     Block,
     Foreign,
     Media,

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.definitions import Schema, ToolDefinition
-from toolglot.losses import Loss, Repair
-from toolglot.messages import Block, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import ToolChoice
 from toolglot.schema.lowering_result import LoweredSchema
+from toolglot.values.definitions import Schema, ToolDefinition
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import Block, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
+from toolglot.values.request import ToolChoice
 from toolglot.wire.ids import hash_id, name_suffix
 from toolglot.wire.media import extract_file_text
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from search_kit import plant
 
-from toolglot import programs
 from toolglot.builtin.code import ast_query, ast_tools, ast_worker
 from toolglot.builtin.code.ast_query import LANGUAGES, MAX_FILE_SIZE
 from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
 from toolglot.builtin.code.ast_worker import worker
 from toolglot.builtin.files.workspace import FileVersion, Root, Workspace
 from toolglot.builtin.tool_state import ToolState
+from toolglot.confine import programs
 from toolglot.errors import ToolError
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
+from toolglot.values.messages import ToolCall
 
 pytest.importorskip("ast_grep_py")
 

@@ -5,15 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.code_mode.process import find_level, find_runtime
 from toolglot.builtin.code_mode.run_code import ScriptHost
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.events import ToolOutcome
-from toolglot.messages import Media, Text, ToolCall
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import Media, Text, ToolCall
 
 needs_javascript = pytest.mark.skipif(not find_runtime("javascript"), reason="mini-racer is not installed")
 needs_python = pytest.mark.skipif(not find_runtime("python"), reason="pydantic-monty is not installed")

@@ -10,10 +10,10 @@ from script_kit import Scripts, needs_javascript, needs_python, needs_sandbox
 from toolglot.builtin.code_mode import process
 from toolglot.builtin.code_mode.declarations import declare_tools, list_script_tools
 from toolglot.builtin.code_mode.process import Language, ScriptMessage, ScriptProcess, ScriptTool
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
-from toolglot.definitions import ToolDefinition
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.definitions import ToolDefinition
 
 pytestmark = [needs_javascript, needs_sandbox]
 

@@ -16,15 +16,15 @@ from script_kit import Scripts, needs_javascript, needs_python, needs_sandbox
 from toolglot.builtin.code_mode import process, script, worker
 from toolglot.builtin.code_mode.declarations import declare_tools, list_script_tools
 from toolglot.builtin.code_mode.process import ScriptMessage, ScriptProcess
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
-from toolglot.definitions import ToolDefinition
-from toolglot.events import ToolFinished, ToolOutcome
-from toolglot.messages import Media, Text, ToolCall, ToolResult
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.tool import tool
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.events import ToolFinished, ToolOutcome
+from toolglot.values.messages import Media, Text, ToolCall, ToolResult
 
 
 @tool(effects="read")

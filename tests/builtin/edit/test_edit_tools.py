@@ -10,13 +10,13 @@ from file_kit import Tools, snapshot, trapped
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from toolglot.base_errors import EditFailed
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.text_replace import ExpectedCount, Replacement, TextEdit, edit_distance, find_elision, replace_text
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.text import Document
+from toolglot.common.jsontext import loads
 from toolglot.errors import ToolError
-from toolglot.jsontext import loads
+from toolglot.values.failures import EditFailed
 
 MEASURED = Path(__file__).parents[4] / "shared" / "facades" / "gemini_replace_cases.json"
 REASONS = {

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.base_errors import PatchFailed
 from toolglot.builtin.edit import patch_language
 from toolglot.builtin.edit.patch_language import (
     AddFile,
@@ -23,8 +22,9 @@ from toolglot.builtin.edit.patch_language import (
     parse_patch,
     split_file,
 )
+from toolglot.common.textutil import render_diff
 from toolglot.errors import ToolError
-from toolglot.textutil import render_diff
+from toolglot.values.failures import PatchFailed
 
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** End Patch"
 

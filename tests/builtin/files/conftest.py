@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolglot.builtin.files import confined_open
+from toolglot.confine import confined_open
 
 
 @pytest.fixture

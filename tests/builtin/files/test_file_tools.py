@@ -16,8 +16,8 @@ from toolglot.builtin.files.file_tools import ReadResult, file_tools
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.tool_state import to_data
 from toolglot.errors import ToolError
-from toolglot.messages import Media, ToolCall
 from toolglot.tools.results import as_result
+from toolglot.values.messages import Media, ToolCall
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
 JPEG = b"\xff\xd8\xff\xe0" + b"\0" * 40

@@ -14,8 +14,8 @@ from toolglot.builtin.files.text import (
     decode_document,
     detect_newline,
 )
+from toolglot.common.textutil import excerpt_changes, number_lines, split_lines, unified_diff
 from toolglot.errors import ToolError
-from toolglot.textutil import excerpt_changes, number_lines, split_lines, unified_diff
 
 FORMS = [
     Document("", "utf-8"),

@@ -23,13 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolglot.builtin.edit.patch_tool import patch_tools
-from toolglot.builtin.files import confined_open, roots
-from toolglot.builtin.files.confined_open import PATH_ONLY, has_openat2, open_beneath
 from toolglot.builtin.files.workspace import Change, FileVersion, Root, Workspace
 from toolglot.builtin.tool_state import ToolState
+from toolglot.confine import confined_open, roots
+from toolglot.confine.confined_open import PATH_ONLY, has_openat2, open_beneath
 from toolglot.errors import ToolError, UsageError
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
+from toolglot.values.messages import ToolCall
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 from toolglot.tools.tool import Tool
+from toolglot.values.messages import ToolCall
 
 CREATE: dict[str, Callable[[ToolState], list[Tool]]] = {
     "grep": grep_tools,

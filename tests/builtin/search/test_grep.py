@@ -17,16 +17,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from search_kit import count_fds, make_context, make_state, plant, plant_byte_names, swap_directories
 
-from toolglot import programs
-from toolglot.builtin import child_process
-from toolglot.builtin.child_process import start_confined
 from toolglot.builtin.search import grep as grep_module
 from toolglot.builtin.search import grep_worker
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.grep_query import FALLBACK_NOTE, FILE_TYPES, GrepQuery
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep
 from toolglot.builtin.search.grep_worker import find_matches
-from toolglot.builtin.shell.sandbox import landlock_version
+from toolglot.confine import child_process, programs
+from toolglot.confine.child_process import start_confined
+from toolglot.confine.sandbox import landlock_version
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool

@@ -49,13 +49,13 @@ def visible_directory() -> str:
 
 async def _run(plan: dict[str, Any]) -> list[dict[str, Any]]:
     from toolglot.builtin.shell.manager import ShellOptions
-    from toolglot.builtin.shell.sandbox import SandboxLevel
     from toolglot.builtin.tools import BuiltinOptions, builtins
-    from toolglot.messages import ToolCall
+    from toolglot.common.user_dirs import state_directory
+    from toolglot.confine.sandbox import SandboxLevel
     from toolglot.tools.config import ToolConfig
     from toolglot.tools.executor import ToolExecutor
     from toolglot.tools.registry import ToolRegistry
-    from toolglot.user_dirs import state_directory
+    from toolglot.values.messages import ToolCall
 
     shell = ShellOptions(level=SandboxLevel(plan["level"]), hidden=[Path(path) for path in plan.get("hidden", ())])
     options = BuiltinOptions(shell=shell, require_read=False, **plan.get("options", {}))
@@ -74,8 +74,8 @@ async def _run(plan: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     import tempfile
 
-    from toolglot.builtin.shell.sandbox import SandboxLevel
-    from toolglot.builtin.shell.sandbox_probe import probe_level
+    from toolglot.confine.sandbox import SandboxLevel
+    from toolglot.confine.sandbox_probe import probe_level
 
     user, plans = int(sys.argv[1]), json.loads(sys.argv[2])
     with tempfile.TemporaryDirectory() as directory, suppress(Exception):  # imports what is imported when first needed

@@ -8,18 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolglot.approvals import Approve
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import AskUser, ToolState
-from toolglot.events import ToolOutcome, ToolProgress
-from toolglot.messages import Text, ToolCall
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.approvals import Approve
+from toolglot.values.events import ToolOutcome, ToolProgress
+from toolglot.values.messages import Text, ToolCall
 
 
 @cache

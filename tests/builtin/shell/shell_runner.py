@@ -13,14 +13,14 @@ from typing import Any
 
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
 from toolglot.errors import ToolError
-from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
+from toolglot.values.messages import ToolCall
 
 ATTACKS = Path(__file__).with_name("shell_attacks.py").read_text(encoding="utf-8")  # later it may not be readable
 

@@ -16,11 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from shell_kit import Kit, unavailable_reason
 
 from toolglot.builtin.files.closed_paths import MAX_CHILDREN
-from toolglot.builtin.files.roots import Root
-from toolglot.builtin.shell import protected_paths, sandbox
+from toolglot.builtin.shell import protected_paths
 from toolglot.builtin.shell.manager import ShellManager
 from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
-from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
+from toolglot.confine import sandbox
+from toolglot.confine.roots import Root
+from toolglot.confine.sandbox import Confinement, SandboxLevel
 
 needs_bubblewrap = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here")
 needs_landlock = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")

@@ -16,14 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from play import LEVELS, USERS, give_to, play, visible_directory
 from shell_kit import Kit, unavailable_reason
 
-from toolglot.builtin.files.confined_open import open_beneath
-from toolglot.builtin.files.roots import Root
-from toolglot.builtin.shell import sandbox, session
+from toolglot.builtin.shell import session
 from toolglot.builtin.shell.arguments import CommandOptions
-from toolglot.builtin.shell.environment import safe_environment
-from toolglot.builtin.shell.limits import remove_cgroups
-from toolglot.builtin.shell.sandbox import Confinement, Program, SandboxLevel, prepare_launch
-from toolglot.builtin.shell.sandbox_probe import probe_level
+from toolglot.confine import sandbox
+from toolglot.confine.confined_open import open_beneath
+from toolglot.confine.environment import safe_environment
+from toolglot.confine.limits import remove_cgroups
+from toolglot.confine.roots import Root
+from toolglot.confine.sandbox import Confinement, Program, SandboxLevel, prepare_launch
+from toolglot.confine.sandbox_probe import probe_level
 
 TRIES = 8
 # Exchanges a protected directory and a link to a secret, all the time, and makes them again if somebody removes them.

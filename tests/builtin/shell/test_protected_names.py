@@ -20,10 +20,10 @@ from play import LEVELS, USERS, give_to, play, visible_directory
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.git_directories import is_harmless
 from toolglot.builtin.shell.name_guard import NameGuard
-from toolglot.builtin.shell.private_dirs import prune_directory
 from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
-from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.session import ShellSession
+from toolglot.confine.private_dirs import prune_directory
+from toolglot.confine.sandbox import SandboxLevel
 
 EVIL = "[core]\n\tfsmonitor = touch CANARY\n"
 # What a command may do to names that other programs obey: none of it may last.

@@ -17,12 +17,12 @@ from shell_kit import unavailable_reason
 
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.server_sandbox import ServerSandbox
-from toolglot.builtin.shell.server_worker import PLAN_VARIABLE, ServerPlan
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.server_worker import PLAN_VARIABLE, ServerPlan
 from toolglot.errors import UsageError
-from toolglot.mcp.client import McpServers
-from toolglot.mcp.servers import McpServer
+from toolglot.mcp.client.client import McpServers
+from toolglot.mcp.client.servers import McpServer
 
 # Not that of a virtual environment: a checkout in /tmp is hidden in the sandbox.
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, text_of
 
-from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.confine.sandbox import SandboxLevel
 
 LONG = "x" * 200_000
 NUMBERS: list[Any] = [-1, -0.001, 7201, 1e300, "soon", [], {}, [1], {"s": 1}, "1e999", "-5", "NaN", "9" * 400]

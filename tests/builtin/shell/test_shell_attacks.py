@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from shell_kit import Kit, find_processes, unavailable_reason
 from shell_runner import python
 
-from toolglot.builtin.shell import sandbox
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import describe_weakness, probe_level
-from toolglot.builtin.shell.seccomp import MACHINES, METADATA_CALLS
+from toolglot.confine import sandbox
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import describe_weakness, probe_level
+from toolglot.confine.seccomp import MACHINES, METADATA_CALLS
 
 HERE = Path(__file__).parent
 ALLOWED = (

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 from tests.builtin.shell.shell_kit import Kit, unavailable_reason
 
-from toolglot.builtin.files.roots import Root
-from toolglot.builtin.shell.home import (
+from toolglot.confine.home import (
     CHECKED_IN_HOME,
     VISIBLE_IN_HOME,
     _find_root_only,  # pyright: ignore[reportPrivateUsage]
@@ -24,7 +23,8 @@ from toolglot.builtin.shell.home import (
     private_settings,
     write_git_config,
 )
-from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.confine.roots import Root
+from toolglot.confine.sandbox import SandboxLevel
 
 LEVELS = (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK)
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from toolglot.builtin.shell import limits
 from toolglot.builtin.shell.arguments import CommandOptions
-from toolglot.builtin.shell.environment import safe_environment, validate_environment
-from toolglot.builtin.shell.limits import CommandLimits
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
 from toolglot.builtin.shell.protected_paths import ProtectedScanner, ProtectionReport, revert_changes, take_snapshot
-from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
-from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.builtin.shell.session import ShellSession
+from toolglot.confine import limits
+from toolglot.confine.environment import safe_environment, validate_environment
+from toolglot.confine.limits import CommandLimits
+from toolglot.confine.sandbox import Confinement, SandboxLevel
+from toolglot.confine.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.errors import ToolError
 
 ALLOWED, KILLED, PASSED_ON = 0x7FFF0000, 0x80000000, 0x7FC00000

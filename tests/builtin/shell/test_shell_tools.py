@@ -14,24 +14,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, count_fds, eventually, find_processes, resident_memory, text_of, unavailable_reason
 
-from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.scopes import command_subjects
-from toolglot.builtin.shell import limits
-from toolglot.builtin.shell.limits import _parent_groups, describe_limits  # pyright: ignore[reportPrivateUsage]
 from toolglot.builtin.shell.manager import ShellOptions
-from toolglot.builtin.shell.private_dirs import ConversationDirectory
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import SandboxProbe, describe_sandbox
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.builtin.tools import BuiltinOptions, builtins
+from toolglot.confine import limits
+from toolglot.confine.limits import _parent_groups, describe_limits  # pyright: ignore[reportPrivateUsage]
+from toolglot.confine.private_dirs import ConversationDirectory
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import SandboxProbe, describe_sandbox
 from toolglot.errors import UsageError
-from toolglot.messages import ToolCall
-from toolglot.request import BUILTIN_TAG
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.approvals import ApprovalRequest, Decision
+from toolglot.values.messages import ToolCall
+from toolglot.values.request import BUILTIN_TAG
 
 LEVELS = [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE]
 
@@ -370,7 +370,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from shell_kit import Kit, unavailable_reason
-from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.confine.sandbox import SandboxLevel
 
 async def work():
     for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE):
@@ -665,7 +665,7 @@ class TestSandbox:
         dead = tmp_path / "living" / "x-dead"
         deep = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]"
         subprocess.run(["bash", "-c", f'mkdir -p {dead}/locked/x; cd {dead}; python3 -c "{deep}"; chmod 0 locked'], check=True)
-        script = "import sys; from pathlib import Path; from toolglot.builtin.shell.private_dirs import ConversationDirectory; "
+        script = "import sys; from pathlib import Path; from toolglot.confine.private_dirs import ConversationDirectory; "
         script += "ConversationDirectory(Path(sys.argv[1]), 'x-').delete()"
         subprocess.run([sys.executable, "-c", script, str(tmp_path / "living")], check=True)
         assert list((tmp_path / "living").iterdir()) == [living.path]

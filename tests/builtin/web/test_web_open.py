@@ -19,11 +19,11 @@ import pytest
 import trustme
 from web_site import ARTICLE, PUBLIC, Caller, Names, Site, make_response, redirect, serve
 
-from toolglot import programs
 from toolglot.builtin.web import browser
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
-from toolglot.messages import ToolCall
+from toolglot.confine import programs
+from toolglot.values.messages import ToolCall
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 

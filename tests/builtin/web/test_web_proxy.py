@@ -7,7 +7,7 @@ import pytest
 from web_site import PUBLIC, Names, Site, make_response, serve
 
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
-from toolglot.web_address import AddressGuard
+from toolglot.confine.web_address import AddressGuard
 
 LOOPBACK = "127.0.0.1"
 

@@ -11,8 +11,8 @@ from web_site import Caller, Site, SiteRequest, make_response, redirect, serve, 
 from toolglot.builtin.web import search as searching
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
+from toolglot.common.jsontext import dumps, loads
 from toolglot.errors import ToolError
-from toolglot.jsontext import dumps, loads
 from toolglot.tools.tool import Tool
 
 KEY = "tvly-very-secret-1234567890"

@@ -10,11 +10,11 @@ from typing import Any
 
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.tools import web_tools
-from toolglot.events import ToolOutcome
-from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import ToolCall
 
 PUBLIC = "93.184.216.34"
 """A connection to this address reaches the site."""

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.input import EndOfInput
 from toolglot.cli.chat.keyboard import Keyboard
@@ -18,6 +17,7 @@ from toolglot.cli.servers import CliServers
 from toolglot.config.settings import ChatSettings, Settings
 from toolglot.config.setup import Setup
 from toolglot.tools.tool import tool
+from toolglot.values.approvals import ApprovalRequest, Decision
 
 __all__ = ["Said", "Talk", "a_screen", "add", "plain", "talk", "wipe"]
 

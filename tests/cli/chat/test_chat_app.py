@@ -19,11 +19,11 @@ from toolglot.config.settings import PolicySettings, Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import AuthenticationFailed, UsageError
-from toolglot.events import RunEvent, TextDelta
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Message, Text
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
+from toolglot.values.events import RunEvent, TextDelta
+from toolglot.values.messages import Message, Text
 
 SAY = "say hello"
 WIPE = 'call wipe {"path": "a.txt"}'

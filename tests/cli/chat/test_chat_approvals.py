@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.cli.chat.approvals import describe_approval, show_approval
+from toolglot.common.sanitize import escape_deceptive
 from toolglot.config.settings import PolicySettings
-from toolglot.messages import ToolCall
-from toolglot.sanitize import escape_deceptive
 from toolglot.tools.tool import tool
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.messages import ToolCall
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

@@ -16,8 +16,8 @@ from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.config.settings import PolicySettings
 from toolglot.engine.signin import environment
 from toolglot.errors import UnknownName
-from toolglot.messages import Media, Text, load
 from toolglot.tools.tool import tool
+from toolglot.values.messages import Media, Text, load
 
 SAY = "say hello"
 

@@ -15,7 +15,7 @@ from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.servers import CliServers
 from toolglot.config.mcp_servers import ServerCatalog, ServerEntry
 from toolglot.config.settings import ServerSettings, Settings
-from toolglot.messages import Text
+from toolglot.values.messages import Text
 
 SERVER = str(Path(__file__).parents[2] / "mcp" / "scripted_server.py")
 LYING = str(Path(__file__).parents[2] / "mcp" / "servers" / "lying.py")

@@ -14,7 +14,7 @@ from cli_kit import Patch, run_cli
 
 from toolglot.cli.chat import launch
 from toolglot.cli.chat.screen import PrintCapture, Screen
-from toolglot.messages import assistant, save, user
+from toolglot.values.messages import assistant, save, user
 
 
 class TestLaunch:

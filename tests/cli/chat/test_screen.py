@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-import toolglot.events as ev
-from toolglot.approvals import ApprovalRequest
+import toolglot.values.events as ev
 from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
 from toolglot.config.setting_schema import setting_fields
 from toolglot.config.settings import ChatSettings
 from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant
 
 CALL = ToolCall("c1", "look", {"place": "here", "deep": True})
 DONE = ev.RunDone(ev.RunResult(""))

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 from tests.npm.packages import npm_package, npm_program
 
-from toolglot.jsontext import loads
+from toolglot.common.jsontext import loads
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 _SUMMARY = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)

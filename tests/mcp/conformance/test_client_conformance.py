@@ -19,12 +19,12 @@ from mcp.client.auth.extensions.client_credentials import (
 from tests.mcp.conformance.runner import REVISIONS, run_conformance
 
 from toolglot import Orchestrator
-from toolglot.approvals import Allow, ApprovalRequest
-from toolglot.jsontext import dumps_text, loads_object
-from toolglot.mcp.client import McpServers
-from toolglot.mcp.oauth import StoredTokens, token_file
-from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.common.jsontext import dumps_text, loads_object
+from toolglot.mcp.client.client import McpServers
+from toolglot.mcp.client.oauth import StoredTokens, token_file
+from toolglot.mcp.client.servers import McpOAuth, McpServer
 from toolglot.schema.arguments import make_example
+from toolglot.values.approvals import Allow, ApprovalRequest
 
 pytestmark = pytest.mark.conformance
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"  # the suite knows this address

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.messages import Reply, StopReason, Text, ToolCall
+from toolglot.values.messages import Reply, StopReason, Text, ToolCall
 from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reply_encoding import ReplyEncoder

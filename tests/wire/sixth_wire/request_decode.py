@@ -1,6 +1,6 @@
-from toolglot.messages import Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Request, ToolDefinition
+from toolglot.values.messages import Message, Origin, Text, ToolResult
+from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.json_values import Doc, iter_dicts
 from toolglot.wire.tracker import make_call
 

@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolglot.messages import Message
-from toolglot.request import Request
+from toolglot.values.messages import Message
+from toolglot.values.request import Request
 from toolglot.wire.json_values import Doc
 from toolglot.wire.tool_encoding import encode_function, select_tools
 from toolglot.wire.writer import Writer

@@ -5,11 +5,11 @@ Each hand-written stream shows one oddity of a real server; `expected.json` says
 
 from pathlib import Path
 
-from toolglot.jsontext import dumps
-from toolglot.messages import user
+from toolglot.common.jsontext import dumps
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Request, ToolDefinition
 from toolglot.simulator.core import Simulator
+from toolglot.values.messages import user
+from toolglot.values.request import Options, Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS, WIRES
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFailed, ParserProcess, ParseTask, Span
 from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
@@ -19,10 +18,11 @@ from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import Walk
 from toolglot.builtin.tool_state import ToolState
+from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.errors import ToolError
-from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.context import Context
 from toolglot.tools.results import escape_surrogates
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["DOLLAR_LANGUAGES", "LANGUAGES", "AstFileMatches", "AstQuery", "AstResult", "resolve_language"]
 

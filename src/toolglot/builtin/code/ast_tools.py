@@ -18,8 +18,8 @@ from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.workspace import Change
 from toolglot.builtin.scopes import change_scope, search_scope
 from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.common.textutil import pluralize, unified_diff
 from toolglot.errors import ToolError
-from toolglot.textutil import pluralize, unified_diff
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool

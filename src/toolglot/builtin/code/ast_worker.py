@@ -13,10 +13,10 @@ from typing import IO
 
 import msgspec
 
-from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
-from toolglot.builtin.files.roots import Root
+from toolglot.confine.child_process import ProcessStopped, read_output, split_records, start_python_worker
+from toolglot.confine.programs import find_package
+from toolglot.confine.roots import Root
 from toolglot.errors import ToolError
-from toolglot.programs import find_package
 
 __all__ = [
     "METAVARIABLE",

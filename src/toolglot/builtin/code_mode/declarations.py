@@ -10,8 +10,8 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from toolglot.builtin.code_mode.process import Language, ScriptTool
-from toolglot.definitions import Schema, ToolDefinition
 from toolglot.schema.json_schema import SchemaDocument, drop_keywords, map_children
+from toolglot.values.definitions import Schema, ToolDefinition
 
 __all__ = ["declare_tools", "list_script_tools"]
 

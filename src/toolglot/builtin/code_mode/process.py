@@ -21,13 +21,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.builtin.child_process import SYSTEM_PATHS, library_variables
 from toolglot.builtin.code_mode.worker import OUT_OF_MEMORY
-from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, remove_cgroups, was_out_of_memory
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_level
-from toolglot.builtin.shell.seccomp import build_seccomp_filter
-from toolglot.programs import SYSTEM_DIRECTORIES, find_package, find_program, own_program_paths, own_python, start_program
+from toolglot.confine.child_process import SYSTEM_PATHS, library_variables
+from toolglot.confine.limits import CommandLimits, create_cgroups, enter_limits, remove_cgroups, was_out_of_memory
+from toolglot.confine.programs import (
+    SYSTEM_DIRECTORIES,
+    find_package,
+    find_program,
+    own_program_paths,
+    own_python,
+    start_program,
+)
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import probe_level
+from toolglot.confine.seccomp import build_seccomp_filter
 
 __all__ = [
     "LANGUAGES",

@@ -5,19 +5,19 @@ import weakref
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.code_mode.declarations import list_script_tools
 from toolglot.builtin.code_mode.process import Language, ScriptProcess, find_level, find_runtime, missing_runtime
 from toolglot.builtin.code_mode.script import Part, Script, StoredValues, append_text
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.definitions import BUILTIN_TAG
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.errors import ToolError
-from toolglot.messages import Text
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import CallSuspended, Context
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
+from toolglot.values.definitions import BUILTIN_TAG
+from toolglot.values.failures import invalid_argument
+from toolglot.values.messages import Text
 
 __all__ = ["ScriptHost"]
 

@@ -17,14 +17,14 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest, Ruling
 from toolglot.builtin.code_mode.process import ScriptMessage, ScriptProcess
-from toolglot.definitions import ToolDefinition
-from toolglot.jsontext import dumps_text
-from toolglot.media_types import detect_media
-from toolglot.messages import Media, Text, ToolCall, ToolResult
-from toolglot.textutil import format_size
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.media_types import detect_media
+from toolglot.common.textutil import format_size
 from toolglot.tools.context import CallSuspended, Context, InnerTools
+from toolglot.values.approvals import ApprovalRequest, Ruling
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.messages import Media, Text, ToolCall, ToolResult
 
 __all__ = ["InnerCall", "Script", "ScriptState"]
 

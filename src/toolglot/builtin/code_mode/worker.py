@@ -113,7 +113,7 @@ def give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
         raise RuntimeError("a thread would keep its rights")
     import ctypes
 
-    from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock, drop_capabilities
+    from toolglot.confine.supervisor import EXECUTE, LIST, READ, apply_landlock, drop_capabilities
 
     drop_capabilities(os.uname().machine)
     apply_landlock([(path, EXECUTE | READ | LIST) for path in readable], network=False)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import path_target
 from toolglot.builtin.edit.text_replace import ExpectedCount, MatchMode, Replacement, TextEdit, replace_text
 from toolglot.builtin.files.text import check_text, convert_newlines
@@ -26,12 +25,13 @@ from toolglot.builtin.files.text_files import (
 )
 from toolglot.builtin.scopes import change_scope
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
+from toolglot.common.textutil import number_lines, pluralize, split_lines
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
-from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
+from toolglot.values.failures import EditFailed, LineOutOfRange, invalid_argument
 
 __all__ = ["EditTools", "TextEdit", "build_snippet", "edit_tools"]
 

@@ -12,17 +12,17 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
 from toolglot.builtin.scopes import change_scope
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
+from toolglot.common.textutil import pluralize
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
-from toolglot.textutil import pluralize
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["notebook_tools"]
 

@@ -14,9 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from toolglot.base_errors import InvalidPatch, PatchFailed
+from toolglot.common.textutil import LineEdit, to_ascii_punctuation, truncate
 from toolglot.errors import ToolError
-from toolglot.textutil import LineEdit, to_ascii_punctuation, truncate
+from toolglot.values.failures import InvalidPatch, PatchFailed
 
 __all__ = [
     "AddFile",

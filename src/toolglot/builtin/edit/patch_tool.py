@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import MissingPath, PatchedFileFailed, invalid_argument
 from toolglot.builtin.edit.patch_language import (
     AddFile,
     DeleteFile,
@@ -35,12 +34,13 @@ from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
 from toolglot.builtin.scopes import path_subject
 from toolglot.builtin.tool_state import ToolState
+from toolglot.common.textutil import LineEdit, did_you_mean, render_diff, truncate
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
-from toolglot.textutil import LineEdit, did_you_mean, render_diff, truncate
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
+from toolglot.values.failures import MissingPath, PatchedFileFailed, invalid_argument
 
 __all__ = ["patch_tools"]
 

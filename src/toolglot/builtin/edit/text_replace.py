@@ -18,11 +18,11 @@ from unicodedata import normalize
 
 import msgspec
 
-from toolglot.base_errors import EditFailed, invalid_argument
 from toolglot.builtin.files.text import detect_newline
+from toolglot.common.textutil import count_shared, number_lines, to_ascii_punctuation, truncate
 from toolglot.errors import ToolError
 from toolglot.facades.elision import find_elision
-from toolglot.textutil import count_shared, number_lines, to_ascii_punctuation, truncate
+from toolglot.values.failures import EditFailed, invalid_argument
 
 __all__ = ["ExpectedCount", "MatchMode", "Replacement", "Strategy", "TextEdit", "edit_distance", "find_elision", "replace_text"]
 

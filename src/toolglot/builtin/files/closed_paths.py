@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from toolglot.builtin.files.roots import Root
-from toolglot.programs import own_program_paths
-from toolglot.user_dirs import own_paths
+from toolglot.common.user_dirs import own_paths
+from toolglot.confine.programs import own_program_paths
+from toolglot.confine.roots import Root
 
 __all__ = ["MAX_CHILDREN", "ClosedPaths", "find_closed_paths", "fold_name", "list_names", "narrow_root", "pin_parents"]
 

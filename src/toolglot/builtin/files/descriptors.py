@@ -6,9 +6,9 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from toolglot.base_errors import ErrorCode, MissingPath
-from toolglot.builtin.files.confined_open import combine_flags
+from toolglot.confine.confined_open import combine_flags
 from toolglot.errors import ToolError
+from toolglot.values.failures import ErrorCode, MissingPath
 
 __all__ = [
     "ACCESS_LIST",

@@ -15,9 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import FileTooLarge, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
-from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import read_all, translate_os_errors
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineScan, read_lines
 from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
@@ -35,14 +33,16 @@ from toolglot.builtin.search.list_dir import list_directory
 from toolglot.builtin.search.search_scope import open_root_of
 from toolglot.builtin.search.walk import is_ignored
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
+from toolglot.common.media_types import MediaKind, detect_media
+from toolglot.common.textutil import number_lines, pluralize, split_lines
+from toolglot.confine.confined_open import close_quietly
 from toolglot.errors import ToolError
-from toolglot.media_types import MediaKind, detect_media
-from toolglot.messages import Media, Text
 from toolglot.schema.derive import Internal
-from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import MAX_MEDIA, ToolOutput
 from toolglot.tools.tool import Tool
+from toolglot.values.failures import FileTooLarge, LineOutOfRange, invalid_argument
+from toolglot.values.messages import Media, Text
 
 __all__ = ["ReadResult", "file_tools"]
 

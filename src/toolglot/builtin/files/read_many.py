@@ -3,20 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.descriptors import read_all
-from toolglot.builtin.files.roots import decode_escaped_bytes
 from toolglot.builtin.scopes import include_scope
 from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import has_early_nul
 from toolglot.builtin.tool_state import ToolState
+from toolglot.common.textutil import pluralize
+from toolglot.confine.roots import decode_escaped_bytes
 from toolglot.errors import ToolError
-from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["read_many_tools"]
 

@@ -22,8 +22,6 @@ from shutil import copyfileobj
 
 import msgspec
 
-from toolglot.base_errors import MissingPath
-from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import (
     ACCESS_LIST,
     CREATE_FLAGS,
@@ -36,7 +34,9 @@ from toolglot.builtin.files.descriptors import (
     translate_os_errors,
     write_all,
 )
+from toolglot.confine.confined_open import close_quietly
 from toolglot.errors import ToolError
+from toolglot.values.failures import MissingPath
 
 __all__ = [
     "Change",

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.errors import ToolError
+from toolglot.values.failures import invalid_argument
 
 __all__ = [
     "Document",

@@ -13,14 +13,14 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
-from toolglot.builtin.files.roots import decode_escaped_bytes
 from toolglot.builtin.files.text import Document, Encoding, decode_document
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ReadRule, ToolState
+from toolglot.common.textutil import did_you_mean, excerpt_changes, split_lines, suggest, unified_diff
+from toolglot.confine.roots import decode_escaped_bytes
 from toolglot.errors import ToolError
-from toolglot.textutil import did_you_mean, excerpt_changes, split_lines, suggest, unified_diff
+from toolglot.values.failures import MissingPath
 
 __all__ = [
     "MAX_TEXT_BYTES",

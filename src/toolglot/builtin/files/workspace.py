@@ -22,9 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.builtin.files.closed_paths import find_closed_paths, fold_name
-from toolglot.builtin.files.confined_open import NOT_SUPPORTED, PATH_ONLY, close_quietly, combine_flags
 from toolglot.builtin.files.descriptors import check_regular_file, read_all, stat_at, tool_error, translate_os_errors
-from toolglot.builtin.files.roots import Location, Root, RootSet
 from toolglot.builtin.files.staging import (
     Change,
     ChangeLog,
@@ -38,6 +36,8 @@ from toolglot.builtin.files.staging import (
     recover_changes,
     remove_created,
 )
+from toolglot.confine.confined_open import NOT_SUPPORTED, PATH_ONLY, close_quietly, combine_flags
+from toolglot.confine.roots import Location, Root, RootSet
 from toolglot.errors import ToolError, UsageError
 
 __all__ = ["PROTECTED_NAMES", "Change", "ChangeResult", "FileVersion", "Root", "Workspace", "WorkspaceEntry"]

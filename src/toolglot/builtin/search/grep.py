@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.files.text_files import missing_file_error
@@ -37,6 +36,7 @@ from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["GrepFile", "GrepLine", "GrepResult", "grep_tools"]
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from toolglot.base_errors import InvalidPattern, invalid_argument
+from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.errors import ToolError
-from toolglot.textutil import did_you_mean, suggest
+from toolglot.values.failures import InvalidPattern, invalid_argument
 
 __all__ = [
     "FALLBACK_NOTE",

@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_confined
 from toolglot.builtin.search.globs import GlobFilter, to_byte_key
 from toolglot.builtin.search.grep_query import (
     MAX_LINE_MATCHES,
@@ -38,9 +37,10 @@ from toolglot.builtin.search.walk import (
     read_extra_ignores,
     read_gitignores,
 )
-from toolglot.builtin.shell.sandbox import landlock_version
 from toolglot.builtin.tool_state import ToolState
-from toolglot.programs import find_programs
+from toolglot.confine.child_process import ProcessStopped, read_output, split_records, start_confined
+from toolglot.confine.programs import find_programs
+from toolglot.confine.sandbox import landlock_version
 
 __all__ = ["find_ripgrep", "search_with_ripgrep"]
 

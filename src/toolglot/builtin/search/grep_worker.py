@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.files.descriptors import READ_FLAGS
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.grep_query import (
@@ -29,6 +28,7 @@ from toolglot.builtin.search.grep_query import (
     unknown_type_error,
 )
 from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, has_early_nul, read_and_close, replace_surrogates
+from toolglot.confine.confined_open import open_beneath
 from toolglot.errors import ToolError
 
 __all__ = ["find_matches", "search_with_python", "worker"]
@@ -42,7 +42,7 @@ Spans = list[tuple[int, int]]
 def search_with_python(query: GrepQuery, should_stop: Callable[[int], bool]) -> GrepMatches:
     """Search without ripgrep. Raises ToolError."""
     # Imported here, because the process itself needs none of it and should start fast.
-    from toolglot.builtin.child_process import ProcessStopped
+    from toolglot.confine.child_process import ProcessStopped
 
     if query.file_type and not query.type_globs:
         raise unknown_type_error(query.file_type)
@@ -66,7 +66,7 @@ def _run_worker(query: GrepQuery, should_stop: Callable[[int], bool]) -> Iterato
     """Yield the worker's events. Raises ProcessStopped."""
     import tempfile
 
-    from toolglot.builtin.child_process import read_output, split_records, start_python_worker
+    from toolglot.confine.child_process import read_output, split_records, start_python_worker
 
     with tempfile.TemporaryFile() as stdin:
         # The json module, because msgspec refuses the surrogates that stand for bytes in file names.

@@ -6,18 +6,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.scopes import path_scope
 from toolglot.builtin.search.globs import GlobFilter, invalid_glob_error
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import VCS_DIRECTORIES, Directory, Walk
 from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.common.textutil import pluralize
 from toolglot.schema.derive import Internal
-from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["MAX_PATTERNS", "DirectoryEntry", "DirectoryListing", "build_excludes", "list_dir_tools", "list_directory"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from toolglot.builtin.files.confined_open import PATH_ONLY, combine_flags, open_beneath
 from toolglot.builtin.files.descriptors import READ_FLAGS, read_all
 from toolglot.builtin.search.globs import to_byte_key
 from toolglot.builtin.search.ignore import IgnoreRules, IgnoreScope
+from toolglot.confine.confined_open import PATH_ONLY, combine_flags, open_beneath
 
 __all__ = [
     "BINARY_PROBE_SIZE",

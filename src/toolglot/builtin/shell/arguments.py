@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.shell.output import OutputLimit
+from toolglot.values.failures import invalid_argument
 
 __all__ = [
     "DEFAULT_OUTPUT",

@@ -17,23 +17,23 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from toolglot.base_errors import SessionNotFound
 from toolglot.builtin.files.closed_paths import MAX_CHILDREN, list_names, narrow_root, pin_parents
-from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import CommandOptions
-from toolglot.builtin.shell.home import explain_hidden_paths, write_git_config
-from toolglot.builtin.shell.limits import CommandLimits, describe_limits
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
 from toolglot.builtin.shell.output import Excerpt, to_plain_text
-from toolglot.builtin.shell.private_dirs import ConversationDirectory
 from toolglot.builtin.shell.protected_paths import ProtectionReport
-from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import SandboxProbe, probe_sandbox
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
+from toolglot.common.user_dirs import create_own_path, own_paths, state_directory
+from toolglot.common.value_checks import check_values
+from toolglot.confine.home import explain_hidden_paths, write_git_config
+from toolglot.confine.limits import CommandLimits, describe_limits
+from toolglot.confine.private_dirs import ConversationDirectory
+from toolglot.confine.roots import Root
+from toolglot.confine.sandbox import Confinement, SandboxLevel
+from toolglot.confine.sandbox_probe import SandboxProbe, probe_sandbox
 from toolglot.errors import ToolError, UsageError
-from toolglot.user_dirs import create_own_path, own_paths, state_directory
-from toolglot.value_checks import check_values
+from toolglot.values.failures import SessionNotFound
 
 __all__ = ["SessionInfo", "ShellManager", "ShellOptions", "ShellResult", "describe_session"]
 

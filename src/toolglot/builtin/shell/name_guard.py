@@ -19,8 +19,8 @@ from toolglot.builtin.shell.protected_paths import (
     revert_changes,
     take_snapshot,
 )
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.loggers import get_logger
+from toolglot.common.loggers import get_logger
+from toolglot.confine.sandbox import SandboxLevel
 
 __all__ = ["GuardPlan", "GuardedProcess", "NameGuard"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
+from toolglot.confine.programs import SYSTEM_DIRECTORIES, find_program, run_program
 from toolglot.errors import ToolError
-from toolglot.programs import SYSTEM_DIRECTORIES, find_program, run_program
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "filter_lines", "make_excerpt", "to_plain_text"]
 

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from toolglot.builtin.files.closed_paths import ClosedPaths
 from toolglot.builtin.files.workspace import PROTECTED_NAMES
 from toolglot.builtin.shell.git_directories import GIT_NESTED, GIT_SENSITIVE, is_harmless
-from toolglot.builtin.shell.private_dirs import make_accessible, prune_directory
 from toolglot.builtin.shell.quarantine import move_away, open_parent, read_beneath
+from toolglot.confine.private_dirs import make_accessible, prune_directory
 
 __all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites", "revert_changes", "take_snapshot"]
 

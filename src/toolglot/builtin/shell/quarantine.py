@@ -7,8 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from toolglot.builtin.files.confined_open import open_beneath
-from toolglot.builtin.shell.private_dirs import make_accessible
+from toolglot.confine.confined_open import open_beneath
+from toolglot.confine.private_dirs import make_accessible
 
 __all__ = ["move_away", "open_parent", "read_beneath"]
 

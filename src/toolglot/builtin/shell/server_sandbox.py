@@ -8,20 +8,20 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.builtin.child_process import library_variables
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.manager import ShellManager, ShellOptions
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
-from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.server_worker import PLAN_VARIABLE, ServerPlan
 from toolglot.builtin.tool_state import ToolState
+from toolglot.confine.child_process import library_variables
+from toolglot.confine.programs import own_python
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.server_worker import PLAN_VARIABLE, ServerPlan
 from toolglot.errors import UsageError
-from toolglot.mcp.servers import McpServer
-from toolglot.programs import own_python
+from toolglot.mcp.client.servers import McpServer
 
 __all__ = ["ServerSandbox"]
 
-_START = "import sys; sys.path += sys.argv[1:]; from toolglot.builtin.shell.server_worker import worker; worker()"
+_START = "import sys; sys.path += sys.argv[1:]; from toolglot.confine.server_worker import worker; worker()"
 
 
 class _RunningServer:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Literal
 
 from toolglot.builtin.shell.arguments import CommandOptions
-from toolglot.builtin.shell.environment import safe_environment
-from toolglot.builtin.shell.limits import DiskWatch, remove_cgroups, was_out_of_memory
 from toolglot.builtin.shell.output import OutputBuffer
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
-from toolglot.builtin.shell.sandbox import (
+from toolglot.confine.environment import safe_environment
+from toolglot.confine.limits import DiskWatch, remove_cgroups, was_out_of_memory
+from toolglot.confine.programs import start_program
+from toolglot.confine.sandbox import (
     Confinement,
     Launch,
     Program,
@@ -38,7 +39,6 @@ from toolglot.builtin.shell.sandbox import (
     prepare_launch,
 )
 from toolglot.errors import ToolError
-from toolglot.programs import start_program
 
 __all__ = ["EndReason", "ShellSession", "signal_from_exit_code"]
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from msgspec.structs import replace
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.scopes import command_subjects
 from toolglot.builtin.shell.arguments import (
     DEFAULT_OUTPUT,
@@ -30,17 +29,18 @@ from toolglot.builtin.shell.arguments import (
     preview_command,
     preview_input,
 )
-from toolglot.builtin.shell.environment import validate_environment
 from toolglot.builtin.shell.manager import ShellManager, ShellOptions, describe_session
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, filter_lines, make_excerpt
-from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.confine.environment import validate_environment
+from toolglot.confine.sandbox import SandboxLevel
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["close_shell", "reset_shell", "shell_tools"]
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.builtin.child_process import measure_memory
-from toolglot.builtin.files.roots import Root
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.page_text import clean_text
 from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
+from toolglot.confine.child_process import measure_memory
+from toolglot.confine.programs import find_package, find_program, is_outside, is_startable, safe_programs, safe_search_path
+from toolglot.confine.roots import Root
+from toolglot.confine.web_address import parse_site
 from toolglot.errors import ToolError
-from toolglot.programs import find_package, find_program, is_outside, is_startable, safe_programs, safe_search_path
-from toolglot.web_address import parse_site
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Response, Route

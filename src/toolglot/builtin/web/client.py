@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from toolglot.builtin.files.roots import Root
 from toolglot.builtin.web.browser import BrowserUnavailable, Chromium, DownloadStarted
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.http_fetch import fetch_page
 from toolglot.builtin.web.page_text import clean_text, extract_article, html_to_markdown
 from toolglot.builtin.web.pages import LoadedPage, Page, PageStore
 from toolglot.builtin.web.proxy import Connect, EgressProxy
+from toolglot.confine.roots import Root
+from toolglot.confine.web_address import AddressGuard, Resolver, parse_site, resolve_name
 from toolglot.errors import ToolError
-from toolglot.web_address import AddressGuard, Resolver, parse_site, resolve_name
 
 if TYPE_CHECKING:
     from ssl import SSLContext

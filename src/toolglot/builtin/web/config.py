@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from toolglot.common.value_checks import check_values
 from toolglot.errors import UsageError
-from toolglot.value_checks import check_values
 
 __all__ = ["NO_SEARCH_SERVICE", "Secret", "WebConfig", "resolve_secret"]
 

@@ -14,8 +14,8 @@ from urllib.parse import urljoin
 from toolglot.builtin.web.page_text import decode_page, extract_title
 from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
+from toolglot.confine.web_address import parse_site
 from toolglot.errors import ToolError
-from toolglot.web_address import parse_site
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.web.page_text import strip_markdown
 from toolglot.errors import ToolError
+from toolglot.values.failures import invalid_argument
 
 __all__ = [
     "Format",

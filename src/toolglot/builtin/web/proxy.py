@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from toolglot.confine.web_address import AddressGuard
 from toolglot.errors import ToolError
-from toolglot.web_address import AddressGuard
 
 __all__ = ["Connect", "EgressProxy", "Ticket"]
 

@@ -16,9 +16,9 @@ import msgspec
 
 from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig, resolve_secret
 from toolglot.builtin.web.page_text import clean_text, html_to_markdown
+from toolglot.common.jsontext import loads
+from toolglot.common.redact import REDACTED
 from toolglot.errors import ToolError
-from toolglot.jsontext import loads
-from toolglot.redact import REDACTED
 
 __all__ = ["SearchHit", "SearchQuery", "search_web"]
 

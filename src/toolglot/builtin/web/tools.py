@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import to_data
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.page_text import extract_links
@@ -27,13 +26,14 @@ from toolglot.builtin.web.pages import (
     slice_text,
 )
 from toolglot.builtin.web.search import SearchHit, SearchQuery, search_web
+from toolglot.confine.web_address import MAX_URL, parse_site
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.rules import Subject
 from toolglot.tools.tool import Tool
-from toolglot.web_address import MAX_URL, parse_site
+from toolglot.values.failures import invalid_argument
 
 __all__ = ["web_tools"]
 

@@ -15,7 +15,6 @@ from typing import Any, NoReturn, cast
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import find_mentions
 from toolglot.cli.chat.approvals import show_approval
@@ -27,17 +26,18 @@ from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
 from toolglot.cli.styled import Line
+from toolglot.common.jsontext import dumps_text, loads_object
+from toolglot.common.sanitize import escape_line, shorten
 from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.events import RunEvent
-from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
-from toolglot.messages import Media, Text
-from toolglot.sanitize import escape_line, shorten
+from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.values.events import RunEvent
+from toolglot.values.messages import Media, Text
 
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
 _EXIT_SECONDS = 2.0  # in which a second Ctrl-C exits

@@ -4,12 +4,12 @@ import re
 import sys
 from collections.abc import Iterable
 
-from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line, PlainConsole
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.sanitize import escape_line
 from toolglot.config.settings import ChatSettings
-from toolglot.jsontext import dumps_text
-from toolglot.sanitize import escape_line
+from toolglot.values.approvals import ApprovalRequest
 
 _MAX_LINES = 200
 _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)

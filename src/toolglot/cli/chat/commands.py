@@ -16,16 +16,16 @@ from toolglot.cli.models import complete_models
 from toolglot.cli.printer import format_json
 from toolglot.cli.startup import require_key
 from toolglot.cli.styled import Line, cell_width
+from toolglot.common.sanitize import escape_controls, shorten
+from toolglot.common.skills import read_skill_text
+from toolglot.common.textutil import pluralize
+from toolglot.common.user_dirs import data_directory, write_private
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Text, save
-from toolglot.request import ToolDefinition
-from toolglot.sanitize import escape_controls, shorten
-from toolglot.skills import read_skill_text
-from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
-from toolglot.user_dirs import data_directory, write_private
+from toolglot.values.messages import Text, save
+from toolglot.values.request import ToolDefinition
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat

@@ -4,7 +4,7 @@ import os
 import shlex
 from contextlib import suppress
 
-from toolglot.programs import current_workspace, find_program, run_program, safe_variables
+from toolglot.confine.programs import current_workspace, find_program, run_program, safe_variables
 
 __all__ = ["open_in_editor"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.cli.chat.input import PipeReader, TerminalReader
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line
-from toolglot.mcp.elicitation import find_problem
-from toolglot.sanitize import escape_deceptive, escape_line
+from toolglot.common.sanitize import escape_deceptive, escape_line
+from toolglot.mcp.client.elicitation import find_problem
+from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
 
 __all__ = ["answer_form", "fill_form"]
 

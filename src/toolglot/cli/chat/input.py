@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.cli.chat.external_editor import open_in_editor
 from toolglot.cli.chat.keyboard import Keyboard
+from toolglot.common.textutil import count_shared, pluralize
 from toolglot.errors import UsageError
-from toolglot.textutil import count_shared, pluralize
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer

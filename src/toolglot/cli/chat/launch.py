@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import open_keyboard
 from toolglot.cli.options import AGENT
 from toolglot.cli.printer import print_note, write_text
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.cli.styled import PlainConsole
+from toolglot.common.textutil import pluralize
+from toolglot.common.user_dirs import ensure_private_directory, state_directory
 from toolglot.errors import MalformedData, UsageError
-from toolglot.messages import load as load_messages
-from toolglot.textutil import pluralize
-from toolglot.user_dirs import ensure_private_directory, state_directory
+from toolglot.values.approvals import ApprovalRequest, Decision
+from toolglot.values.messages import load as load_messages
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.segment import Segment, Segments
 
 from toolglot.cli.styled import Line
-from toolglot.sanitize import escape_controls
+from toolglot.common.sanitize import escape_controls
 
 # HTML tags are shown as text, because models write about them.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from toolglot.cli.servers import CliServers, describe_status
 from toolglot.cli.styled import Line
+from toolglot.common.sanitize import shorten
+from toolglot.common.textutil import pluralize
 from toolglot.config.mcp_servers import ServerEntry
-from toolglot.definitions import MCP_TAG
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.names import typed_name
-from toolglot.messages import Media, Text
 from toolglot.providers.tokens import estimate_tool, token_factor
-from toolglot.sanitize import shorten
-from toolglot.textutil import pluralize
+from toolglot.values.definitions import MCP_TAG
+from toolglot.values.messages import Media, Text
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
-    from toolglot.mcp.client import McpServers
+    from toolglot.mcp.client.client import McpServers
 
 __all__ = ["ChatServers"]
 

@@ -3,7 +3,7 @@
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line
-from toolglot.sanitize import escape_deceptive, escape_line
+from toolglot.common.sanitize import escape_deceptive, escape_line
 
 
 def show_question(question: UserQuestion, screen: Screen) -> None:

@@ -14,8 +14,12 @@ import msgspec
 
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
 from toolglot.cli.styled import CONTINUATION, Line, cell_width, chop
+from toolglot.common.jsontext import dumps_text
+from toolglot.common.sanitize import escape_controls, escape_invisible, shorten
+from toolglot.common.textutil import pluralize
 from toolglot.config.settings import ChatSettings
-from toolglot.events import (
+from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
+from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
     BlockReady,
@@ -36,12 +40,8 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.jsontext import dumps_text
-from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
-from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, ToolCall
-from toolglot.sanitize import escape_controls, escape_invisible, shorten
-from toolglot.textutil import pluralize
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Foreign, Media, ToolCall
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.live import LiveArea

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from logging import NullHandler, getLogger
 from pathlib import Path
 
+from toolglot.confine.programs import safe_programs
 from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.errors import AuthenticationFailed, ConnectFailed
-from toolglot.programs import safe_programs
 
 __all__ = ["AdcSignIn"]
 

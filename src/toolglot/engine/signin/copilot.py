@@ -16,13 +16,13 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from toolglot.common.regular_files import read_regular_file
+from toolglot.common.user_dirs import data_directory, write_private
 from toolglot.engine.signin import keyring_store
 from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.engine.transport import HttpRequest, Timeouts, Transport, fetch
 from toolglot.errors import AuthenticationFailed, MalformedReply, ProviderError, TransportError, UsageError
 from toolglot.providers.catalog import PROFILES
-from toolglot.regular_files import read_regular_file
-from toolglot.user_dirs import data_directory, write_private
 
 __all__ = [
     "CopilotSignIn",

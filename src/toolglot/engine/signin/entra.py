@@ -12,11 +12,11 @@ from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Any
 
+from toolglot.common.redact import redact
+from toolglot.confine.programs import safe_programs
 from toolglot.engine.signin.environment import read_key_variable, secret_values
 from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.errors import AuthenticationFailed
-from toolglot.programs import safe_programs
-from toolglot.redact import redact
 
 __all__ = ["EntraSignIn"]
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-from toolglot.known_keys import add_key_source, known_keys
+from toolglot.common.known_keys import add_key_source, known_keys
 from toolglot.providers.catalog import PROFILES
 
 __all__ = ["add_key_variables", "hide_environment", "read_key_variable", "secret_values"]

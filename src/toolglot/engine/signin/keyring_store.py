@@ -9,8 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from toolglot.loggers import get_logger
-from toolglot.programs import safe_programs
+from toolglot.common.loggers import get_logger
+from toolglot.confine.programs import safe_programs
 from toolglot.providers.catalog import PROFILES, SURFACES
 
 __all__ = ["delete_key", "has_backend", "is_installed", "keyring_account", "load_key", "store_key"]

@@ -5,12 +5,12 @@ Codex declares `exec` as free text that a first line `// @exec: {…}` may prece
 
 from collections.abc import Callable
 
+from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.errors import ToolError
 from toolglot.facades.parameters import boolean, number, string
 from toolglot.facades.rows import to_milliseconds
 from toolglot.facades.table import field, make_view
 from toolglot.facades.view import Arguments, Case, View
-from toolglot.jsontext import dumps_text, loads_object
 
 __all__ = ["EXEC", "WAIT"]
 

@@ -9,9 +9,9 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.facades.rows import to_milliseconds
 from toolglot.facades.view import Arguments, RenderContext, Renderer
-from toolglot.jsontext import dumps_text
 from toolglot.schema.arguments import Issue
 
 CHARS_PER_TOKEN = 4

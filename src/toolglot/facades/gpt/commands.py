@@ -19,8 +19,8 @@ from toolglot.facades.parameters import boolean, closed_schema, integer, number,
 from toolglot.facades.rows import numeric_handle, to_milliseconds
 from toolglot.facades.table import Row, Rows, aliased, call_field, field, ignored, make_view, unmapped
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
-from toolglot.request import Schema
 from toolglot.schema.arguments import Issue, explain_issues
+from toolglot.values.request import Schema
 from toolglot.wire.spec import OPENAI_RESPONSES
 
 __all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "LOCAL_SHELL", "SHELL_COMMAND", "STOP_SESSION", "WRITE_STDIN", "make_shell"]

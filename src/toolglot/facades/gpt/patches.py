@@ -7,13 +7,13 @@ import re
 import shlex
 from typing import Any, cast
 
-from toolglot.base_errors import InvalidPatch, PatchedFileFailed, PatchFailed
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
 from toolglot.facades.gpt.command_rendering import render_failure, render_patch_result
 from toolglot.facades.parameters import closed_schema, object_schema, string
 from toolglot.facades.view import Arguments, Case, RenderContext, View
-from toolglot.request import Schema
+from toolglot.values.failures import InvalidPatch, PatchedFileFailed, PatchFailed
+from toolglot.values.request import Schema
 from toolglot.wire.spec import OPENAI_RESPONSES
 
 __all__ = [

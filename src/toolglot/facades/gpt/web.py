@@ -10,7 +10,7 @@ from toolglot.facades.rendering import page_notes, page_text
 from toolglot.facades.shared_views import DOMAIN_ROWS, make_search_view
 from toolglot.facades.table import pick
 from toolglot.facades.view import Arguments, Case, RenderContext, View
-from toolglot.request import Schema
+from toolglot.values.request import Schema
 
 __all__ = ["WEB_RUN", "WEB_SEARCH"]
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from toolglot.providers.profile import Profile
-from toolglot.request import ToolDefinition
 from toolglot.simulator.opaque_state import sign_state
 from toolglot.simulator.wires.base import ErrorTable, Refusal, WireRules, declare_fields
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]

@@ -7,10 +7,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
-from toolglot.jsontext import json_type_name
+from toolglot.common.jsontext import json_type_name
 from toolglot.providers.profile import Profile
-from toolglot.request import ToolDefinition
 from toolglot.schema.json_schema import has_type, iter_nodes
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list
 from toolglot.wire.spec import SPECS

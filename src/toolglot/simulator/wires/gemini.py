@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from toolglot.providers.profile import Profile
-from toolglot.request import ToolDefinition
 from toolglot.simulator.opaque_state import sign_state
 from toolglot.simulator.wires.base import ErrorTable, Refusal, VendorErrors, WireRules, declare_fields
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.gemini.request_encode import DUMMY_SIGNATURE
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, snake_to_camel
 

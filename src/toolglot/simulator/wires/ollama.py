@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from toolglot.providers.profile import Profile
-from toolglot.request import ToolDefinition
 from toolglot.simulator.wires.base import Refusal, WireRules, declare_fields
+from toolglot.values.request import ToolDefinition
 from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from toolglot.errors import MalformedReply
-from toolglot.messages import Foreign, Thinking, ToolsChanged, Usage
+from toolglot.values.messages import Foreign, Thinking, ToolsChanged, Usage
 from toolglot.wire.json_values import (
     Doc,
     as_dict,

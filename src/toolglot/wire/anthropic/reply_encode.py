@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.common.jsontext import dumps_text
+from toolglot.values.messages import Block, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.anthropic.request_encode import encode_block
 from toolglot.wire.json_values import Doc, as_list
 from toolglot.wire.reply_encoding import ReplyEncoder

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample, parse_effort
+from toolglot.values.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample, parse_effort
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolglot.definitions import CacheMark
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
+from toolglot.values.definitions import CacheMark
+from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_mark, format_mark
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, unknown_fields

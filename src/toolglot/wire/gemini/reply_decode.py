@@ -8,8 +8,8 @@ import re
 from functools import lru_cache
 from typing import Any, cast
 
-from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, Usage
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Foreign, Media, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, join_surrogates, skip_empty, unknown_fields
 from toolglot.wire.media import media_kind
 from toolglot.wire.provider_errors import error_from_body

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking, ToolCall
+from toolglot.values.messages import Block, Media, Reply, StopReason, Text, Thinking, ToolCall
 from toolglot.wire.gemini.request_encode import encode_block
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reply_encoding import ReplyEncoder

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, cast
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.common.jsontext import dumps_text
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.schema.openapi import from_openapi
+from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, unknown_fields
 from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from toolglot.jsontext import dumps, dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.common.jsontext import dumps, dumps_text
+from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option
 from toolglot.wire.gemini.reply_decode import PLAIN_NAME, SIGNED_NAME
 from toolglot.wire.history import count_leading_system as leading_count

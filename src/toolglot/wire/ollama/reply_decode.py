@@ -1,6 +1,6 @@
 """Ollama chat: replies and streams -> tracker. Calls come complete, possibly over several lines."""
 
-from toolglot.messages import Media, Usage
+from toolglot.values.messages import Media, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, skip_empty, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from toolglot.messages import Block, Reply, StopReason, Text, Thinking, ToolCall
+from toolglot.values.messages import Block, Reply, StopReason, Text, Thinking, ToolCall
 from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reply_encoding import ReplyEncoder

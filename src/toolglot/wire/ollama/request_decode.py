@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.messages import Media, Message, Origin, Role, Text, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, parse_effort
+from toolglot.values.messages import Media, Message, Origin, Role, Text, ToolResult
+from toolglot.values.request import Options, Output, Request, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
 from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages

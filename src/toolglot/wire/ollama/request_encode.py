@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolglot.messages import Block, Media, Message, Text, Thinking, ToolCall
-from toolglot.request import Request
+from toolglot.values.messages import Block, Media, Message, Text, Thinking, ToolCall
+from toolglot.values.request import Request
 from toolglot.wire.cache_marks import encode_cache_option
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras

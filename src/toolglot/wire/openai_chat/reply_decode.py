@@ -7,9 +7,9 @@ Tolerance of the many compatible servers is always on: index, id, name and finis
 from collections.abc import Collection, Hashable
 from typing import Any, cast
 
-from toolglot.jsontext import dumps_text
-from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media
+from toolglot.common.jsontext import dumps_text
+from toolglot.values.losses import Loss
+from toolglot.values.messages import Foreign, Media
 from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, join_surrogates, skip_empty, unknown_fields
 from toolglot.wire.openai_common import decode_usage

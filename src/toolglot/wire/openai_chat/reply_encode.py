@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.common.jsontext import dumps_text
+from toolglot.values.messages import Block, Foreign, Media, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.json_values import Doc, as_text
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
+from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
 from toolglot.wire.cache_marks import decode_cache_option, read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.common.jsontext import dumps_text
+from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
 from toolglot.wire.media import to_data_url

@@ -7,7 +7,7 @@ The terminal event's `output` fills in what was never announced: some backends l
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from toolglot.messages import Foreign, StopReason, Text, Thinking, ToolsChanged
+from toolglot.values.messages import Foreign, StopReason, Text, Thinking, ToolsChanged
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_text, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.openai_responses.tool_decode import decode_tools

@@ -3,7 +3,19 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, ToolsChanged, Usage
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolsChanged,
+    Usage,
+)
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
 from toolglot.wire.reply_encoding import ReplyEncoder, is_refusal

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.common.jsontext import dumps_text
+from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.ids import hash_id

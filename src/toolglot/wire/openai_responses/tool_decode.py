@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.definitions import ToolDefinition
+from toolglot.values.definitions import ToolDefinition
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.request_decoding import define_tool
 from toolglot.wire.spec import OPENAI_RESPONSES

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from toolglot.jsontext import is_portable
+from toolglot.common.jsontext import is_portable
 from toolglot.schema.coerce import coerce
 from toolglot.schema.json_schema import Schema
 from toolglot.schema.tolerant_json import tolerant_loads

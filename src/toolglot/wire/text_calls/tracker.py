@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from toolglot.losses import Repair
-from toolglot.messages import Origin, Reply, ToolCall
+from toolglot.values.losses import Repair
+from toolglot.values.messages import Origin, Reply, ToolCall
 from toolglot.wire.json_values import join_surrogates
 from toolglot.wire.text_calls.bodies import TagsEnd, TextCall, Tools, ValueEnd, find_tool, open_body, parse_body
 from toolglot.wire.text_calls.forms import TAILS, TRIGGER, Form, Head, find_head, find_stripped_head

@@ -1,0 +1,99 @@
+"""Approvals as data: requests to approve a call, and the possible answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+
+from toolglot.errors import UsageError
+from toolglot.values.messages import ToolCall
+
+__all__ = ["Allow", "ApprovalRequest", "Approve", "Decision", "Deny", "Effect", "Ruling", "read_decision"]
+
+Effect = Literal["read", "write", "execute", "network"]
+"""What a tool may do; approvals and eager starts depend on it."""
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True):
+    """A request for approval: the call, and what it would do."""
+
+    call: ToolCall
+    """The call, with the arguments as the model sent them."""
+    tool: str
+    effects: frozenset[Effect]
+    target: str
+    arguments: dict[str, Any] = {}
+    """The arguments as they will be used: repaired if the model got them wrong."""
+    preview: str = ""
+    """What the call would do, as the tool describes it: the full command, or a diff."""
+    preview_error: str = ""
+    """Why the tool cannot preview this call. The call may still have effects: show all of its arguments."""
+    reason: str = ""
+    """Why a decision is needed: the rule or the default that requires it."""
+    each_time: bool = False
+    """The call needs its own approval, for example because it leaves the sandbox. "always" means "yes" here."""
+    form: dict[str, Any] | None = None
+    """The JSON Schema of values that a running tool requests: `Allow(arguments=…)` passes them, `arguments` has defaults."""
+    fingerprint: str = ""
+    """Identifies everything above: an approval is valid only as long as the call would do what was shown."""
+
+    @property
+    def id(self) -> str:
+        """The id of the call."""
+        return self.call.id
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """Let a call run."""
+
+    arguments: dict[str, Any] | None = None
+    """Arguments to run it with instead of its own; the model is told."""
+    always: bool = False
+    """Do not ask about this tool again in the conversation."""
+    ask_again: bool = False
+    """Request approval again with the new arguments before the call runs, to show what it would do now. Without `ask_again`,
+    that happens only if the new arguments need their own approval (`each_time`)."""
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """Do not let a call run."""
+
+    reason: str = ""
+    """Shown to the model."""
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """A decision, and the fingerprint of the request that it answers."""
+
+    fingerprint: str
+    answer: Allow | Deny
+
+    @property
+    def changes_arguments(self) -> bool:
+        """Whether the call must run with other arguments than its own."""
+        return isinstance(self.answer, Allow) and self.answer.arguments is not None
+
+
+Decision = bool | Literal["yes", "no", "always", "later"] | Allow | Deny
+"""True or "yes": allow this call. False or "no": deny it. "always": allow it, and do not ask about this tool again in the
+conversation. "later": pause the run, to be resumed. With details: `Allow(arguments=…)`, `Deny("use the test server")`."""
+Approve = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
+"""A function that decides on a call; pass it as `Orchestrator(approve=…)`."""
+
+
+def read_decision(decision: object) -> Allow | Deny | None:
+    """Return what a decision means; None for "later". Raises UsageError."""
+    match decision:
+        case Allow(arguments=None | dict(), always=bool(), ask_again=bool()) | Deny(reason=str()):
+            return decision
+        case True | "yes":
+            return Allow()
+        case "always":
+            return Allow(always=True)
+        case False | "no":
+            return Deny()
+        case "later":
+            return None
+        case _:
+            choices = "True, False, 'yes', 'no', 'always', 'later', Allow(…) or Deny(…)"
+            raise UsageError(f"{decision!r:.80} is not a decision on a call; use {choices}")

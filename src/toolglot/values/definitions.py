@@ -1,0 +1,81 @@
+"""Tools as models see them, and marks for prompt caches: values used by both messages and requests."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from toolglot.common.value_checks import check_values, keep_iterables
+
+Opaque = dict[str, Any]
+Schema = dict[str, Any]
+BUILTIN_TAG = "builtin"
+"""Tag of the tools included in this library. Facades present them to each model under its native names."""
+MCP_TAG = "mcp"
+"""Tag of tools from MCP servers. Like built-in tools, they need approval for anything but reading."""
+ALWAYS_SHOWN_TAG = "always_shown"
+"""Tag of tools that are not deferred, however many tools there are, unless the agent defers them by name."""
+
+
+class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A mark for the provider's prompt cache: everything up to and including the marked part is worth caching.
+
+    `ttl` is the time to live, such as `5m` or `1h`; "" is the provider's default.
+    """
+
+    ttl: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.ttl) is not str:
+            check_values(self)
+
+
+class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An example call of a tool."""
+
+    input: dict[str, Any]
+    output: Any = None
+    description: str = ""
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as a model sees it.
+
+    A `function` has a JSON Schema in `parameters`. A `freeform` tool takes plain text, which `grammar` may constrain.
+    A `hosted` tool is run by the provider of `wire`; `opaque` is its complete definition there.
+    `typed` maps a wire to a definition that the vendor's models are trained on (`{"type": "bash_20250124", …}`). It replaces
+    description and schema for models that know it; the tool still runs here.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Schema | None = None
+    kind: Literal["function", "freeform", "hosted"] = "function"
+    strict: bool | None = None
+    grammar: dict[str, Any] | None = None
+    namespace: str = ""
+    examples: Sequence[ToolExample] = ()
+    tags: Collection[str] = frozenset()
+    version: str = ""
+    wire: str = ""
+    opaque: Opaque | None = None
+    typed: dict[str, Opaque] = {}
+    output_schema: Schema | None = None
+    """The schema of a successful result; code that calls the tool relies on it."""
+    deferred: bool = False
+    """Known by name only: the model gets the description and the schema once it finds the tool."""
+    finds_tools: bool = False
+    """Results of this tool load deferred tools."""
+    callers: tuple[Literal["model", "code"], ...] = ()
+    """Who may call it: the model itself, or code that the model runs. Empty: the provider's default."""
+    cache: CacheMark | None = None
+
+    def __post_init__(self) -> None:
+        keep_iterables(self)
+        if self.cache is not None and type(self.cache) is not CacheMark:
+            check_values(self)
+
+    @property
+    def qualified_name(self) -> str:
+        """The name with its namespace, if it has one."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name

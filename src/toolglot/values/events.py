@@ -1,0 +1,257 @@
+"""The events that a caller sees while a reply streams and while tools run.
+
+In a reply, `index` is the position of the block. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything
+else); the last event is `ReplyDone`.
+A run consists of replies, with `ToolStarted` … `ToolFinished` in between for every call that ran; the last event is `RunDone`.
+Attributes with a `rename` keep their older names in the JSON of `toolglot run --json`.
+"""
+
+from typing import Any, Generic, Literal
+
+import msgspec
+
+from toolglot.common.type_parameters import OutputValue
+from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.losses import Loss, Repair
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Usage,
+)
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    pass
+
+
+class ReplyStarted(_Event, frozen=True, gc=False):
+    """The provider has started to reply."""
+
+    id: str
+    model: str
+
+
+class BlockStarted(_Event, frozen=True, gc=False):
+    """A block of text or reasoning whose opaque state is known before its first delta; `block` has no text yet."""
+
+    index: int
+    block: Text | Thinking
+
+
+class TextDelta(_Event, frozen=True, gc=False):
+    """A piece of visible text."""
+
+    index: int
+    text: str
+
+
+class ThinkingDelta(_Event, frozen=True, gc=False):
+    """A piece of reasoning."""
+
+    index: int
+    text: str
+
+
+class ToolCallStarted(_Event, frozen=True, gc=False):
+    """A call has started: its name is known. `freeform`: its input is plain text, not JSON."""
+
+    index: int
+    id: str
+    name: str
+    freeform: bool = False
+    namespace: str = ""
+    opaque: Opaque | None = None
+
+
+class ToolCallDelta(_Event, frozen=True, gc=False):
+    """A piece of the arguments' text."""
+
+    index: int
+    text: str
+
+
+class ToolCallReady(_Event, frozen=True, gc=False):
+    """A call is complete."""
+
+    index: int
+    call: ToolCall
+
+
+class BlockReady(_Event, frozen=True, gc=False):
+    """A block other than a call is complete."""
+
+    index: int
+    block: Text | Thinking | Media | ToolsChanged | Foreign
+
+
+class ReplyDone(_Event, frozen=True, gc=False):
+    """The reply is complete."""
+
+    reply: Reply
+
+
+BlockEvent = BlockStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady
+Event = ReplyStarted | BlockEvent | ReplyDone
+"""The events of a streaming reply."""
+
+
+# ---- events of a run
+
+
+class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
+    """The outcome of a call: its result, duration, number of retries, and repairs to its arguments."""
+
+    call: ToolCall
+    result: ToolResult
+    seconds: float = 0.0
+    retries: int = 0
+    repairs: tuple[Repair, ...] = ()
+    """Repairs to the arguments. Reading a number or a boolean from text (`"10"` for 10) is not one."""
+    ran: bool = True
+    """False: the call was refused, was invalid, or was never started."""
+    details: Any = None
+    """Typed data about the error, if the tool provides any; its meaning depends on `result.error_code`."""
+    suspended: ApprovalRequest | None = None
+    """Set if there is no result yet: code that the call runs has made a call that waits for this decision."""
+
+
+class ToolStarted(_Event, frozen=True, gc=False):
+    """A call has started to run."""
+
+    call: ToolCall
+
+
+class ToolProgress(_Event, frozen=True, gc=False):
+    """A running tool reports its progress."""
+
+    call: ToolCall
+    text: str
+
+
+class ToolFinished(_Event, frozen=True, gc=False):
+    """A call has its outcome, whether it ran or not."""
+
+    outcome: ToolOutcome
+
+
+class ApprovalNeeded(_Event, frozen=True, gc=False):
+    """The run is waiting for decisions on these calls; `resume` continues it."""
+
+    requests: tuple[ApprovalRequest, ...]
+
+
+class Notice(_Event, frozen=True, gc=False):
+    """Something that a person who is watching should know, besides the answer."""
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        raise NotImplementedError
+
+
+class Retrying(Notice, frozen=True, gc=False):
+    """The request is retried after a delay. No events of the failed attempt were emitted."""
+
+    reason: str
+    seconds: float
+    attempt: int
+
+    @property
+    def text(self) -> str:
+        return f"retrying in {self.seconds:.1f} s: {self.reason}"
+
+
+class RequestDelayed(Notice, frozen=True, gc=False):
+    """The request is delayed by a rate limit configured for the model (`ToolConfig.request_rates`)."""
+
+    reason: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return f"waiting for {self.seconds:.1f} s: {self.reason}"
+
+
+class ModelSwitched(Notice, frozen=True, gc=False):
+    """The conversation continues with another model."""
+
+    model: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"continuing with {self.model}: {self.reason}"
+
+
+class ContextTruncated(Notice, frozen=True, gc=False):
+    """The conversation has outgrown the context window: requests omit its older part, but the conversation keeps it."""
+
+    message: str
+    """A sentence about what was left out."""
+    omitted_messages: int
+    """Messages that requests no longer contain."""
+    before: int
+    after: int
+    """Estimated tokens of a request, before and after."""
+    summary: str = ""
+    """The summary that replaces the omitted messages."""
+
+    @property
+    def text(self) -> str:
+        return self.message
+
+
+RunStop = Literal[
+    "end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "timeout", "approval", "interrupted"
+]
+"""Why a run ended. budget: `max_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused and can be resumed."""
+
+
+class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
+    """The result of a run."""
+
+    text: str
+    stop: RunStop = "end"
+    reply: Reply | None = None
+    output: OutputValue = None  # pyright: ignore[reportAssignmentType]
+    """The structured output, an `output_type`; None if there is no such type, or while the run waits for approval."""
+    usage: Usage = Usage()
+    outcomes: tuple[ToolOutcome, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    messages: tuple[Message, ...] = ()
+    """The messages that the run added to the conversation."""
+    pending: tuple[ApprovalRequest, ...] = ()
+    """The requests that are waiting for a decision; pass the decisions to `resume`."""
+    iterations: int = 0
+    cost: float | None = None
+    """US dollars, if the model's price is known; with the simulator, the price of the simulated model applies."""
+
+    def __repr__(self) -> str:
+        output = f", output={self.output!r:.100}" if self.output is not None else ""
+        calls = f", {len(self.outcomes)} calls" if self.outcomes else ""
+        return f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {self.iterations} iterations>"
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: the answer, or why there is none."""
+        return self.text or f"`{self!r}`"
+
+
+class RunDone(_Event, frozen=True, gc=False):
+    """The run is over."""
+
+    result: RunResult
+
+
+EngineEvent = Event | Retrying | RequestDelayed
+"""What `Engine.stream` yields; the last one is `ReplyDone`."""
+RunEvent = EngineEvent | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | ModelSwitched | ContextTruncated | RunDone
+"""What `Orchestrator.stream` yields; the last one is `RunDone`."""

@@ -1,0 +1,497 @@
+"""Neutral values of a conversation: immutable, and a superset of what every wire can express.
+
+- A block stores what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations)
+  is kept verbatim in `opaque`, and is sent back only to the `Origin` that produced it.
+- `Foreign` is content without a neutral form: kept verbatim, and sent back only to its own wire.
+- Nothing here is specific to a provider.
+- Values hold plain data and can never be part of a reference cycle, so the garbage collector skips them (`gc=False`).
+"""
+
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, cast, get_args, overload
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from toolglot.common.jsontext import dumps, loads_object, to_plain
+from toolglot.common.media_types import detect_media
+from toolglot.common.textutil import pluralize
+from toolglot.common.value_checks import check_values
+from toolglot.errors import MalformedData, ToolErrorKind, UsageError
+from toolglot.values.definitions import CacheMark, ToolDefinition
+from toolglot.values.definitions import Opaque as Opaque
+
+FORMAT_VERSION = 1
+
+Role = Literal["system", "user", "assistant", "tool"]
+_ROLES: tuple[str, ...] = get_args(Role)
+StopReason = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
+MediaKind = Literal["image", "audio", "video", "file"]
+
+
+def _keep_plain(block: msgspec.Struct, name: str, *, allow_nan: bool = False) -> None:
+    """Keep a field as plain JSON. Raises UsageError. `allow_nan`: providers send NaN, which is written as null."""
+    value = getattr(block, name)
+    try:
+        plain = to_plain(value, allow_nan=allow_nan)
+    except ValueError as e:
+        raise UsageError(f"{name} of {type(block).__name__} cannot be written as JSON: {e}") from None
+    if plain is not value:
+        force_setattr(block, name, plain)
+
+
+def _keep_opaque(block: msgspec.Struct, opaque: Any) -> None:
+    if type(opaque) is not dict:
+        check_values(block)
+    _keep_plain(block, "opaque", allow_nan=True)
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Where a message comes from: the wire it was read from, the vendor's profile and the model."""
+
+    wire: str
+    profile: str = ""
+    model: str = ""
+    requested: str = ""
+    """The requested model, if the reply names another one because of an alias, a snapshot or a router."""
+
+
+class _Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class Text(_Block, frozen=True, gc=False, tag="text"):
+    """Visible text."""
+
+    text: str
+    opaque: Opaque | None = None
+    cache: CacheMark | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str or (self.cache is not None and type(self.cache) is not CacheMark):
+            check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+
+class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
+    """The model's reasoning. `text` is empty if the provider sent only a signature or ciphertext."""
+
+    text: str
+    opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str:
+            check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+
+class Media(_Block, frozen=True, gc=False, tag="media"):
+    """An image, audio, video or file: base64 `data`, a URL, or a file id at the origin.
+
+    Create one with `Media.from_bytes`, or with `load_attachment` from a file.
+    """
+
+    kind: MediaKind
+    media_type: str = ""
+    data: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    name: str = ""
+    opaque: Opaque | None = None
+    cache: CacheMark | None = None
+    detail: Literal["", "auto", "low", "high", "original"] = ""
+    """A hint for the resolution at which the model sees an image; only OpenAI's APIs support it."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str = "", *, name: str = "") -> "Media":
+        """Create a block from raw bytes. PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`."""
+        media_type = media_type or (detect_media(data[:16]) or ("", ""))[1]
+        if not media_type:
+            raise UsageError("the media type of the bytes is unknown; pass media_type, such as 'audio/wav'")
+        family = media_type.partition("/")[0]
+        kind = cast(MediaKind, family if family in get_args(MediaKind) else "file")
+        return cls(kind, media_type, b2a_base64(data, newline=False).decode(), name=name)
+
+
+class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call translated from a model's native tool names: the base tool, its arguments, and the facade that translated it."""
+
+    tool: str
+    arguments: dict[str, Any]
+    facade: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.tool) is not str or type(self.arguments) is not dict or type(self.facade) is not str:
+            check_values(self)
+        _keep_plain(self, "arguments")
+
+
+class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
+    """A tool call by the model.
+
+    `arguments` is None for a freeform call and for text that is not a JSON object; `raw` is the text exactly as sent.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None = None
+    raw: str | None = None
+    freeform: bool = False
+    namespace: str = ""
+    opaque: Opaque | None = None
+    base_call: BaseCall | None = None
+    """Set if the model made the call under the native tool names of a facade."""
+    caller: str = ""
+    """The id of the code execution that made the call; "": the model itself."""
+    cache: CacheMark | None = None
+
+    def __post_init__(self) -> None:
+        kinds = (type(self.id), type(self.name), type(self.namespace), type(self.caller), type(self.freeform))
+        has_fields = type(self.arguments) in _MAYBE_OBJECT and type(self.raw) in _MAYBE_TEXT
+        has_extras = type(self.base_call) in _MAYBE_CALL and type(self.cache) in _MAYBE_MARK
+        if kinds != _CALL_KINDS or not has_fields or not has_extras:
+            check_values(self)
+        if self.arguments is not None:
+            _keep_plain(self, "arguments")
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+    @property
+    def qualified_name(self) -> str:
+        """The name with its namespace, if it has one."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+    @property
+    def text(self) -> str:
+        """The arguments as JSON text, for wires that send them as a string."""
+        if self.raw is not None:
+            return self.raw
+        return dumps(self.arguments or {}).decode()
+
+
+class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
+    """The result of one call. `content` is what the model reads; `data` is the tool's structured output, if any.
+
+    For a failed call, `error_kind` is the category and `error_code` the stable identifier that the tool raised.
+    """
+
+    call_id: str
+    content: "tuple[ResultBlock, ...]" = ()
+    name: str = ""
+    data: Any = None
+    is_error: bool = False
+    error_kind: ToolErrorKind | None = None
+    opaque: Opaque | None = None
+    is_rendered: bool = False
+    """A facade rendered the text, so it already tells the model whether the call failed."""
+    error_code: str = ""
+    cache: CacheMark | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.content) is not tuple:
+            force_setattr(self, "content", _to_blocks(self.content))
+        for block in self.content:
+            if type(block) not in _RESULT_CLASSES:
+                raise UsageError(f"a part of a tool result is text, media or foreign, not {type(block).__name__}")
+        kinds = (type(self.call_id), type(self.name), type(self.error_code), type(self.is_error), type(self.is_rendered))
+        if kinds != _RESULT_KINDS or self.error_kind not in _ERROR_KINDS or type(self.cache) not in _MAYBE_MARK:
+            check_values(self)
+        if self.data is not None:
+            _keep_plain(self, "data", allow_nan=True)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+    @property
+    def text(self) -> str:
+        """The text of the result."""
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
+
+
+class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
+    """Content from one wire that has no neutral form, verbatim."""
+
+    wire: str
+    item: Any
+
+    def __post_init__(self) -> None:
+        if type(self.wire) is not str:
+            check_values(self)
+        _keep_plain(self, "item", allow_nan=True)
+
+
+class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
+    """A change to the model's tools from this point in the conversation on. Names are qualified (`namespace.name`).
+
+    It is part of a system message, of an assistant message if the provider searched for tools, or of the result of a tool that
+    searched for them (`ToolDefinition.finds_tools`).
+    """
+
+    added: tuple[ToolDefinition, ...] = ()
+    """Tools that the request did not declare, or that replace one of the same name."""
+    loaded: tuple[str, ...] = ()
+    """Deferred tools that the model may now call."""
+    removed: tuple[str, ...] = ()
+    opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+
+ResultBlock = Text | Media | Foreign | ToolsChanged
+"""A part of a tool result."""
+Block = Text | Thinking | Media | ToolCall | ToolResult | ToolsChanged | Foreign
+"""A part of a message."""
+_BLOCK_CLASSES = frozenset(get_args(Block))
+_RESULT_CLASSES = frozenset(get_args(ResultBlock))
+_ERROR_KINDS = (None, *get_args(ToolErrorKind))
+# What `check_values` would find, without its cost: calls and results are made on hot paths.
+_CALL_KINDS, _RESULT_KINDS = (str, str, str, str, bool), (str, str, str, bool, bool)
+_MAYBE_TEXT, _MAYBE_OBJECT = (str, type(None)), (dict, type(None))
+_MAYBE_CALL, _MAYBE_MARK = (BaseCall, type(None)), (CacheMark, type(None))
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Token counts. `input` includes `cached` and `cache_write`; `output` includes `reasoning`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A message with a role. A `tool` message holds the results for the calls in the assistant message before it."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+    origin: Origin | None = None
+    opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
+        blocks: Any = self.blocks
+        is_valid = type(blocks) is tuple
+        for block in blocks if is_valid else ():  # no generator: this runs for every message
+            if type(block) not in _BLOCK_CLASSES:
+                is_valid = False
+        if not is_valid:
+            force_setattr(self, "blocks", _to_blocks(blocks))
+        if self.origin is not None and type(self.origin) is not Origin:
+            check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
+    @property
+    def text(self) -> str:
+        """The visible text."""
+        return "".join([block.text for block in self.blocks if isinstance(block, Text)])
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in order."""
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])  # twice as fast as a generator
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results, in order."""
+        return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: the role and text, and the calls with their results."""
+        calls = [f"`{call.name}({call.text:.200})`" for call in self.calls]
+        results = [f"`{result.name}` → {result.text:.500}" for result in self.results]
+        media = [f"*{block.kind}*" for block in self.blocks if isinstance(block, Media)]
+        return f"**{self.role}** " + "\n\n".join(filter(None, [self.text, *media, *calls, *results]))
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A model's reply: one assistant message, why it stopped, and its token usage."""
+
+    blocks: tuple[Block, ...]
+    stop: StopReason = "end"
+    usage: Usage = Usage()
+    origin: Origin | None = None
+    id: str = ""
+    opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.blocks) is not tuple:
+            force_setattr(self, "blocks", _to_blocks(self.blocks))
+
+    @property
+    def message(self) -> Message:
+        """The reply as a message for the history."""
+        return Message("assistant", self.blocks, self.origin, self.opaque)
+
+    @property
+    def text(self) -> str:
+        """The visible text."""
+        return "".join([block.text for block in self.blocks if isinstance(block, Text)])
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in order."""
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: the reply as a message."""
+        return self.message._repr_markdown_()  # pyright: ignore[reportPrivateUsage]
+
+
+class Conversation(Sequence[Message]):
+    """An append-only list of messages. Messages never change, so encodings can be cached."""
+
+    __slots__ = ("__weakref__", "_messages", "active_run", "attachments")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages = list[Message]()
+        self.append(*messages)
+        self.active_run: Any = None
+        """The run in progress; a conversation has at most one at a time, across all agents."""
+        self.attachments: WeakKeyDictionary[Any, Any] | None = None
+        """Per-owner state for this conversation; it lives as long as both the owner and the conversation."""
+
+    def append(self, *messages: Message) -> None:
+        """Append messages. Raises UsageError."""
+        for message in messages:
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"a conversation holds messages, not {type(message).__name__}; use user(…)")
+        self._messages.extend(messages)
+
+    def retract(self, length: int) -> None:
+        """Remove the messages from `length` on because they were refused. Cached encodings of them become invalid."""
+        del self._messages[length:]
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._messages[index]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Conversation) and self._messages == other._messages
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # a growing list has no stable hash
+
+    def __repr__(self) -> str:
+        last = f", last: {self._messages[-1].role} {self._messages[-1].text!r:.60}" if self._messages else ""
+        return f"<Conversation of {pluralize(len(self), 'message')}{last}>"
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: the messages, and the calls with their results."""
+        return "\n\n".join(map(Message._repr_markdown_, self._messages))  # pyright: ignore[reportPrivateUsage]
+
+
+def _to_blocks(content: Any) -> tuple[Block, ...]:
+    if isinstance(content, str | _Block):
+        content = (content,)
+    elif isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # bytes and dicts hold no blocks
+        raise UsageError(f"the content of a message is text or blocks, not {type(cast(Any, content)).__name__}")
+    parts = [Text(part) if isinstance(part, str) else part for part in cast(Iterable[Any], content)]
+    for part in parts:
+        if type(part) not in _BLOCK_CLASSES:
+            hint = "; use Media.from_bytes" if isinstance(part, bytes) else ""
+            raise UsageError(f"a part of a message is text or a block, not {type(part).__name__}{hint}")
+    return tuple(parts)
+
+
+def system(content: "str | Block | Iterable[str | Block]") -> Message:
+    """Create a system message."""
+    return Message("system", _to_blocks(content))
+
+
+def user(content: "str | Block | Iterable[str | Block]") -> Message:
+    """Create a user message."""
+    return Message("user", _to_blocks(content))
+
+
+def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
+    """Create an assistant message."""
+    return Message("assistant", _to_blocks(content))
+
+
+def tool_results(*results: ToolResult) -> Message:
+    """Create a tool message with the results for the calls in the assistant message before it. Raises UsageError."""
+    for result in results:
+        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"a tool message holds tool results, not {type(result).__name__}; use ToolResult(call.id, …)")
+    return Message("tool", results)
+
+
+# ---- save and load: a header line, then one message per line
+
+_BLOCK_TYPES = {"text", "thinking", "media", "tool_call", "tool_result", "tools_changed", "foreign"}
+# Keys of format 1 that were renamed before the first release, by type of block.
+_RENAMED_KEYS = {"tool_call": {"meant": "base_call"}, "tool_result": {"worded": "is_rendered"}}
+
+
+def save(conversation: Iterable[Message], **header: Any) -> bytes:
+    """Serialize the conversation as JSON lines: `{"toolglot": 1, …}`, then one message per line."""
+    lines = [dumps({"toolglot": FORMAT_VERSION, **header}), *map(dumps, conversation)]
+    return b"\n".join(lines) + b"\n"
+
+
+def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
+    """Load what `save` wrote. Return the conversation and its header. Unknown types of blocks load as `Foreign`."""
+    lines = [line for line in (data.encode() if isinstance(data, str) else data).split(b"\n") if line.strip()]
+    header = _parse_line(lines[0], 1) if lines else {}
+    version = header.pop("toolglot", None)
+    if version != FORMAT_VERSION:
+        raise MalformedData(f"line 1: expected a conversation of format {FORMAT_VERSION}, but its header has {version!r}")
+    messages = (_parse_message(line, number) for number, line in enumerate(lines[1:], 2))
+    # A saved run has calls and results in the header.
+    return Conversation(messages), {key: _upgrade(value) for key, value in header.items()}
+
+
+def _parse_line(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        return loads_object(line)
+    except ValueError as e:
+        raise MalformedData(f"line {number}: {e}") from None
+
+
+def _parse_message(line: bytes, number: int) -> Message:
+    value = _parse_line(line, number)
+    if isinstance(value.get("blocks"), list):
+        value["blocks"] = _upgrade(value["blocks"], wraps=True)
+    try:
+        return msgspec.convert(value, Message)
+    except (msgspec.ValidationError, UsageError) as e:
+        raise MalformedData(f"line {number}: {e}") from None
+
+
+def _upgrade(value: Any, *, wraps: bool = False) -> Any:
+    """Rename keys from older files in blocks, including those in a header. `wraps`: other objects become foreign blocks."""
+    if isinstance(value, list):
+        return [_upgrade(item, wraps=wraps) for item in cast(list[Any], value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast(dict[str, Any], value)
+    tag = fields.get("type")
+    if isinstance(tag, str) and tag in _BLOCK_TYPES:  # do not touch the data of tools inside a block
+        renamed = _RENAMED_KEYS.get(tag, {})
+        fields = {renamed.get(key, key): item for key, item in fields.items()}
+        return {**fields, "content": _upgrade(fields["content"], wraps=True)} if "content" in fields else fields
+    if wraps:  # a type that this version does not know
+        return {"type": "foreign", "wire": "toolglot", "item": fields}
+    return {key: _upgrade(item) for key, item in fields.items()}

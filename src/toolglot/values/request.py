@@ -1,0 +1,168 @@
+"""A request to a model, in neutral values.
+
+`extras` holds fields without a neutral form, verbatim, under the name of the wire or the wire family that understands them:
+`{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
+
+import msgspec
+from msgspec import Meta
+
+from toolglot.common.value_checks import check_values
+from toolglot.errors import UsageError
+from toolglot.values.definitions import BUILTIN_TAG, CacheMark, Schema, ToolDefinition, ToolExample
+from toolglot.values.messages import Message, ToolResult, ToolsChanged
+
+__all__ = [
+    "BUILTIN_TAG",
+    "Effort",
+    "OfferedTools",
+    "Options",
+    "Output",
+    "Request",
+    "Schema",
+    "ToolChoice",
+    "ToolDefinition",
+    "ToolExample",
+    "effective_tools",
+    "iter_changes",
+    "parse_effort",
+    "parse_tool_choice",
+]
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+def parse_effort(value: object) -> Effort | None:
+    """Return the value if it is a known effort level, else None."""
+    return cast(Effort, value) if value in get_args(Effort) else None
+
+
+_Mode = Literal["auto", "none", "required"]
+
+
+class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`auto`: the model decides. `none`: no calls. `required`: at least one call. `names` limits the choice to these tools.
+
+    A tool is named with or without its namespace (`crm.find`, `find`). Wherever a choice is expected, a mode can be given as a
+    word, and so can the name of the one tool that must be called.
+    """
+
+    mode: _Mode = "auto"
+    names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+    def includes(self, tool: ToolDefinition) -> bool:
+        """Return whether `names` contains the tool."""
+        return tool.name in self.names or tool.qualified_name in self.names
+
+
+def parse_tool_choice(choice: ToolChoice | str | None) -> ToolChoice | None:
+    """Return a choice that may be given as a word: one of the modes, or the name of the tool that must be called."""
+    if not isinstance(choice, str):
+        return choice
+    if choice in get_args(_Mode):
+        return ToolChoice(cast(_Mode, choice))
+    return ToolChoice("required", (choice,))
+
+
+class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Structured output: JSON that follows `schema`, or any JSON object if it is None."""
+
+    schema: Schema | None = None
+    name: str = "output"
+    description: str = ""
+    strict: bool | None = None
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Generation options. None means the provider's default."""
+
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[float, Meta(ge=0)] | None = None
+    stop: Sequence[str] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    effort: Effort | None = None
+    thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
+    cache: bool | CacheMark | None = None
+    """Place prompt-cache marks on wires that need them, with the CacheMark's time to live if given; agents do so unless this is
+    False. Other wires cache without marks."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that is sent to a model."""
+
+    model: str = ""
+    """"": the model of the engine or profile used to send it."""
+    messages: Sequence[Message] = ()
+    tools: Sequence[ToolDefinition] = ()
+    tool_choice: ToolChoice | None = None
+    parallel: bool | None = None
+    options: Options = Options()
+    output: Output | None = None
+    stream: bool | None = None
+    extras: dict[str, dict[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        if isinstance(self.messages, str | Message):
+            raise UsageError("messages of Request: pass a list, such as [user('hi')]")
+        if not isinstance(self.tools, tuple):
+            msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
+        if isinstance(self.tool_choice, str):
+            msgspec.structs.force_setattr(self, "tool_choice", parse_tool_choice(self.tool_choice))
+
+
+class OfferedTools(NamedTuple):
+    """The tools at the end of a request: those that the model may call, and those that are still deferred."""
+
+    declared: tuple[ToolDefinition, ...]
+    deferred: tuple[ToolDefinition, ...]
+
+
+def effective_tools(request: Request) -> OfferedTools:
+    """Return the tools at the end of a request: its own, with those that the conversation has added, loaded and removed.
+
+    Later tools come after earlier ones, so that earlier declarations keep their positions.
+    """
+    known = {tool.qualified_name: tool for tool in request.tools}
+    declared = {name: tool for name, tool in known.items() if not tool.deferred}
+    deferred = {name: tool for name, tool in known.items() if tool.deferred}
+    for change in iter_changes(request.messages):
+        for name in change.removed:
+            declared.pop(name, None)
+            deferred.pop(name, None)
+        for tool in change.added:
+            name = tool.qualified_name
+            known[name] = tool
+            if tool.deferred and name not in change.loaded:
+                declared.pop(name, None)
+                deferred[name] = tool
+            else:
+                deferred.pop(name, None)
+                declared[name] = tool
+        for name in change.loaded:
+            deferred.pop(name, None)
+            if name in known:
+                declared.setdefault(name, known[name])
+    return OfferedTools(tuple(declared.values()), tuple(deferred.values()))
+
+
+def iter_changes(messages: Sequence[Message]) -> Iterator[ToolsChanged]:
+    """Yield every change to the tools in a conversation, in order."""
+    for message in messages:
+        for block in message.blocks:
+            if type(block) is ToolsChanged:
+                yield block
+            elif type(block) is ToolResult:
+                yield from [part for part in block.content if type(part) is ToolsChanged]
