@@ -5,6 +5,8 @@ import pytest
 pytest.importorskip("langchain_core", reason="pip install langchain-core")
 pytest.importorskip("pydantic_ai", reason="pip install pydantic-ai-slim")
 
+from collections import Counter
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties.strategies import conversations, legal_conversations
@@ -40,5 +42,7 @@ def test_any_conversation_can_be_exported_imported_and_sent(messages: list[Messa
     assert [message.text for message in imported if message.role == "assistant" and message.text] == texts
     ids = [call.id for message in messages if message.role == "assistant" for call in message.calls]
     imported_ids = [call.id for message in imported for call in message.calls]
-    assert [id and imported_id for id, imported_id in zip(ids, imported_ids, strict=True)] == ids  # "" may have got an id
+    assert len(imported_ids) == len(ids)
+    # A call without an id may get one, and LangChain has calls with invalid arguments in a list of their own.
+    assert Counter(imported_ids) >= Counter(id for id in ids if id)
     encode_request(Request("claude-sonnet-4-5", imported), resolve_profile("anthropic", "claude-sonnet-4-5"))

@@ -96,10 +96,13 @@ def import_message(message: BaseMessage, index: int) -> Message:
     provider, model = str(metadata.get("model_provider") or ""), str(metadata.get("model_name") or "")
     wire, profile = _KNOWN_PROVIDERS.get(provider, (FORMAT, provider))
     parts = [cast(dict[str, Any], block) for block in message.content_blocks]
-    ids = {part.get("id") for part in parts}
-    # `content_blocks` omits calls without an id, and those whose arguments are not JSON.
-    parts += [{**call, "type": "tool_call"} for call in message.tool_calls if not call.get("id")]
-    parts += [{**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls if call.get("id") not in ids]
+    calls = [
+        *({**call, "type": "tool_call"} for call in message.tool_calls),
+        *({**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls),
+    ]
+    others = [part for part in parts if part.get("type") not in ("tool_call", "invalid_tool_call")]
+    if len(others) + len(calls) != len(parts):  # `content_blocks` omits calls without an id and with that of another call
+        parts = [*others, *calls]
     blocks = tuple(_import_block(part, f"call_{index}_{number}") for number, part in enumerate(parts))
     has_state = provider or model or any(isinstance(block, Thinking) for block in blocks)
     visible = Message("assistant", blocks, Origin(wire, profile, model) if has_state else None)
