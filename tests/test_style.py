@@ -212,3 +212,10 @@ def test_the_glossary_has_public_names() -> None:
 def is_concept(value: type) -> bool:
     """Whether a public class needs an entry of its own: errors and events are explained by their docstrings."""
     return not issubclass(value, BaseException) and value.__module__ != "toolglot.values.events"
+
+
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    # pytest imports those in directories without __init__.py by these names alone, and collects nothing if two are equal.
+    modules = (path for path in (ROOT / "tests").rglob("test_*.py") if not (path.parent / "__init__.py").exists())
+    names = Counter(path.name for path in modules)
+    assert [name for name, count in names.items() if count > 1] == []

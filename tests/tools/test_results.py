@@ -147,7 +147,8 @@ def test_blocks(value: Any, content: tuple[Any, ...]) -> None:
     (ToolOutput("no", is_error=True), ToolResult("c1", (Text("no"),), "look", None, True, "execution")),
     (ToolOutput("no", error_kind="timeout"), ToolResult("c1", (Text("no"),), "look", None, True, "timeout")),
     (ToolOutput([PNG]), ToolResult("c1", (media("image", "image/png", PNG),), "look")),
-    (ToolResult("other", (Text("\udcff"),), data=Point(1)), ToolResult("c1", (Text("\\udcff"),), "look", {"x": 1, "y": None})),
+    (ToolOutput("\udcff", data=Point(1)), ToolResult("c1", (Text("\\udcff"),), "look", {"x": 1, "y": None})),
+    (ToolResult("other", (Text("\udcff"),), data=["\udcff"]), ToolResult("c1", (Text("\\udcff"),), "look", ["\\udcff"])),
     (ToolOutput([Text("\udcff")]), ToolResult("c1", (Text("\\udcff"),), "look")),
     (ToolResult("other", (Text("a"),), "other", {"n": 1}), ToolResult("c1", (Text("a"),), "look", {"n": 1})),
 ])  # fmt: skip
@@ -208,7 +209,7 @@ def deep() -> Any:
     (lambda: 10**5000, "an int"),
     (lambda: ToolOutput(object()), "an object, which is neither"),
     (Mute, "Wordless"),
-    (lambda: ToolResult("?", (Text("a"),), data=SELF), "refers to itself"),
+    (lambda: ToolOutput("a", data=SELF), "refers to itself"),
     (lambda: ToolOutput("a", data=object()), "an object, which is neither"),
 ])  # fmt: skip
 def test_garbage_is_an_error_in_one_sentence(make: Any, words: str) -> None:
