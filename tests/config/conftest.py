@@ -2,11 +2,14 @@
 
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from homes import Home
+
+from toolglot.common import known_keys
 
 
 @pytest.fixture
@@ -23,6 +26,8 @@ def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setenv("TOOLGLOT_CONFIG", str(tmp_path / "user" / "config.toml"))
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
+    # Some tests have keys that are paths: they would be hidden in the messages that later tests read.
+    monkeypatch.setattr(known_keys, "_used_keys", deque[str](maxlen=256))
     yield
     for name, module in list(sys.modules.items()):  # tools of one test must not be found by the next
         if str(tmp_path) in (getattr(module, "__file__", None) or ""):
