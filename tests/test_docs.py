@@ -50,7 +50,7 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
 @pytest.mark.parametrize("name", [
     "ToolChoice", "data=", "Context", "Media", "create_engine", "Request", "base_url=", "PartialArguments", "ContextPolicy",
     "summarize=", "resume_stream", "Timeouts", "RetryConfig", "ToolRegistry", "ToolExecutor", "Hooks", "Script",
-    "recorded_transport", "output_type=", "fallbacks=", "approve=", "from_config", "load_facade", "PromptContext",
+    "recorded_transport", "output_type=", "fallbacks=", "approve=", "from_config", "PromptContext",
 ])  # fmt: skip
 def test_what_people_ask_for_is_shown_in_an_example(name: str) -> None:
     assert any(re.search(rf"\b{name}", str(block.values[0])) for block in BLOCKS)

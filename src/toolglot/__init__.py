@@ -121,7 +121,6 @@ if TYPE_CHECKING:
         find_facade as find_facade,
         list_facades as list_facades,
     )
-    from toolglot.facades.toml_loader import load_facade as load_facade
     from toolglot.facades.view import (
         Case as Case,
         Facade as Facade,
@@ -283,7 +282,6 @@ _HOMES = {
     "tools.results": "ToolOutput",
     "tools.rules": "Subject",
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
-    "facades.toml_loader": "load_facade",
     "facades.catalog": "facade_for_model find_facade list_facades",
     "facades.view": "Case Facade Field RenderContext View",
 }

@@ -44,16 +44,16 @@ def picture() -> list:
     return [Text("see"), Media("image", "image/png", "aGk=", name="a.png")]
 '''
 OWN_FACADE = """
-id = "own"
-[[views]]
-name = "look"
-base = "read"
-models = "^grok"
-fields = { file = "path" }
-[views.parameters]
-type = "object"
-required = ["file"]
-properties.file = { type = "string" }
+from toolglot import Case, Facade, Field, View
+
+look = View(
+    name="look",
+    description="Look at a file.",
+    parameters={"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
+    cases={"": Case(base="read", fields=(Field(native="file", base="path"),))},
+    models="^grok",
+)
+own = Facade(id="own", title="Own", views=(look,))
 """
 PATCH = "*** Begin Patch\n*** Add File: b.txt\n+two\n*** End Patch"
 RISKY = ("--tools", "call_tools:risky")
@@ -67,7 +67,7 @@ def directory(isolated_home: Path, monkeypatch: Patch) -> Path:
     work.mkdir()
     monkeypatch.chdir(work)
     (work / "call_tools.py").write_text(TOOLS)
-    (work / "own.toml").write_text(OWN_FACADE)
+    (work / "own_facade.py").write_text(OWN_FACADE)
     (work / "a.txt").write_text("one\ntwo\n")
     return work
 
@@ -119,10 +119,10 @@ LINES = "1\tone\n2\ttwo\n"
         (("shell", {"command": ["cat", "a.txt"]}, "-m", "ollama:gpt-oss:20b", "-y"), 0, '.*"exit_code":0.*\n', ""),
         (("apply_patch", PATCH, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
         (("apply_patch", {"input": PATCH}, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
-        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "xai:grok-4"), 0, LINES, ""),
-        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "grok-4"), 0, LINES, ""),
-        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "simulator:xai/grok-4"), 0, LINES, ""),
-        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "gpt-5"), 2, "", ".*look.*\n"),
+        (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "xai:grok-4"), 0, LINES, ""),
+        (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "grok-4"), 0, LINES, ""),
+        (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "simulator:xai/grok-4"), 0, LINES, ""),
+        (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "gpt-5"), 2, "", ".*look.*\n"),
         # What ends with the program is named.
         (("shell", SLEEP, "-y"), 0, "(?s).*", "toolglot: 'sleep 60' was terminated.*\n"),
         (

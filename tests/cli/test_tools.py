@@ -197,12 +197,13 @@ def test_facades_are_listed_with_their_programs_and_models() -> None:
 
 
 def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> None:
-    (directory / "mine.py").write_text("def lookup(path: str) -> str:\n    return path.upper()\n")
-    (directory / "mine.toml").write_text(OWN.replace('"read"', '"lookup"'))
-    code, out, err = run_cli("tools", "mine:lookup", "--facade", "mine.toml")
-    assert (code, "\nOpen\n" in out, "\nlookup\n" in out, err) == (0, True, False, "")
+    source = MINE.replace('"read"', '"lookup"') + "def lookup(path: str) -> str:\n    return path.upper()\n"
+    (directory / "harness.py").write_text(source)
+    code, out, err = run_cli("tools", "harness.py:lookup", "--facade", "harness.py:mine")
+    assert (code, "\nshow\n" in out, "\nlookup\n" in out, err) == (0, True, False, "")
     for words in ([], ["--builtin"]):
-        code, out, err = run_cli("run", 'call Open {"file": "x"}', "--tools", "mine:lookup", "--facade", "mine.toml", *words)
+        prompt, tools = 'call show {"file": "x"}', ("--tools", "harness.py:lookup")
+        code, out, err = run_cli("run", prompt, *tools, "--facade", "harness.py:mine", *words)
         assert (code, "X" in out, "no effect" in err) == (0, True, False), err
 
 
@@ -216,11 +217,11 @@ def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> Non
         (["--facade", "claude_code"], "unknown facade 'claude_code'; did you mean 'claude-code'"),
         (["--facade", "codex@0.1"], "'codex@0.1' is older than the oldest version that is known, codex@0.77.0"),
         (["--facade", "CODEX@0.77"], "unknown facade 'CODEX@0.77'; known: claude-code@2.0.30, "),
-        (["--facade", "nowhere.toml"], "cannot read the facade 'nowhere.toml': No such file"),
+        (["--facade", "mine.toml"], "unknown facade 'mine.toml'; known: "),
         (["--facade", "own_harness:other"], "'own_harness:other' is not a Facade"),
         (["--facade", "own_harness:none"], "cannot load"),
-        (["--facade", "wrong.toml"], "wrong.toml: views[0].base: unknown tool 'reed'"),
-        (["--facade", "bytes.toml"], "it is not UTF-8"),
+        (["--facade", "nowhere.py:mine"], "cannot load 'nowhere.py:mine'"),
+        (["--facade", "wrong:mine"], "facade 'mine': tool 'show': unknown tool 'reed'"),
         (["--wire", "gemeni"], "'gemeni' is not one of"),
         (["-m", "gemin:x"], "unknown provider 'gemin'"),
         (["-m", "gemini:x", "--wire", "openai-chat"], "uses the wire gemini, not openai-chat"),
@@ -229,8 +230,7 @@ def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> Non
     ],
 )
 def test_error_is_one_sentence(words: list[str], message: str, directory: Path) -> None:
-    (directory / "wrong.toml").write_text(OWN.replace('"read"', '"reed"'))
-    (directory / "bytes.toml").write_bytes(b"\xff")
+    (directory / "wrong.py").write_text(MINE.replace('"read"', '"reed"'))
     code, out, err = run_cli("tools", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
@@ -258,15 +258,6 @@ MODELS = [
     "simulator:openrouter/moonshotai/kimi-k3",
     "simulator:xai/grok-4",
 ]
-OWN = """
-id = "own"
-
-[[views]]
-name = "Open"
-base = "read"
-parameters = { type = "object", properties = { file = { type = "string" } }, required = ["file"] }
-fields = { file = "path" }
-"""
 
 
 class Wiretap:
@@ -320,16 +311,15 @@ def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: Capture) -> 
     assert json.loads(out) == sent_by_an_agent(model, tools, facade=facade)
 
 
-@pytest.mark.parametrize(("facade", "name"), [("own.toml", "Open"), ("own_harness:mine", "show")])
-def test_a_facade_may_be_ones_own(facade: str, name: str, directory: Path) -> None:
-    (directory / "own.toml").write_text(OWN)
+@pytest.mark.parametrize("facade", ["own_harness:mine", "own_harness.py:mine"])
+def test_a_facade_may_be_ones_own(facade: str, directory: Path) -> None:
     for wire in ((), ("--wire", "openai-chat")):
         names = tool_names("--facade", facade, *wire)
-        assert names[0] == name
+        assert names[0] == "show"
         assert {"grep", "shell"} < set(names)
         assert "read" not in names
-    assert f"\n{name}\n" in run_cli("tools", "--facade", facade).out
-    call = run_cli("call", name, '{"file": "own_harness.py"}', "--facade", facade)
+    assert "\nshow\n" in run_cli("tools", "--facade", facade).out
+    call = run_cli("call", "show", '{"file": "own_harness.py"}', "--facade", facade)
     assert (call.code, call.out.startswith("1\t")) == (0, True)
 
 

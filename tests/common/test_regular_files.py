@@ -12,7 +12,6 @@ from tests.cli.cli_kit import run_program
 from toolglot.common.regular_files import read_regular_file
 from toolglot.common.skills import read_skill
 from toolglot.config.layers import read_configuration
-from toolglot.config.loading import load_facade_by_name
 from toolglot.config.mcp_files import read_env_file, read_server_file
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UsageError
@@ -64,7 +63,6 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "the user's configuration": ("config.toml", lambda path: read_configuration(environ={"TOOLGLOT_CONFIG": str(path)})),
     "MCP servers": (".mcp.json", lambda path: read_server_file(path)),
     "variables": (".env", lambda path: read_env_file(path, within=None)),
-    "a facade": ("facade.toml", lambda path: load_facade_by_name(str(path))),
     "a skill": ("pdf/SKILL.md", lambda path: read_skill(path.parent)),
 }
 

@@ -1,4 +1,4 @@
-"""A facade that a setting names: an id, a file beside the file that names it, or an object of a module."""
+"""Tools and facades that a setting names: an id, or an object of a module or of a file beside the file that names it."""
 
 import sys
 from importlib import import_module
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import Home, settings
+from homes import Home
 
+from toolglot.config.layers import Configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
 from toolglot.config.setup import Setup, load_configured_tools
 from toolglot.config.trust import trust_directory
@@ -15,50 +16,38 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import Facade
 
-MINE = """
-id = "mine"
-[[views]]
-name = "terminal"
-base = "shell"
-fields = { line = "command" }
-fixed = { background = false }
-parameters = { type = "object", required = ["line"], properties = { line = { type = "string" } } }
-"""
+FACADE = "from toolglot import Facade\nmine = Facade(id={!r}, title='', views=())\n"
 
 
-def facade_of(facade: str) -> Any:
-    return Setup(settings(facade=facade)).resolve_facade()
+def facade_of(configuration: Configuration) -> Any:
+    return Setup(configuration.settings, code_directory=configuration.code_directories.get("facade")).resolve_facade()
 
 
 class TestPaths:
-    @pytest.mark.parametrize("name", ["mine.toml", "below/mine.toml", "./mine.toml", "mine.facade"])
-    def test_a_file_is_relative_to_the_file_that_names_it(self, home: Home, name: str) -> None:
-        for folder in (home.project, home.user_file.parent):
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(MINE)
-        assert home.read(f'facade = "{name}"').settings.facade == str(home.user_file.parent / name)
-        found = home.read("", f'facade = "{name}"', trusted=True)
-        assert found.settings.facade == str(home.project / name)
-        assert facade_of(found.settings.facade).id == "mine"
+    @pytest.fixture(autouse=True)
+    def facades(self, home: Home) -> None:
+        """A facade beside the user's file, and another one in the project."""
+        for directory, name in ((home.user_file.parent, "user"), (home.project, "project")):
+            (directory / "my_facade.py").write_text(FACADE.format(name))
 
-    def test_home_and_absolute_paths(self, home: Home) -> None:
-        assert home.read('facade = "~/mine.toml"').settings.facade == str(home.directory / "mine.toml")
-        assert home.read('facade = "/x/mine.toml"').settings.facade == "/x/mine.toml"
+    def test_a_file_is_relative_to_the_file_that_names_it(self, home: Home) -> None:
+        assert facade_of(home.read('facade = "my_facade.py:mine"')).id == "user"
+        assert facade_of(home.read("", 'facade = "my_facade.py:mine"', trusted=True)).id == "project"
+
+    def test_a_file_may_have_its_full_path(self, home: Home) -> None:
+        (home.directory / "home_facade.py").write_text(FACADE.format("home"))
+        assert facade_of(home.read('facade = "~/home_facade.py:mine"')).id == "home"
+        assert facade_of(home.read(f'facade = "{home.directory}/home_facade.py:mine"')).id == "home"
 
     @pytest.mark.parametrize(
-        "name", ["auto", "neutral", "claude-code-2.0", "package.module:mine", "claude-cod", "claude-code-2.2"]
+        "name", ["auto", "neutral", "claude-code-2.0", "package.module:mine", "claude-cod", "mine.py:mine", "~/mine.py:mine"]
     )
-    def test_names_that_are_not_files_stay(self, home: Home, name: str) -> None:
+    def test_a_name_stays_as_it_is_written(self, home: Home, name: str) -> None:
         assert home.read(f'facade = "{name}"').settings.facade == name
 
-    @pytest.mark.parametrize("more", [{"flags": {"facade": "mine.toml"}}, {"environ": {"TOOLGLOT_FACADE": "mine.toml"}}])
-    def test_flags_and_variables_are_relative_to_the_current_directory(self, home: Home, more: dict[str, Any]) -> None:
-        assert home.read(**more).settings.facade == "mine.toml"
-
-    def test_a_missing_file_is_named_with_its_directory(self, home: Home) -> None:
-        name = home.read("", 'facade = "gone.toml"', trusted=True).settings.facade
-        with pytest.raises(UsageError, match=f"cannot read the facade '{home.project / 'gone.toml'}': No such file"):
-            facade_of(name)
+    def test_a_missing_file_is_named(self, home: Home) -> None:
+        with pytest.raises(UsageError, match=r"cannot load 'gone\.py:mine': .*No such file"):
+            facade_of(home.read("", 'facade = "gone.py:mine"', trusted=True))
 
 
 class TestNames:
@@ -75,40 +64,10 @@ class TestNames:
         with pytest.raises(UsageError, match="'facade_module:other' is not a Facade"):
             load_facade_by_name("facade_module:other", directory=tmp_path)
 
-    @pytest.mark.parametrize("name", ["claude-cod", "claude-code-2.2"])
-    def test_a_name_that_is_nearly_an_id_is_no_file(self, name: str) -> None:
+    @pytest.mark.parametrize("name", ["claude-cod", "claude-code-2.2", "claude-code.toml"])
+    def test_a_name_that_is_nearly_an_id_suggests_it(self, name: str) -> None:
         with pytest.raises(UnknownName, match="did you mean 'claude-code"):
             load_facade_by_name(name)
-
-    @pytest.mark.parametrize(("name", "data", "sentence"), [
-        ("gone.toml", None, "cannot read the facade 'gone.toml': No such file or directory"),
-        ("a:b.toml", None, "cannot read the facade 'a:b.toml': No such file or directory"),
-        ("~nobody-at-all/x.toml", None, "cannot read the facade '~nobody-at-all/x.toml': No such file or directory"),
-        ("x.toml", b"\xff", "cannot read the facade 'x.toml': it is not UTF-8"),
-        ("x.toml", b"titel = 1", "x.toml: unknown key 'titel'; did you mean 'title'?"),
-        ("x.toml", MINE.replace("command", "comand").encode(),
-            "x.toml: views[0].fields: unknown parameter of shell 'comand'; did you mean 'command'?"),
-        ("x.toml", MINE.replace("false", "'maybe'").encode(),
-            'x.toml: views[0].fixed.background: "maybe" is not of type "boolean"'),
-    ])  # fmt: skip
-    def test_errors_are_one_sentence(self, tmp_path: Path, name: str, data: bytes | None, sentence: str) -> None:
-        if data is not None:
-            (tmp_path / name).write_bytes(data)
-        with pytest.raises(UsageError) as error:
-            load_facade_by_name(name)
-        assert str(error.value) == sentence
-
-    def test_a_byte_order_mark_does_no_harm(self, tmp_path: Path) -> None:
-        (tmp_path / "x.toml").write_text("\ufeff" + MINE, encoding="utf-8")
-        assert load_facade_by_name("x.toml").id == "mine"
-
-    def test_values_are_not_checked_without_a_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        file, folder = tmp_path / "x.toml", tmp_path / "gone"
-        file.write_text(MINE.replace("false", "'maybe'"))
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        folder.rmdir()
-        assert load_facade_by_name(str(file)).views[0].cases[""].fixed == {"background": "maybe"}
 
 
 HOSTILE = "import pathlib\npathlib.Path({mark!r}).touch()\nALL = []\n"

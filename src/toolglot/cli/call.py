@@ -229,7 +229,7 @@ def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve) -
         run_id="call",
         find_base_tools=find_base_tools,
     )
-    facade = setup.resolve_facade(registry)
+    facade = setup.resolve_facade()
     if facade == "auto" and model is None:
         return executor, None
     profile = find_profile(setup.resolve_model(model)) if model else resolve_profile("compatible")

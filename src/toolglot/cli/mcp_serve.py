@@ -123,7 +123,7 @@ def _create_server(
     if not len(registry):
         raise UsageError("there are no tools to serve: load some with --tools, or use --builtin")
     model_name = find_profile(setup.resolve_model(model)).model if model else ""
-    facade = setup.resolve_facade(registry)
+    facade = setup.resolve_facade()
     if facade == "auto":
         # The client's model is unknown without -m, so the tools have the names that most models get right.
         facade = facade_for_model(model_name) if model else find_facade("neutral")

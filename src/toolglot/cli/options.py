@@ -80,7 +80,7 @@ ROOT = click.option(
 )
 FACADE = click.option(
     "--facade",
-    help="Facade for the built-in tools: an id, PROGRAM@VERSION, a plug-in, a TOML file or module:object.",
+    help="Facade for the built-in tools: an id, PROGRAM@VERSION, a plug-in or module:object.",
 )
 CODE_MODE = click.option(
     "--code-mode",

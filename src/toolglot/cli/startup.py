@@ -211,7 +211,7 @@ def _check_skills(instructions: Instructions, setup: Setup, model: str, tools: l
 
 
 def _note_useless_facade(name: str, setup: Setup, tools: list[Any]) -> None:
-    facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
+    facade = setup.resolve_facade()  # an unknown one is an error all the same
     disabled = setup.settings.builtin.enabled is False
     reason = "the built-in tools are disabled" if disabled else "the simulator offers built-in tools only with --builtin"
     if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:

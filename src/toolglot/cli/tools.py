@@ -42,7 +42,7 @@ from toolglot.wire.spec import SPECS
     shell_complete=complete_model,
 )
 @click.option("--wire", type=WIRE, help="Show the tools in this API format.")
-@click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a TOML file or module:object.")
+@click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a plug-in or module:object.")
 @click.option("--facades", is_flag=True, help="List the facades with their programs and models.")
 @DEFER
 @CODE_MODE
@@ -121,7 +121,7 @@ def show_tools(
         definitions = registry.definitions()
     else:
         name = profile.model if profile is not None else ""
-        chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory, model=name)
+        chosen = facade if facade == "auto" else load_facade_by_name(facade, directory, model=name)
         target = profile or resolve_profile("compatible")
         # As an agent offers them: a model whose harness uses code mode calls the built-in tools from code.
         has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)

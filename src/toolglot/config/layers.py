@@ -18,7 +18,6 @@ import msgspec
 from toolglot.common.regular_files import read_regular_file
 from toolglot.common.textutil import suggest
 from toolglot.common.user_dirs import config_file
-from toolglot.config.loading import find_facade_file
 from toolglot.config.setting_schema import (
     WILDCARD,
     SettingError,
@@ -345,8 +344,6 @@ def _resolve_path(field: SettingField, value: Any, directory: Path | None = None
     """Make a setting that is a file absolute: in a file it is relative to that file, otherwise to the current directory."""
     if not field.declared.is_path or not isinstance(value, str):
         return value
-    if field.key_text == "facade":
-        return str(find_facade_file(value, directory) or value)
     return str((directory or Path()) / os.path.expanduser(value))
 
 

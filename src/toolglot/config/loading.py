@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -12,16 +11,15 @@ from types import ModuleType
 from typing import Any, cast
 
 from toolglot.common.plugins import find_plugin, plugin_names
-from toolglot.common.regular_files import read_regular_file
 from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.errors import UsageError
-from toolglot.facades.catalog import BASE_TOOLS, find_facade, is_facade_name
+from toolglot.facades.catalog import find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
-from toolglot.values.request import Schema, ToolDefinition
+from toolglot.values.request import ToolDefinition
 
-__all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
+__all__ = ["import_object", "load_facade_by_name", "load_tools"]
 
 _PLUGIN_NAME = re.compile(r"[\w-]+")
 
@@ -115,59 +113,17 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
     return tools
 
 
-def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
-    """The file that a facade's name refers to, relative to the directory; None for auto, an id, a plug-in, `module:object`."""
-    if name == "auto" or is_facade_name(name):
-        return None
-    if _PLUGIN_NAME.fullmatch(name) and name in plugin_names("facades"):  # not a file that happens to lie there
-        return None
-    file = (directory or Path()) / os.path.expanduser(name)
-    return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None
-
-
-def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | None = None, *, model: str = "") -> Facade:
-    """Load a facade by its id or alias, by PROGRAM@VERSION, of a plug-in, from a TOML file, or as `module:object`.
-
-    Raises UsageError.
+def load_facade_by_name(name: str, directory: Path | None = None, *, model: str = "") -> Facade:
+    """Load a facade by its id or alias, by PROGRAM@VERSION, of a plug-in, or as `module:object`. Raises UsageError.
 
     Args:
         name: Which one.
-        tools: Tools of the program that a file may name beside the built-in ones.
         directory: Where a module is looked for that is not installed; None: nowhere.
         model: Which model it is for, if it depends on that.
     """
-    if is_facade_name(name):
+    if is_facade_name(name) or ":" not in name:
         return find_facade(name, model)
-    if (file := find_facade_file(name)) is None:
-        if "@" in name and ":" not in name:
-            return find_facade(name)  # which raises, with the versions that there are
-        if ":" not in name:
-            return find_facade(name)  # of a plug-in, if there is one
-        facade = import_object(name, directory)
-        if isinstance(facade, Facade):
-            return facade
+    facade = import_object(name, directory)
+    if not isinstance(facade, Facade):
         raise UsageError(f"{name!r} is not a Facade")
-    from toolglot.facades.toml_loader import load_facade
-
-    try:
-        text = read_regular_file(file).decode("utf-8-sig")
-    except (OSError, ValueError) as e:
-        raise UsageError(f"cannot read the facade {name!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
-    builtin = _load_builtin_tools()
-    schemas: dict[str, Schema] = {} if builtin else {name: {} for name in BASE_TOOLS}
-    for tool in (*builtin, *ToolRegistry(tool for tool in tools if not isinstance(tool, ToolDefinition))):
-        shown = tool.definition.parameters or {}
-        properties: Schema = {**{name: {} for name in tool.accepted_parameters}, **shown.get("properties", {})}
-        schemas[tool.name] = {**shown, "properties": properties}
-    return load_facade(text, str(file), schemas)
-
-
-def _load_builtin_tools() -> tuple[Tool, ...]:
-    """The built-in tools; none if there is no directory for them to work in."""
-    # By name: the core does not depend on the built-in tools, which a facade is for.
-    try:
-        loaded = import_module("toolglot.builtin.tools").builtins()
-    except UsageError:
-        return ()
-    loaded.close()
-    return tuple(loaded.all_tools)
+    return facade

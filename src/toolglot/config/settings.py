@@ -258,9 +258,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     """Tools to load: a file, a module, module:object, or the name of a plug-in. Files are relative to the configuration file;
     modules that are not installed are looked up next to it."""
-    facade: Annotated[str, Setting(is_path=True)] = "auto"
+    facade: str = "auto"
     """How models see the built-in tools: auto (as in the model's own coding agent), the id of a facade,
-    PROGRAM@VERSION (codex@0.77), a plug-in, a TOML file, or module:object."""
+    PROGRAM@VERSION (codex@0.77), a plug-in, or module:object."""
     defer: Annotated[tuple[str, ...], _FREE] = ("auto",)
     """Tools that are hidden until the model searches for them: auto (all except the built-in ones, if there are too many), all,
     none, or names, patterns (`crm_*`) and tags."""

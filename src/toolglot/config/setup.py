@@ -244,7 +244,7 @@ class Setup:
         arguments: dict[str, Any] = {
             "system": self.settings.system,
             "context": self.settings.context,
-            "facade": self.resolve_facade(tools),
+            "facade": self.resolve_facade(),
             "defer": self.defer_rule,
             "code_mode": self.code_mode,
             **explicit,
@@ -270,14 +270,14 @@ class Setup:
         mode = self.settings.code_mode
         return modes[mode] if mode in modes else cast(Language, mode)
 
-    def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
-        """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""
+    def resolve_facade(self) -> "str | Facade":
+        """Return the facade that the settings name. Raises UsageError."""
         name = self.settings.facade
         if name == "auto" or is_facade_name(name):
             if name != "auto":
                 find_facade(name)  # an unknown version is an error now, not when a model is asked
             return name
-        return load_facade_by_name(name, tools, self._code_directory)
+        return load_facade_by_name(name, self._code_directory)
 
 
 class _ConfiguredAgent(Orchestrator):
