@@ -44,17 +44,34 @@ def _find_names(prompt: str, known_words: set[str]) -> list[str]:
     names: list[str] = []
     leading: list[str] = []
     for match in _NAME.finditer(prompt):
-        words, starts = match[0].split(), _starts_sentence(prompt[: match.start()])
-        while words and starts and split_words(words[0]) <= known_words:
-            words, starts = words[1:], False
-        if words and not split_words(" ".join(words)) <= known_words:
-            (leading if starts else names).append(" ".join(words))
+        words = match[0].split()
+        starts_sentence = _starts_sentence(prompt[: match.start()])
+        # "Compare Paris": the first word is capitalized because of where it stands.
+        while words and starts_sentence and split_words(words[0]) <= known_words:
+            words = words[1:]
+            starts_sentence = False
+        name = " ".join(words)
+        if split_words(name) <= known_words:
+            continue
+        if starts_sentence:
+            leading.append(name)
+        else:
+            names.append(name)
     return names or leading
 
 
 def _starts_sentence(before: str) -> bool:
     """Whether what follows this text begins a sentence."""
     return not before.rstrip(" \t\"'") or before.rstrip()[-1] in ".?!:\n"
+
+
+def _match_forms(words: list[str], items: Schema) -> list[Any]:
+    """Return the schemas of a tuple's items, which the description names in order."""
+    forms = as_list(items.get("anyOf"))
+    if len(forms) == len(words):
+        return forms
+    by_words = {describe_schema(form): form for form in forms}
+    return [by_words.get(word, items) for word in words]
 
 
 class ArgumentFiller:
@@ -92,37 +109,41 @@ class ArgumentFiller:
             member = self._find_member(node)
             return members[0] if member is None else member
         types = allowed_types(node)
-        match next((type_name for type_name in types if type_name != "null"), "null" if types else ""):
-            case "integer" | "number" as type_name:
-                number = self._take_number(node)
-                return int(number) if type_name == "integer" else number
+        if not types:
+            return self._take_text(node, name)
+        type_name = next((type_name for type_name in types if type_name != "null"), "null")
+        is_too_deep = depth >= _MAX_DEPTH
+        match type_name:
+            case "integer":
+                return int(self._take_number(node))
+            case "number":
+                return self._take_number(node)
             case "boolean":
                 return node.get("default", True)
             case "null":
                 return None
-            case "array" if depth < _MAX_DEPTH:
-                return self._fill_array(node, name, depth)
-            case "object" if depth < _MAX_DEPTH:
-                return self._fill_object(node, depth)
-            case "array" | "object" as type_name:
-                return [] if type_name == "array" else {}
+            case "array":
+                return [] if is_too_deep else self._fill_array(node, name, depth)
+            case "object":
+                return {} if is_too_deep else self._fill_object(node, depth)
             case _:
                 return self._take_text(node, name)
 
     def _fill_array(self, node: Schema, name: str, depth: int) -> list[Any]:
         """Fill a list or a tuple. Where a provider knows no tuples or lengths, they are in the description."""
-        text, prefix, items = as_text(node.get("description")), as_list(node.get("prefixItems")), as_dict(node.get("items"))
+        text = as_text(node.get("description"))
+        items = as_dict(node.get("items"))
+        prefix = as_list(node.get("prefixItems"))
         if match := re.search(r"Items in order: (.*?)\.(?!\w)", text):
-            forms, words = as_list(items.get("anyOf")), match[1].split(", ")
-            by_words = {describe_schema(form): form for form in forms}
-            prefix = forms if len(forms) == len(words) else [by_words.get(word, items) for word in words]
+            prefix = _match_forms(match[1].split(", "), items)
         limits = {words: int(number) for words, number in re.findall(r"(At least|At most) (\d+) items", text)}
         rest = self._resolve(items)
-        offered = self._count_offered(rest.get("type"))
-        count = max(len(prefix) or max(1, offered), node.get("minItems", limits.get("At least", 0)))
+        count = len(prefix) or max(1, self._count_offered(rest.get("type")))
+        count = max(count, node.get("minItems", limits.get("At least", 0)))
         count = min(count, node.get("maxItems", limits.get("At most", count)))
         forms = [self._resolve(form) for form in prefix[:count]]
-        return [self._fill_value(form, name, depth + 1) for form in [*forms, *[rest] * (count - len(forms))]]
+        forms += [rest] * (count - len(forms))
+        return [self._fill_value(form, name, depth + 1) for form in forms]
 
     def _count_offered(self, type_name: Any) -> int:
         """Return how many values of a type the prompt offers."""
@@ -144,10 +165,14 @@ class ArgumentFiller:
     def _take_text(self, node: Schema, name: str) -> str:
         hints = f"{name} {as_text(node.get('format'))}".lower()
         for words, pattern in _TEXT_PATTERNS:
-            if any(word in hints for word in words) and (match := pattern.search(self.prompt)):
+            is_hinted = any(word in hints for word in words)
+            match = pattern.search(self.prompt)
+            if is_hinted and match:
                 return match[0].strip()
+        if len(self.texts) > 1:
+            return self.texts.pop(0)
         if self.texts:
-            return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+            return self.texts[0]
         return as_text(node.get("default")) or self.prompt or "text"
 
     def _resolve(self, schema: Any) -> Schema:
@@ -159,8 +184,12 @@ class ArgumentFiller:
                 break
             branches = [self._document.follow(branch) for branch in node[key]]
             branches = [branch for branch in branches if branch.get("type") != "null"]
+            if key != "allOf":
+                branches = branches[:1]
             node = drop_keywords(node, key)
-            for branch in branches if key == "allOf" else branches[:1]:
+            for branch in branches:
                 node |= branch
-        # Gemini CLI writes types in upper case, also in JSON Schemas.
-        return {**node, "type": node["type"].lower()} if isinstance(node.get("type"), str) else node
+        type_name = node.get("type")
+        if isinstance(type_name, str):  # Gemini CLI writes types in upper case, also in JSON Schemas
+            return {**node, "type": type_name.lower()}
+        return node

@@ -199,12 +199,16 @@ class Simulator:
 def _encode_frames(encoder: ReplyEncoder, reply: Reply, accepted: AcceptedRequest) -> tuple[list[bytes], int, int]:
     """Return the frames of a stream, how many come before any content is complete, and where the terminal begins."""
     end = spec.SPECS[accepted.profile.wire].frame_end
-    frames = [preamble] if (preamble := _PREAMBLES.get(accepted.profile.id)) else []
-    first = last = 0
+    frames: list[bytes] = []
+    if preamble := _PREAMBLES.get(accepted.profile.id):
+        frames.append(preamble)
+    first = 0
+    last = 0
     for event in split_reply(reply):
         if isinstance(event, ReplyDone):
             last = len(frames)
-        frames += [frame + end for frame in encoder.feed(event).split(end) if frame]
+        encoded = encoder.feed(event).split(end)
+        frames += [frame + end for frame in encoded if frame]
         if not first and isinstance(event, _CONTENT_EVENTS):
             first = len(frames)
     if not accepted.reports_usage:

@@ -60,10 +60,12 @@ def find_listing(method: str, path: str, headers: Mapping[str, str]) -> tuple[st
     match = _LISTING.fullmatch(path.partition("?")[0])
     if method not in ("GET", "HEAD") or match is None:
         return None
-    row = ALIASES.get(match["row"] or "", match["row"] or "")
+    model = match["model"] or ""
+    row = match["row"] or ""
+    row = ALIASES.get(row, row)
     if row not in PROFILES:
         row = _guess_row(match["api"], headers)
-    return row, match["model"] or ""
+    return row, model
 
 
 def _guess_row(path: str, headers: Mapping[str, str]) -> str:
@@ -77,8 +79,7 @@ def _guess_row(path: str, headers: Mapping[str, str]) -> str:
 
 def list_models(row: str, wanted: str) -> Doc:
     """Return the models of a profile, or the wanted one. Raises Refusal."""
-    names = [name for name in known_models(row) if "*" not in name] or [DEFAULT_MODELS.get(row, "simulated")]
-    names = list(_LOCAL_MODELS) if row == "ollama" else names
+    names = _model_names(row)
     if wanted:
         names = [name for name in names if name == wanted]
     if not names:
@@ -99,6 +100,14 @@ def list_models(row: str, wanted: str) -> Doc:
             rows = [{"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "simulator"} for name in names]
             listing = {"object": "list", "data": rows}
     return rows[0] if wanted else listing
+
+
+def _model_names(row: str) -> list[str]:
+    """Return the models that a profile is known to have. Patterns name none."""
+    if row == "ollama":
+        return list(_LOCAL_MODELS)
+    names = [name for name in known_models(row) if "*" not in name]
+    return names or [DEFAULT_MODELS.get(row, "simulated")]
 
 
 def _describe_gemini(name: str) -> Doc:

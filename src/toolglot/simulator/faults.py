@@ -100,20 +100,27 @@ def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool
     """Return the reply with the fault, before it has ids."""
     has_objects = has_object_arguments(profile, streamed=streamed)
     others = [block for block in reply.blocks if not isinstance(block, ToolCall)]
+    calls = reply.calls
     match fault:
-        case "duplicate-ids" if len(reply.calls) < 2:
-            call = reply.calls[0] if reply.calls else ToolCall("", "lookup", {})
+        case "duplicate-ids":
+            if len(calls) > 1:
+                return reply  # `duplicate_ids` does it, once they have ids
+            call = calls[0] if calls else ToolCall("", "lookup", {})
             return replace(reply, blocks=(*others, call, call), stop="tools")
         case "unknown-tool":
-            calls = [replace(call, name="no_such_tool") for call in reply.calls] or [ToolCall("", "no_such_tool", {})]
-            return replace(reply, blocks=(*others, *calls), stop="tools")
+            renamed = [replace(call, name="no_such_tool") for call in calls]
+            renamed = renamed or [ToolCall("", "no_such_tool", {})]
+            return replace(reply, blocks=(*others, *renamed), stop="tools")
         case "length":
-            last = reply.calls[-1] if reply.calls else None
+            last = calls[-1] if calls else None
             blocks = [_cut(block, last, object_arguments=has_objects) for block in reply.blocks]
             return replace(reply, blocks=tuple(blocks), stop="length")
-        case "not-json-args" if profile.wire == spec.GEMINI and reply.calls:  # the API reports it instead of the call
-            return replace(reply, blocks=tuple(others), stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"})
-        case "not-json-args" if not has_objects:
+        case "not-json-args":
+            if profile.wire == spec.GEMINI and calls:  # the API reports it instead of the call
+                opaque = {"finishReason": "MALFORMED_FUNCTION_CALL"}
+                return replace(reply, blocks=tuple(others), stop="error", opaque=opaque)
+            if has_objects:
+                return reply
             return replace(reply, blocks=tuple(map(_break_arguments, reply.blocks)))
         case _:
             return reply
@@ -139,10 +146,13 @@ def duplicate_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     id = next((block.id for block in blocks if isinstance(block, ToolCall)), "")
     out: list[Block] = []
     for block in blocks:
-        if isinstance(block, ToolCall):
-            opaque = block.opaque or {}
-            block = replace(block, id=id, opaque={**opaque, "id": id} if "id" in opaque else block.opaque)
-        out.append(block)
+        if not isinstance(block, ToolCall):
+            out.append(block)
+            continue
+        opaque = block.opaque
+        if opaque and "id" in opaque:
+            opaque = {**opaque, "id": id}
+        out.append(replace(block, id=id, opaque=opaque))
     return tuple(out)
 
 
@@ -157,24 +167,28 @@ def apply_to_frames(fault: str, frames: Sequence[bytes], first: int, last: int, 
     is_whole = len(frames) == 1
     if is_whole and fault in TRANSPORT_FAULTS:
         (body,) = frames
-        frames, first, last = (body[: len(body) // 2], body[len(body) // 2 :]), 1, 1
+        middle = len(body) // 2
+        frames = (body[:middle], body[middle:])
+        first = 1
+        last = 1
     cut = max(first, last // 2)
+    beginning = frames[:cut]
     match fault:
         case "reset":
             return [Reset()]
         case "stall-first":
             return [Stall()]
         case "reset-mid-stream":
-            return [*frames[:cut], Reset()]
+            return [*beginning, Reset()]
         case "stall":
-            return [*frames[:cut], Stall()]
+            return [*beginning, Stall()]
         case "half-json":
             broken = frames[min(cut, len(frames) - 1)]
-            return [*frames[:cut], broken[: max(10, len(broken) // 2)]]
+            return [*beginning, broken[: max(10, len(broken) // 2)]]
         case "truncated":
             return list(frames[:last])
         case "error-in-200":
-            return [error()] if is_whole else [*frames[:cut], error()]
+            return [error()] if is_whole else [*beginning, error()]
         case "error-in-200-first":
             return [error()]
         case "wrong-index":

@@ -97,15 +97,21 @@ class Situation(msgspec.Struct):
     def from_request(cls, request: Request) -> "Situation":
         """Analyze a history. Text right after results is assumed to be added by programs, unless it has directives."""
         messages = [message for message in request.messages if not _is_filler(message)]
-        last, text, planned, prompt = -1, "", list[PlannedTurn](), ""
-        for index, message in reversed(list(enumerate(messages))):
+        last = -1
+        text = ""
+        planned: list[PlannedTurn] = []
+        prompt = ""
+        for index in reversed(range(len(messages))):
+            message = messages[index]
             if message.role != "user":
                 continue
+            last = index
             # A directive ends with its block.
             text = "\n".join(_HARNESS_TEXT.sub("", block.text) for block in message.blocks if isinstance(block, Text))
             planned, prompt = parse_directives(text)
-            last = index
-            if planned or index == 0 or (messages[index - 1].role != "tool" and (prompt or not _is_harness(message))):
+            follows_results = index > 0 and messages[index - 1].role == "tool"
+            is_only_harness = not prompt and _is_harness(message)
+            if planned or index == 0 or not (follows_results or is_only_harness):
                 break
         if request.parallel is False:
             planned = [part for turn in planned for part in _split_calls(turn)]
@@ -117,11 +123,15 @@ class Situation(msgspec.Struct):
         """The number of assistant turns since the user's message, not counting unplanned searches for tools."""
         index = 0
         for message in self.messages_since:
-            if message.role == "assistant":
-                planned = self.planned_turns[index].blocks if index < len(self.planned_turns) else []
-                names = {block.name for block in planned if isinstance(block, ToolCall)}
-                searched = {call.name for call in message.calls}
-                index += not (searched and searched <= self.finders and not searched & names)
+            if message.role != "assistant":
+                continue
+            planned = _list_calls(self.planned_turns[index].blocks) if index < len(self.planned_turns) else []
+            planned_names = {call.name for call in planned}
+            names = {call.name for call in message.calls}
+            is_search = bool(names) and names <= self.finders
+            is_planned = bool(names & planned_names)
+            if is_planned or not is_search:
+                index += 1
         return index
 
     @property
@@ -137,8 +147,12 @@ class Situation(msgspec.Struct):
     @property
     def results(self) -> list[ToolResult]:
         """The results since the user's message, with the names of their tools."""
-        names = {call.id: call.name for message in self.messages_since for call in message.calls}
-        results = [result for message in self.messages_since for result in message.results]
+        names: dict[str, str] = {}
+        results: list[ToolResult] = []
+        for message in self.messages_since:
+            for call in message.calls:
+                names[call.id] = call.name
+            results += message.results
         return [replace(result, name=result.name or names.get(result.call_id, "")) for result in results]
 
 
@@ -183,7 +197,8 @@ def play_script(script: Script, request: Request) -> Reply | None:
         reply = reply(request)
     if isinstance(reply, str):
         turns, text = parse_directives(reply)
-        reply = _make_reply(turns[0].blocks if turns else [Text(text)], turns[0].stop if turns else None)
+        turn = turns[0] if turns else PlannedTurn([Text(text)], [])
+        reply = _make_reply(turn.blocks, turn.stop)
     if not isinstance(reply, Reply):
         raise _invalid_turn(reply)
     return replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
@@ -226,14 +241,19 @@ def _improvise(request: Request, situation: Situation) -> Reply:
         return _make_reply([*blocks, search], stop)
     if request.output is not None:
         blocks = [block for block in blocks if _may_be_output(block)]
-    must_call = request.tool_choice is not None and request.tool_choice.mode == "required"
-    if not must_call and any(not isinstance(block, Thinking) for block in blocks):
+    has_answer = any(not isinstance(block, Thinking) for block in blocks)
+    if has_answer and not _must_call(request):
         return _make_reply(blocks, stop)
     if calls := _choose_calls(request, situation):
         return _make_reply([*blocks, *calls], stop)
     if request.output is not None:
         return _make_reply([*blocks, _fill_output(request.output.schema or {}, situation)], stop)
     return _make_reply([*blocks, Text(_write_answer(request, situation, planned_calls))], stop)
+
+
+def _must_call(request: Request) -> bool:
+    """Whether the request requires a call."""
+    return request.tool_choice is not None and request.tool_choice.mode == "required"
 
 
 def _list_calls(blocks: Sequence[Block]) -> list[ToolCall]:
@@ -243,11 +263,12 @@ def _list_calls(blocks: Sequence[Block]) -> list[ToolCall]:
 def _load_found_tools(blocks: list[Block], request: Request) -> list[Block]:
     """Let the provider's own search, if there is one, find the tools that are called: in the same reply."""
     offered = effective_tools(request)
-    if not _list_callable(request) or not any(_is_hosted_search(tool) for tool in offered.declared):
+    has_search = any(_is_hosted_search(tool) for tool in offered.declared)
+    if not has_search or not _list_callable(request):
         return blocks
-    calls = {(block.name, block.namespace) for block in blocks if isinstance(block, ToolCall)}
-    found = [tool.qualified_name for tool in offered.deferred if (tool.name, tool.namespace) in calls]
-    return [ToolsChanged(loaded=tuple(found)), *blocks] if found else blocks
+    calls = {(call.name, call.namespace) for call in _list_calls(blocks)}
+    loaded = [tool.qualified_name for tool in offered.deferred if (tool.name, tool.namespace) in calls]
+    return [ToolsChanged(loaded=tuple(loaded)), *blocks] if loaded else blocks
 
 
 def _is_hosted_search(tool: ToolDefinition) -> bool:
@@ -325,39 +346,45 @@ def _find_tool(name: str, known: Sequence[ToolDefinition]) -> ToolDefinition | N
     """
     suffixes = (name_suffix(name), name_suffix(name.replace(".", "__", 1)))
     loose = _ENCODED.sub("", name)
-    matches = (
-        [tool for tool in known if name == tool.name],
-        [tool for tool in known if tool.name.endswith(suffixes)],
-        [tool for tool in known if loose == _ENCODED.sub("", tool.qualified_name)],
+    tests: tuple[Callable[[ToolDefinition], bool], ...] = (
+        lambda tool: tool.name == name,
+        lambda tool: tool.name.endswith(suffixes),
+        lambda tool: _ENCODED.sub("", tool.qualified_name) == loose,
     )
-    return next((tools[-1] for tools in matches if tools), None)
+    for is_meant in tests:
+        for tool in reversed(known):
+            if is_meant(tool):
+                return tool
+    return None
 
 
 def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
-    """Give calls the form of their tools: text for freeform ones, a namespace, an item for native tools of Responses."""
+    """Give calls the form of their tools."""
     known = [tool for tools in effective_tools(request) for tool in tools]
     for block in blocks:
-        tool = _find_tool(block.name, known) if isinstance(block, ToolCall) else None
-        if not isinstance(block, ToolCall) or tool is None:
+        if not isinstance(block, ToolCall):
             yield block
             continue
-        block = replace(block, name=tool.name)
-        if tool.kind == "freeform" and not block.freeform:
-            text = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
-            yield replace(block, arguments=None, raw=str(text), freeform=True, namespace=tool.namespace)
-        elif tool.wire == spec.OPENAI_RESPONSES and (kind := f"{(tool.opaque or {}).get('type')}_call") in NATIVE_ITEMS:
-            item = {"type": kind, NATIVE_ITEMS[kind][1]: block.arguments or {}, "status": "completed"}
-            yield replace(block, opaque={"item": item})
-        elif tool.wire == spec.OPENAI_RESPONSES and tool.finds_tools:  # `tool_search` that the client runs
-            item = {
-                "type": "tool_search_call",
-                "execution": "client",
-                "status": "completed",
-                "arguments": block.arguments or {},
-            }
-            yield replace(block, opaque={"item": item})
-        else:
-            yield replace(block, namespace=tool.namespace)
+        tool = _find_tool(block.name, known)
+        yield block if tool is None else _shape_call(replace(block, name=tool.name), tool)
+
+
+def _shape_call(call: ToolCall, tool: ToolDefinition) -> ToolCall:
+    """Give a call the form of its tool: text if it is freeform, a namespace, an item if it is a native tool of Responses."""
+    arguments = call.arguments or {}
+    if tool.kind == "freeform" and not call.freeform:
+        text = str(arguments.get("input", dumps_text(arguments)))
+        return replace(call, arguments=None, raw=text, freeform=True, namespace=tool.namespace)
+    if tool.wire != spec.OPENAI_RESPONSES:
+        return replace(call, namespace=tool.namespace)
+    kind = f"{(tool.opaque or {}).get('type')}_call"
+    if kind in NATIVE_ITEMS:
+        item = {"type": kind, NATIVE_ITEMS[kind][1]: arguments, "status": "completed"}
+        return replace(call, opaque={"item": item})
+    if tool.finds_tools:  # `tool_search` that the client runs
+        item = {"type": "tool_search_call", "execution": "client", "status": "completed", "arguments": arguments}
+        return replace(call, opaque={"item": item})
+    return replace(call, namespace=tool.namespace)
 
 
 # ---- plain prompts: which tools, with which arguments
@@ -368,14 +395,17 @@ def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
     if not tools or situation.turn_index >= _MAX_TURNS:
         return []
     wanted = _guess_calls(situation.prompt, tools)
-    deferred = effective_tools(request).deferred
-    if not wanted and (wanted_later := _guess_calls(situation.prompt, deferred)):
-        search = _search_tool(wanted_later, request, situation)
-        return [search] if search else []
+    if not wanted:
+        wanted_later = _guess_calls(situation.prompt, effective_tools(request).deferred)
+        if wanted_later:
+            search = _search_tool(wanted_later, request, situation)
+            return [search] if search else []
     calls = [call for call in wanted if not situation.has_called(call)]
-    if not calls and request.tool_choice is not None and request.tool_choice.mode == "required":
+    if not calls and _must_call(request):
         calls = wanted or [_make_call(tools[0], ArgumentFiller(situation.prompt))]
-    return calls[:1] if request.parallel is False else calls
+    if request.parallel is False:
+        return calls[:1]
+    return calls
 
 
 def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:
@@ -385,7 +415,8 @@ def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situat
     if finder is None or name is None:
         return None
     search = _make_call(finder, ArgumentFiller(f"`{name}`"))
-    field = next(iter(as_dict((finder.parameters or {}).get("properties"))), "query")
+    properties = as_dict((finder.parameters or {}).get("properties"))
+    field = next(iter(properties), "query")
     query = f"select:{name}" if finder.name == "ToolSearch" else name
     search = replace(search, arguments={**(search.arguments or {}), field: query})
     return None if situation.has_called(search) else search

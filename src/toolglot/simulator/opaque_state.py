@@ -32,9 +32,12 @@ _REASONING_FIELDS = {"openrouter": "reasoning", "groq": "reasoning", "copilot": 
 
 def shows_thinking(request: Request, profile: Profile) -> bool:
     """Whether the model shows its reasoning in this request."""
-    options, extras = request.options, request.extras.get(profile.wire, {})
+    options = request.options
+    extras = request.extras.get(profile.wire, {})
     mode = as_dict(extras.get("thinking")).get("type")
-    if options.effort == "none" or options.thinking_budget == 0 or mode in ("disabled", "between_tools"):
+    if options.effort == "none" or options.thinking_budget == 0:
+        return False
+    if mode in ("disabled", "between_tools"):
         return False
     if profile.wire == spec.ANTHROPIC_MESSAGES and request.tool_choice and request.tool_choice.mode == "required":
         return False  # a forced call suppresses it
@@ -52,53 +55,74 @@ def sign_state(profile: Profile, payload: str) -> str:
 
 def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable[[], int]) -> tuple[Block, ...]:
     """Return the blocks of a reply with ids and state."""
+    # OpenAI shows no reasoning on Chat; Mistral's is a part of the content, which this model does not write.
+    hides_thinking = profile.wire == spec.OPENAI_CHAT and (profile.reasoning_echo == "no" or profile.id == "mistral")
     out: list[Block] = []
     is_first = True
     for block in blocks:
-        if isinstance(block, Thinking):
-            # OpenAI shows no reasoning on Chat; Mistral's is a part of the content, which this model does not write.
-            if profile.wire != spec.OPENAI_CHAT or (profile.reasoning_echo != "no" and profile.id != "mistral"):
-                opaque, key = block.opaque or {}, _STATE_FIELDS.get(profile.wire)
-                if key and "redacted" not in opaque:
-                    block = replace(block, opaque={**opaque, key: sign_state(profile, block.text)})
-                elif profile.id in _REASONING_FIELDS:
-                    block = replace(block, opaque={"field": _REASONING_FIELDS[profile.id]})
+        match block:
+            case Thinking():
+                if not hides_thinking:
+                    out.append(_finish_thinking(block, profile))
+            case ToolCall():
+                out.append(_finish_call(block, profile, next_number, is_first))
+                is_first = False
+            case _:
                 out.append(block)
-        elif isinstance(block, ToolCall):
-            out.append(_finish_call(block, profile, next_number, is_first))
-            is_first = False
-        else:
-            out.append(block)
     return tuple(out)
+
+
+def _finish_thinking(block: Thinking, profile: Profile) -> Thinking:
+    """Return a thought as the provider signs it, or names its field."""
+    opaque = block.opaque or {}
+    key = _STATE_FIELDS.get(profile.wire)
+    if key and "redacted" not in opaque:
+        return replace(block, opaque={**opaque, key: sign_state(profile, block.text)})
+    if profile.id in _REASONING_FIELDS:
+        return replace(block, opaque={"field": _REASONING_FIELDS[profile.id]})
+    return block
 
 
 def add_searches(blocks: tuple[Block, ...], wire: str, body: Doc, next_number: Callable[[], int]) -> tuple[Block, ...]:
     """Return the blocks of a reply with the provider's own searches for tools, in the form of the wire."""
+    write_search = _search_anthropic if wire == spec.ANTHROPIC_MESSAGES else _search_responses
     out: list[Block] = []
     for block in blocks:
         if not isinstance(block, ToolsChanged) or block.opaque:
             out.append(block)
             continue
-        number, names = next_number(), [name.rpartition(".")[2] for name in block.loaded]
-        if wire == spec.ANTHROPIC_MESSAGES:
-            tools = [tool for tool in iter_dicts(body.get("tools")) if as_text(tool.get("type")).startswith("tool_search_tool")]
-            id, name = f"srvtoolu_{number:06d}", as_text(tools[0].get("name")) if tools else ""
-            query = {"pattern" if "regex" in name else "query": "|".join(names)}
-            call: Doc = {"type": "server_tool_use", "id": id, "name": name, "input": query, "caller": {"type": "direct"}}
-            references = [{"type": "tool_reference", "tool_name": name} for name in names]
-            content = {"type": "tool_search_tool_search_result", "tool_references": references}
-            item: Doc = {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}
-        else:
-            state = {"execution": "server", "call_id": None, "status": "completed"}
-            call = {"type": "tool_search_call", "id": f"tsc_{number:06d}", **state, "arguments": {"paths": list(block.loaded)}}
-            tools = [tool for tool in iter_dicts(body.get("tools")) if tool.get("name") in names]
-            spaces = {tuple(loaded.split(".")) for loaded in block.loaded if "." in loaded}
-            for tool in iter_dicts(body.get("tools")):
-                inner = [part for part in iter_dicts(tool.get("tools")) if (tool.get("name"), part.get("name")) in spaces]
-                tools += [{**tool, "tools": inner}] if inner else []
-            item = {"type": "tool_search_output", "id": f"tso_{number:06d}", **state, "tools": tools}
+        call, item = write_search(block.loaded, body, next_number())
         out += [Foreign(wire, call), replace(block, opaque={"item": item})]
     return tuple(out)
+
+
+def _search_anthropic(loaded: tuple[str, ...], body: Doc, number: int) -> tuple[Doc, Doc]:
+    """Return the call of a server's search for tools and its result, in the form of Messages."""
+    names = [name.rpartition(".")[2] for name in loaded]
+    id = f"srvtoolu_{number:06d}"
+    tools = [tool for tool in iter_dicts(body.get("tools")) if as_text(tool.get("type")).startswith("tool_search_tool")]
+    name = as_text(tools[0].get("name")) if tools else ""
+    field = "pattern" if "regex" in name else "query"
+    query = {field: "|".join(names)}
+    call: Doc = {"type": "server_tool_use", "id": id, "name": name, "input": query, "caller": {"type": "direct"}}
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    content = {"type": "tool_search_tool_search_result", "tool_references": references}
+    return call, {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}
+
+
+def _search_responses(loaded: tuple[str, ...], body: Doc, number: int) -> tuple[Doc, Doc]:
+    """Return the call of a server's search for tools and its result, in the form of Responses."""
+    state = {"execution": "server", "call_id": None, "status": "completed"}
+    call = {"type": "tool_search_call", "id": f"tsc_{number:06d}", **state, "arguments": {"paths": list(loaded)}}
+    names = {name.rpartition(".")[2] for name in loaded}
+    declared = list(iter_dicts(body.get("tools")))
+    tools = [tool for tool in declared if tool.get("name") in names]
+    for namespace in declared:
+        prefix = f"{as_text(namespace.get('name'))}."
+        inner = [tool for tool in iter_dicts(namespace.get("tools")) if prefix + as_text(tool.get("name")) in loaded]
+        if inner:
+            tools.append({**namespace, "tools": inner})
+    return call, {"type": "tool_search_output", "id": f"tso_{number:06d}", **state, "tools": tools}
 
 
 def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool) -> ToolCall:

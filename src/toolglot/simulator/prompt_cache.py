@@ -7,7 +7,7 @@ prefixes that end at a mark are kept, and found again if they end at a mark or u
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -85,7 +85,11 @@ class _Prefix(msgspec.Struct, frozen=True):
 
 def count_prompt(wire: str, body: Doc) -> int:
     """Return the number of tokens of a request's prompt."""
-    return max(1, sum(len(part.text) for part in _split_prompt(wire, body)) // _CHARS_PER_TOKEN)
+    return _count_tokens(_split_prompt(wire, body))
+
+
+def _count_tokens(parts: Iterable[_Part]) -> int:
+    return max(1, sum(len(part.text) for part in parts) // _CHARS_PER_TOKEN)
 
 
 class PromptCache:
@@ -98,31 +102,34 @@ class PromptCache:
     def use(self, profile: Profile, body: Doc) -> CacheUse:
         """Look a prompt up, and keep what the provider would keep of it."""
         parts = list(_split_prompt(profile.wire, body))
-        tokens = max(1, sum(len(part.text) for part in parts) // _CHARS_PER_TOKEN)
+        tokens = _count_tokens(parts)
         rule = _find_rule(profile)
         if rule is None or tokens < rule.minimum:
             return CacheUse(tokens)
         marks = {index: part.ttl for index, part in enumerate(parts) if part.ttl is not None}
-        options, obeys_options = as_dict(body.get("prompt_cache_options")), _REPORTS_WRITES.search(profile.model) is not None
-        needs_marks = rule.follows_marks or (obeys_options and options.get("mode") == "explicit")
-        if needs_marks and not marks:
-            return CacheUse(tokens)
-        if needs_marks:
+        options = as_dict(body.get("prompt_cache_options"))
+        obeys_options = _REPORTS_WRITES.search(profile.model) is not None
+        is_explicit = obeys_options and options.get("mode") == "explicit"
+        if rule.follows_marks or is_explicit:
+            if not marks:
+                return CacheUse(tokens)
             parts = parts[: max(marks) + 1]
-        prefixes = _list_prefixes(parts, rule, profile)
-        readable, writable = prefixes, prefixes
+        readable = _list_prefixes(parts, rule, profile)
+        writable = readable
         if rule.follows_marks:
-            readable = [prefix for prefix in prefixes if _is_near_mark(prefix, marks)]
-            writable = [prefix for prefix in prefixes if prefix.part in marks]
+            writable = [prefix for prefix in writable if prefix.part in marks]
+            readable = [prefix for prefix in readable if _is_near_mark(prefix, marks)]
+        # What is only written now cannot have been read.
         readable = [prefix for prefix in readable if self._is_kept(prefix.key)]
         default_ttl = as_text(options.get("ttl")) or "5m"
         for prefix in writable:
             self._keep(prefix.key, marks.get(prefix.part) or default_ttl)
         for prefix in readable:  # reading renews
             self._keep(prefix.key, "")
-        cached, kept = _longest(readable), _longest(writable)
-        reports_writes = rule.follows_marks or obeys_options
-        return CacheUse(tokens, cached, max(0, kept - cached) if reports_writes else 0)
+        cached = _longest(readable)
+        if not rule.follows_marks and not obeys_options:
+            return CacheUse(tokens, cached)  # what was written is not reported
+        return CacheUse(tokens, cached, max(0, _longest(writable) - cached))
 
     def _is_kept(self, digest: bytes) -> bool:
         """Whether the prefix is cached and has not expired."""
@@ -182,10 +189,12 @@ def _split_prompt(wire: str, body: Doc) -> Iterator[_Part]:
     parts: list[_Part] = []
     for field in _PROMPT_FIELDS.get(wire, ("tools", "messages")):
         value = body.get(field)
-        for item in as_list(value) if isinstance(value, list) else [value]:
+        items = as_list(value) if isinstance(value, list) else [value]
+        for item in items:
             if item is not None:
                 parts += _split_item(item, tools)
-    if parts and (mark := as_dict(body.get("cache_control"))):  # on the whole request: the last part is marked
+    mark = as_dict(body.get("cache_control"))
+    if parts and mark:  # on the whole request: the last part is marked
         parts[-1].ttl = as_text(mark.get("ttl"))
     yield from parts
 
@@ -196,31 +205,41 @@ def _split_item(item: Any, tools: Mapping[str, Doc]) -> Iterator[_Part]:
     if doc.get("defer_loading"):
         return
     if doc.get("type") == "namespace":
-        item = {**doc, "tools": [tool for tool in iter_dicts(doc.get("tools")) if not tool.get("defer_loading")]}
-    field = next((name for name in ("content", "parts") if isinstance(doc.get(name), list)), "")
-    if field:
-        yield _make_part({key: value for key, value in doc.items() if key != field}, tools)
-    for content in doc[field] if field else [item]:
+        visible = [tool for tool in iter_dicts(doc.get("tools")) if not tool.get("defer_loading")]
+        item = {**doc, "tools": visible}
+    field = next((name for name in ("content", "parts") if isinstance(doc.get(name), list)), None)
+    if field is None:
+        yield _make_part(item, tools)
+        return
+    yield _make_part({key: value for key, value in doc.items() if key != field}, tools)
+    for content in doc[field]:
         yield _make_part(content, tools)
 
 
 def _make_part(content: Any, tools: Mapping[str, Doc]) -> _Part:
-    ttls: list[str] = []
-
-    def clean(value: Any) -> Any:
-        """Take the marks out, and put the definition in the place of a reference to a tool."""
-        if isinstance(value, list):
-            return [clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(value, dict):
-            return value
-        doc = as_dict(value)
-        ttls.extend(as_text(as_dict(doc[name]).get("ttl")) for name in _MARKS if isinstance(doc.get(name), dict))
-        if doc.get("type") == "tool_reference":
-            name = as_text(doc.get("tool_name") or doc.get("name"))
-            return {"tool": {**tools.get(name, {"name": name}), "defer_loading": None}}
-        return {key: clean(part) for key, part in doc.items() if key not in _MARKS}
-
     text = dumps_text(content)
+    ttls: list[str] = []
     if any(f'"{name}"' in text for name in (*_MARKS, "tool_reference")):
-        text = dumps_text(clean(content))
+        text = dumps_text(_take_marks(content, tools, ttls))
     return _Part(text, ttls[-1] if ttls else None)
+
+
+def _take_marks(value: Any, tools: Mapping[str, Doc], ttls: list[str]) -> Any:
+    """Return a value without marks, whose times to live go to `ttls`, and with definitions in place of references to tools."""
+    if isinstance(value, list):
+        return [_take_marks(item, tools, ttls) for item in as_list(value)]
+    if not isinstance(value, dict):
+        return value
+    doc = as_dict(value)
+    for name in _MARKS:
+        if isinstance(doc.get(name), dict):
+            ttls.append(as_text(doc[name].get("ttl")))
+    if doc.get("type") == "tool_reference":
+        name = as_text(doc.get("tool_name") or doc.get("name"))
+        definition = tools.get(name, {"name": name})
+        return {"tool": {**definition, "defer_loading": None}}
+    plain: Doc = {}
+    for key, part in doc.items():
+        if key not in _MARKS:
+            plain[key] = _take_marks(part, tools, ttls)
+    return plain

@@ -16,7 +16,7 @@ from toolglot.providers.profile import Profile
 from toolglot.simulator.routes import Route
 from toolglot.simulator.wires.base import Refusal, WireRules, load_rules
 from toolglot.simulator.wires.openai_chat import OPENAI_ROWS
-from toolglot.values.request import Options, Request, effective_tools
+from toolglot.values.request import Options, Request, ToolChoice, effective_tools
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request
 from toolglot.wire.json_values import Doc, as_dict, as_text
@@ -96,13 +96,19 @@ def check_request(method: str, route: Route, headers: dict[str, str], body: byte
 
 
 def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> None:
-    headers = {name: headers.get(name, "").strip() for name in _KEY_HEADERS.get(profile.auth, ())}
-    is_bearer = re.fullmatch(r"(?i)bearer\s+\S.*", headers.pop("authorization", ""))
-    is_in_query = profile.wire == spec.GEMINI and bool(route.query.get("key"))
-    if profile.auth in _KEY_HEADERS and not (is_bearer or is_in_query or any(headers.values())):
+    if profile.auth in _KEY_HEADERS and not _has_key(profile, route, headers):
         raise Refusal(load_rules(profile.wire).missing_key, "no_key")
     if "{version}" in profile.path and not route.query.get("api-version"):
         raise Refusal("Resource not found: api-version query parameter is required", "missing", code="404")
+
+
+def _has_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> bool:
+    """Whether a request has a key, whatever it is: in a header that its provider reads, or in the query for Gemini."""
+    if profile.wire == spec.GEMINI and route.query.get("key"):
+        return True
+    values = {name: headers.get(name, "").strip() for name in _KEY_HEADERS[profile.auth]}
+    bearer = values.pop("authorization", "")
+    return re.fullmatch(r"(?i)bearer\s+\S.*", bearer) is not None or any(values.values())
 
 
 def _check_tools(request: Request, rules: WireRules) -> None:
@@ -113,11 +119,13 @@ def _check_tools(request: Request, rules: WireRules) -> None:
         raise rules.refuse("long array", "tools", param="tools", limit=limits.tools, length=count)
     for tool in request.tools:
         rules.check_native_type(str((tool.opaque or {}).get("type", "")))
+    refuses_duplicates = "duplicate tool" in rules.wordings
     seen: set[str] = set()
-    for index, tool in enumerate(tool for tool in request.tools if tool.kind != "hosted"):
+    own_tools = [tool for tool in request.tools if tool.kind != "hosted"]
+    for index, tool in enumerate(own_tools):
         if not re.fullmatch(limits.name, tool.name):
             raise rules.refuse("bad tool name", str(index))
-        if tool.name in seen and "duplicate tool" in rules.wordings:
+        if refuses_duplicates and tool.name in seen:
             raise rules.refuse("duplicate tool", tool.name)
         seen.add(tool.name)
         rules.check_schema(index, tool)
@@ -125,18 +133,18 @@ def _check_tools(request: Request, rules: WireRules) -> None:
 
 
 def _check_choice(request: Request, rules: WireRules) -> None:
-    choice, profile = request.tool_choice, rules.profile
+    choice = request.tool_choice
+    profile = rules.profile
     if choice is None:
         return
     names = {tool.qualified_name for tool in request.tools}
     if profile.wire != spec.OPENAI_RESPONSES or _LATER_CHOICE.search(profile.model):
         names |= {tool.qualified_name for tool in effective_tools(request).declared}
-    if unknown := next((name for name in choice.names if name not in names), None):
-        raise rules.refuse("unknown choice", unknown, param="tool_choice")
-    modes = {"required"} if choice.mode == "required" else set[str]()
-    if choice.names:
-        modes = {"named" if len(choice.names) == 1 and choice.mode == "required" else "subset"}
-    if not modes - profile.features.choices:
+    for name in choice.names:
+        if name not in names:
+            raise rules.refuse("unknown choice", name, param="tool_choice")
+    kind = _classify_choice(choice)
+    if kind is None or kind in profile.features.choices:
         return
     if profile.reasoning_echo == "required":  # DeepSeek refuses it only while thinking is on
         if rules.requires_reasoning:
@@ -146,10 +154,19 @@ def _check_choice(request: Request, rules: WireRules) -> None:
     raise Refusal(f"tool_choice: this choice is not supported by {model}; use 'auto'", param="tool_choice")
 
 
+def _classify_choice(choice: ToolChoice) -> str | None:
+    """Return which feature of a provider a choice needs; None: every provider has it."""
+    is_required = choice.mode == "required"
+    if choice.names:
+        return "named" if is_required and len(choice.names) == 1 else "subset"
+    return "required" if is_required else None
+
+
 def _check_options(options: Options, rules: WireRules) -> None:
     """Check sampling parameters and stop sequences."""
     profile = rules.profile
-    values = {name: getattr(options, name) for name in _SAMPLING if getattr(options, name) is not None}
+    values = {name: getattr(options, name) for name in _SAMPLING}
+    values = {name: value for name, value in values.items() if value is not None}
     for name, value in values.items():
         if name not in profile.options:
             raise Refusal(f"Argument not supported: {name}", param=name)
@@ -157,8 +174,9 @@ def _check_options(options: Options, rules: WireRules) -> None:
             rules.check_option(name, value)
     if profile.sampling == "one" and {"temperature", "top_p"} <= values.keys():
         raise Refusal("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
-    if not 0 <= values.get("temperature", 0) <= profile.max_temperature:
-        raise rules.refuse("bad temperature", param="temperature", value=values["temperature"])
+    temperature = values.get("temperature", 0)
+    if not 0 <= temperature <= profile.max_temperature:
+        raise rules.refuse("bad temperature", param="temperature", value=temperature)
     if options.stop and "stop" not in profile.options:
         raise Refusal("Argument not supported: stop", param="stop")
     limit = profile.limits.stops

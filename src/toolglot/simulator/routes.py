@@ -39,19 +39,28 @@ def find_route(path: str) -> Route:
     row = ""
     if path.startswith("/@"):
         row, slash, remainder = path[2:].partition("/")
-        row, path = ALIASES.get(row, row), slash + remainder
+        row = ALIASES.get(row, row)
+        path = slash + remainder
+    named_wire = PROFILES[row].wire if row in PROFILES else None
     routes = _ROUTES
-    if row in PROFILES and (wire := PROFILES[row].wire) not in WIRES:  # of a plug-in
-        routes = [(re.compile(pattern), wire, vendor) for pattern, vendor in SPECS[wire].paths]
+    if named_wire is not None and named_wire not in WIRES:  # of a plug-in
+        routes = [(re.compile(pattern), named_wire, vendor) for pattern, vendor in SPECS[named_wire].paths]
     for pattern, wire, vendor in routes:
         if match := pattern.fullmatch(path):
             parts = {name: text or "" for name, text in match.groupdict().items()}
             return _make_route(wire, _find_row(row, wire), vendor, parts, fields)
-    # Nothing is served there: answer in the form of the wire that the path resembles.
-    if row in PROFILES:
-        return Route(PROFILES[row].wire, row, query=fields, is_served=False)
-    wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in path), OPENAI_CHAT)
+    if named_wire is not None:
+        return Route(named_wire, row, query=fields, is_served=False)
+    wire = _guess_wire(path)
     return Route(wire, SPECS[wire].default_profile, query=fields, is_served=False)
+
+
+def _guess_wire(path: str) -> str:
+    """Return the wire that an unknown path resembles: its refusal has the form of that wire."""
+    for wire, spec in SPECS.items():
+        if spec.path_hint and spec.path_hint in path:
+            return wire
+    return OPENAI_CHAT
 
 
 def _find_row(row: str, wire: str) -> str:
@@ -68,14 +77,15 @@ def _find_row(row: str, wire: str) -> str:
 
 def _make_route(wire: str, row: str, vendor: str, parts: dict[str, str], query: dict[str, str]) -> Route:
     """Return the route of a path that a wire serves. `parts`: what its pattern has matched."""
-    verb, action = parts.get("verb", ""), parts.get("action", "")
-    is_known = not row or (row in PROFILES and PROFILES[row].wire == wire)
-    return Route(
-        wire,
-        row if row in PROFILES else vendor or SPECS[wire].default_profile,
-        unquote(parts.get("model", "")),
-        _GEMINI_VERBS.get(verb),
-        query,
-        is_known and (not verb or verb in _GEMINI_VERBS),
-        verb if not action and verb == "countTokens" else action,
-    )
+    verb = parts.get("verb", "")
+    action = parts.get("action", "")
+    if not action and verb == "countTokens":
+        action = verb
+    is_served = not verb or verb in _GEMINI_VERBS
+    profile = vendor or SPECS[wire].default_profile
+    if row in PROFILES:
+        profile = row
+        is_served = is_served and PROFILES[row].wire == wire
+    elif row:
+        is_served = False
+    return Route(wire, profile, unquote(parts.get("model", "")), _GEMINI_VERBS.get(verb), query, is_served, action)

@@ -120,23 +120,26 @@ class Rules(WireRules):
             levels = ", ".join(profile.efforts)
             raise Refusal(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
         self.check_references()
+        self.check_marks()
+
+    def check_marks(self) -> None:
+        """Check the marks for the prompt cache: their form, and how many there are."""
         for path, mark in self.iter_marks():
             type_name, ttl = as_dict(mark).get("type"), as_dict(mark).get("ttl")
             if type_name != "ephemeral":
                 expected = "does not match any of the expected tags: 'ephemeral'"
                 raise Refusal(f"{path}: Input tag '{type_name}' found using 'type' {expected}")
-            if ttl is not None and ttl not in profile.cache_ttls:
-                raise Refusal(f"{path}.ephemeral.ttl: Input should be {' or '.join(map(repr, profile.cache_ttls))}")
-        marks, limit = str(doc).count("'cache_control': {"), profile.limits.cache_marks
-        if limit is not None and marks > limit:
-            raise Refusal(f"A maximum of {limit} blocks with cache_control may be provided. Found {marks}.")
+            if ttl is not None and ttl not in self.profile.cache_ttls:
+                supported = " or ".join(map(repr, self.profile.cache_ttls))
+                raise Refusal(f"{path}.ephemeral.ttl: Input should be {supported}")
+        count = str(self.doc).count("'cache_control': {")
+        limit = self.profile.limits.cache_marks
+        if limit is not None and count > limit:
+            raise Refusal(f"A maximum of {limit} blocks with cache_control may be provided. Found {count}.")
 
     def check_references(self) -> None:
         """A reference to a tool names a tool of the request. Its name may have 64 characters, though tools may have 128."""
-        blocks = [block for message in iter_dicts(self.doc.get("messages")) for block in iter_dicts(message.get("content"))]
-        inline = [as_dict(block.get("tool")) for block in blocks if block.get("type") == "tool_addition"]
-        tools = [*iter_dicts(self.doc.get("tools")), *(as_dict(tool.get("definition")) for tool in inline)]
-        names = {as_text(tool.get("name")) for tool in tools}
+        names = {as_text(tool.get("name")) for tool in self.list_tools()}
         pending: list[tuple[str, Any]] = [("messages", self.doc.get("messages"))]
         while pending:
             path, value = pending.pop()
@@ -153,6 +156,15 @@ class Rules(WireRules):
                     raise Refusal(text, code="tool_reference_unresolved")
             # Arguments of calls are not looked into: they may hold anything.
             pending += [(f"{path}.{key}", doc[key]) for key in ("content", "tool", "tool_references") if key in doc]
+
+    def list_tools(self) -> list[Doc]:
+        """Return the tools of the request, and those that its messages define."""
+        tools = list(iter_dicts(self.doc.get("tools")))
+        for message in iter_dicts(self.doc.get("messages")):
+            for block in iter_dicts(message.get("content")):
+                if block.get("type") == "tool_addition":
+                    tools.append(as_dict(as_dict(block.get("tool")).get("definition")))
+        return tools
 
     def check_thinking(self) -> None:
         doc = self.doc
@@ -196,23 +208,30 @@ class Rules(WireRules):
             raise self.refuse("missing field", "messages")
         pending: list[str] = []
         for turn in turns:
-            results = [as_text(block.get("tool_use_id")) for block in turn.blocks if block.get("type") == "tool_result"]
-            leading = 0
-            while leading < len(turn.blocks) and turn.blocks[leading].get("type") == "tool_result":
-                leading += 1
-            path = f"messages.{turn.index}"
-            if orphan := next((id for id in results if id not in pending), None):
-                raise self.refuse("orphan result", path, id=orphan)
-            if missing := [id for id in pending if id not in results[:leading]]:
-                raise self.refuse("missing results", f"messages.{turn.index - 1}", ids=", ".join(missing))
-            if double := next((id for id in results if results.count(id) > 1), None):
-                raise self.refuse("double result", path, id=double)
+            self.check_results(turn, pending)
             pending = self.check_tool_uses(turn)
             for number, block in enumerate(turn.blocks):
-                self.check_block(f"{path}.content.{number}", turn.role, block)
+                self.check_block(f"messages.{turn.index}.content.{number}", turn.role, block)
         if pending:
             raise self.refuse("missing results", f"messages.{turns[-1].index}", ids=", ".join(pending))
         self.check_last_turn(turns)
+
+    def check_results(self, turn: _Turn, pending: list[str]) -> None:
+        """Check that a turn begins with one result for each pending call, and has no others."""
+        path = f"messages.{turn.index}"
+        results = [as_text(block.get("tool_use_id")) for block in turn.blocks if block.get("type") == "tool_result"]
+        for id in results:
+            if id not in pending:
+                raise self.refuse("orphan result", path, id=id)
+        leading = 0
+        while leading < len(turn.blocks) and turn.blocks[leading].get("type") == "tool_result":
+            leading += 1
+        missing = [id for id in pending if id not in results[:leading]]
+        if missing:
+            raise self.refuse("missing results", f"messages.{turn.index - 1}", ids=", ".join(missing))
+        for id in results:
+            if results.count(id) > 1:
+                raise self.refuse("double result", path, id=id)
 
     def merge_turns(self) -> list[_Turn]:
         turns: list[_Turn] = []
@@ -262,15 +281,19 @@ class Rules(WireRules):
         match block.get("type"):
             case "text":
                 text = as_text(block.get("text"))
-                if not text or (role == "user" and not text.strip()):  # the assistant's own white space is let through
+                if role == "user":  # the assistant's own white space is let through
+                    text = text.strip()
+                if not text:
                     raise Refusal("messages: text content blocks must be non-empty and contain non-whitespace text")
             case "tool_result":
+                is_empty = block.get("content") in (None, "", [])
                 if role != "user":
                     raise Refusal(f"{path}: `tool_result` blocks can only be in `user` messages")
-                if block.get("is_error") and block.get("content") in (None, "", []):
+                if is_empty and block.get("is_error"):
                     raise Refusal(f"{path}.tool_result: content cannot be empty if `is_error` is true")
             case "thinking":
-                if block.get("signature") != sign_state(self.profile, as_text(block.get("thinking"))):
+                signature = sign_state(self.profile, as_text(block.get("thinking")))
+                if block.get("signature") != signature:
                     raise Refusal(f"{path}: Invalid `signature` in `thinking` block")
             case "image":
                 source = as_dict(block.get("source"))
@@ -285,24 +308,31 @@ class Rules(WireRules):
     def check_last_turn(self, turns: list[_Turn]) -> None:
         last = turns[-1]
         if last.role == "assistant":
-            if self.profile.history.ends_with_user:
-                text = "This model does not support assistant message prefill."
-                raise Refusal(f"{text} The conversation must end with a user message.")
-            if last.blocks and (text := as_text(last.blocks[-1].get("text"))) != text.rstrip():
-                raise Refusal("messages: final assistant content cannot end with trailing whitespace")
-            if last.has("thinking"):
-                text = "an `assistant` message in the final position cannot contain `thinking`"
-                raise Refusal(f"messages.{last.index}.content.0: {text}")
+            self.check_prefill(last)
         if as_dict(self.doc.get("thinking")).get("type") != "enabled":
             return
         # With manual thinking, the tool loop that is still open must begin with a thinking block.
         first: list[Doc] = []
         for turn in reversed(turns):
-            if not turn.has("tool_use" if turn.role == "assistant" else "tool_result"):
+            is_assistant = turn.role == "assistant"
+            if not turn.has("tool_use" if is_assistant else "tool_result"):
                 break
-            first = turn.blocks if turn.role == "assistant" else first
+            if is_assistant:
+                first = turn.blocks
         if first and first[0].get("type") not in ("thinking", "redacted_thinking"):
             raise self.refuse("missing thinking", as_text(first[0].get("type")))
+
+    def check_prefill(self, turn: _Turn) -> None:
+        """Check an assistant's message at the end, which the reply continues."""
+        if self.profile.history.ends_with_user:
+            text = "This model does not support assistant message prefill."
+            raise Refusal(f"{text} The conversation must end with a user message.")
+        text = as_text(turn.blocks[-1].get("text")) if turn.blocks else ""
+        if text != text.rstrip():
+            raise Refusal("messages: final assistant content cannot end with trailing whitespace")
+        if turn.has("thinking"):
+            text = "an `assistant` message in the final position cannot contain `thinking`"
+            raise Refusal(f"messages.{turn.index}.content.0: {text}")
 
     @classmethod
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:

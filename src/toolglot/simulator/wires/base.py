@@ -134,13 +134,16 @@ class WireRules:
         if self.fields and self.refuses_unknown_fields:
             self._check_names()
         for name, value in self.doc.items():
-            if name in self.fields and value is not None and not has_type(value, self.fields[name].split(" or ")):
-                raise self.refuse_type(name, self.fields[name], value)
-        for name in self.required:
-            is_present = bool(self.doc.get(name)) or self.doc.get(name) == 0
-            is_elsewhere = name == "model" and (has_model or self.doc.get("prompt"))  # a stored prompt names its model
-            if not is_present and not is_elsewhere:
-                raise self.refuse("missing field", name, param=name)
+            if value is None or name not in self.fields:
+                continue
+            types = self.fields[name]
+            if not has_type(value, types.split(" or ")):
+                raise self.refuse_type(name, types, value)
+        missing = [name for name in self.required if not self.doc.get(name) and self.doc.get(name) != 0]
+        if has_model or self.doc.get("prompt"):  # the path, or a stored prompt, names the model
+            missing = [name for name in missing if name != "model"]
+        for name in missing:
+            raise self.refuse("missing field", name, param=name)
 
     def _check_names(self) -> None:
         vendor = self.vendor_fields()
@@ -158,14 +161,16 @@ class WireRules:
         pending = [(key, self.doc[key]) for key in ("tools", "system", "messages", "input", field) if key in self.doc]
         while pending:
             path, value = pending.pop()
-            if path.rpartition(".")[2] == field:
-                if value is not None:
-                    yield path, value
-            elif isinstance(value, list):
+            is_mark = path.rpartition(".")[2] == field
+            if is_mark and value is not None:
+                yield path, value
+            if is_mark:
+                continue
+            if isinstance(value, list):
                 pending += [(f"{path}.{index}", item) for index, item in enumerate(as_list(value))]
-            else:
-                doc = as_dict(value)
-                pending += [(f"{path}.{key}", doc[key]) for key in ("content", "output", field) if key in doc]
+                continue
+            doc = as_dict(value)
+            pending += [(f"{path}.{key}", doc[key]) for key in ("content", "output", field) if key in doc]
 
     def check_history(self) -> None:
         """Check that calls are answered, results are in place, and opaque state is unchanged."""
@@ -187,15 +192,21 @@ class WireRules:
         """OpenAI: arrays declare their items; a strict object is closed and requires everything."""
         if schema.get("type") == "array" and "items" not in schema:
             return "array schema missing items."
-        if is_strict and (word := next((word for word in ("allOf", "oneOf", "not") if word in schema), None)):
-            return f"'{word}' is not permitted."
-        if not is_strict or schema.get("type") != "object":
+        if not is_strict:
+            return ""
+        for keyword in ("allOf", "oneOf", "not"):
+            if keyword in schema:
+                return f"'{keyword}' is not permitted."
+        if schema.get("type") != "object":
             return ""
         if schema.get("additionalProperties") is not False:
             return "'additionalProperties' is required to be supplied and to be false."
-        missing = [name for name in as_dict(schema.get("properties")) if name not in as_list(schema.get("required"))]
+        required = as_list(schema.get("required"))
         rule = "'required' is required to be supplied and to be an array including every key in properties."
-        return f"{rule} Missing '{missing[0]}'." if missing else ""
+        for name in as_dict(schema.get("properties")):
+            if name not in required:
+                return f"{rule} Missing '{name}'."
+        return ""
 
     def check_option(self, name: str, value: Any) -> None:
         """Check a sampling parameter of a model that accepts none."""

@@ -139,8 +139,9 @@ class Rules(WireRules):
     # -- history: as many responses as calls, right after them; Gemini 3 also wants a signature on a turn's first call
 
     def check_history(self) -> None:
-        contents = self.doc.get("contents")
-        turns = self.group_turns([_camel_keys(content) for content in (contents if isinstance(contents, list) else [contents])])  # pyright: ignore[reportUnknownVariableType]
+        raw = self.doc.get("contents")
+        contents = as_list(raw) if isinstance(raw, list) else [raw]
+        turns = self.group_turns([_camel_keys(content) for content in contents])
         pending: list[Doc] = []
         previous = ""
         for role, parts in turns:
@@ -148,14 +149,16 @@ class Rules(WireRules):
             results = [_camel_keys(part["functionResponse"]) for part in parts if "functionResponse" in part]
             if pending or results:
                 self.check_function_responses(pending, results)
-            if calls and (role != "model" or previous not in ("user", "results")):
+            is_model_turn = role == "model" and previous in ("user", "results")
+            if calls and not is_model_turn:
                 text = "function call turn comes immediately after a user turn or after a function response turn."
                 raise Refusal(f"Please ensure that {text}")
             pending = calls
+            previous = role
             if results:
                 previous = "results"
-            else:
-                previous = "calls" if calls else role
+            elif calls:
+                previous = "calls"
         if pending:
             self.check_function_responses(pending, [])
         if self.profile.signatures:
@@ -170,7 +173,9 @@ class Rules(WireRules):
             role = as_text(content.get("role")) or "user"
             if role not in ("user", "model", "function"):
                 raise Refusal("Please use a valid role: user, model.")
-            role, parts = "model" if role == "model" else "user", self.check_parts(content, index)
+            if role == "function":
+                role = "user"
+            parts = self.check_parts(content, index)
             if turns and turns[-1][0] == role:
                 turns[-1][1].extend(parts)
             else:
@@ -178,12 +183,14 @@ class Rules(WireRules):
         return turns
 
     def check_parts(self, content: Doc, index: int) -> list[Doc]:
-        raw, path = content.get("parts"), f"contents[{index}]"
-        parts = [_camel_keys(part) for part in (as_list(raw) if isinstance(raw, list) else [raw])]
+        raw = content.get("parts")
+        path = f"contents[{index}]"
         if unknown := content.keys() - {"role", "parts"}:
             raise _unknown_name(unknown, path)
         if raw in (None, []):
             raise Refusal(f"* GenerateContentRequest.{path}.parts: contents.parts must not be empty.")
+        items = as_list(raw) if isinstance(raw, list) else [raw]
+        parts = [_camel_keys(part) for part in items]
         for number, part in enumerate(parts):
             if not part.keys() - {"thought", "videoMetadata", "partMetadata"}:
                 text = "required oneof field 'data' must have one initialized field"
@@ -195,21 +202,24 @@ class Rules(WireRules):
             raise Refusal("Please ensure that function response turn comes immediately after a function call turn.")
         if len(calls) != len(results):
             raise self.refuse("wrong number of results")
+        path = "contents.parts.function_response"
         for result in results:
-            path = "contents.parts.function_response"
             if not result.get("name"):
                 raise Refusal(f"* GenerateContentRequest.{path}.name: Name cannot be empty.")
             if not isinstance(result.get("response"), dict):
                 raise Refusal(f"Invalid value at '{path}.response' (type.googleapis.com/google.protobuf.Struct)")
-        ids = {call.get("id") for call in calls}
-        if unknown := next((result["id"] for result in results if result.get("id") and result["id"] not in ids), None):
-            raise Refusal(f"Function response id '{unknown}' does not match any function call of the function call turn.")
+        call_ids = {call.get("id") for call in calls}
+        for result in results:
+            id = result.get("id")
+            if id and id not in call_ids:
+                raise Refusal(f"Function response id '{id}' does not match any function call of the function call turn.")
 
     def check_signatures(self, turns: list[tuple[str, list[Doc]]]) -> None:
         """Only the turns since the user's last real message are checked."""
         start = 0
         for index, (role, parts) in enumerate(turns):
-            if role == "user" and any("functionResponse" not in part for part in parts):
+            has_words = any("functionResponse" not in part for part in parts)
+            if role == "user" and has_words:
                 start = index
         for index, (_, parts) in enumerate(turns[start:], start):
             first = next((part for part in parts if "functionCall" in part), None)

@@ -12,6 +12,8 @@ from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]
 
+_OPTION_TYPES = {"temperature": "float32", "top_p": "float32", "num_predict": "integer", "top_k": "integer", "seed": "integer"}
+
 
 class Rules(WireRules):
     """What Ollama refuses. Unknown fields are dropped silently."""
@@ -50,10 +52,11 @@ class Rules(WireRules):
             properties = as_dict(as_dict(tool.get("function")).get("parameters")).get("properties", {})
             if not isinstance(properties, dict):
                 raise self.refuse_type("tools.function.parameters.properties", "map", properties)
-        for name in ("temperature", "top_p", "num_predict", "top_k", "seed"):
-            value = as_dict(self.doc.get("options")).get(name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                expected = "float32" if name in ("temperature", "top_p") else "integer"
+        options = as_dict(self.doc.get("options"))
+        for name, expected in _OPTION_TYPES.items():
+            value = options.get(name, 0)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not is_number:
                 raise Refusal(f'option "{name}" must be of type {expected}')
 
     def check_history(self) -> None:

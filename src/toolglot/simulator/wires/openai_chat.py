@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from toolglot.providers.profile import Profile
 from toolglot.simulator.wires.base import Refusal, VendorErrors, declare_fields
@@ -170,11 +170,14 @@ class Rules(OpenAIRules):
             raise Refusal(text, param=path)
 
     def check_message(self, doc: Doc, path: str, role: str) -> None:
+        if self.profile.reasoning_echo == "no":  # OpenAI itself
+            unknown = doc.keys() - _MESSAGE_FIELDS
+            if unknown:
+                raise Refusal(f"Unknown parameter: '{path}.{min(unknown)}'.", code="unknown_parameter", param=path)
         content = doc.get("content")
-        if self.profile.reasoning_echo == "no" and (unknown := doc.keys() - _MESSAGE_FIELDS):
-            raise Refusal(f"Unknown parameter: '{path}.{min(unknown)}'.", code="unknown_parameter", param=path)
-        has_other = doc.get("tool_calls") or doc.get("function_call") or doc.get("refusal") or doc.get("audio")
-        if content is None and not (role == "assistant" and has_other):
+        has_other = any(doc.get(field) for field in ("tool_calls", "function_call", "refusal", "audio"))
+        may_be_empty = role == "assistant" and has_other
+        if content is None and not may_be_empty:
             raise Refusal(f"Invalid value for 'content': expected a string, got null. ({path})", param=f"{path}.content")
         if not isinstance(content, str | list | None):
             raise self.refuse_type(f"{path}.content", "a string or an array", content)
@@ -186,15 +189,18 @@ class Rules(OpenAIRules):
         ids: list[str] = []
         if doc.get("tool_calls") == []:
             raise self.refuse("empty array", f"{path}.tool_calls")
+        allows_objects = self.profile.id == "mistral"
         for index, call in enumerate(iter_dicts(doc.get("tool_calls"))):
             where = f"{path}.tool_calls[{index}]"
-            id, function = as_text(call.get("id")), as_dict(call.get("function") or call.get("custom"))
-            text = function.get("input" if "custom" in call else "arguments")
+            id = as_text(call.get("id"))
+            function = as_dict(call.get("function") or call.get("custom"))
+            arguments = function.get("input" if "custom" in call else "arguments")
             self.check_call_id(id, f"{where}.id")
             if id in ids:
                 raise Refusal(f"Duplicate value for 'tool_call_id' of '{id}' in '{path}'.", param=where)
-            if not isinstance(text, str) and not (self.profile.id == "mistral" and isinstance(text, dict)):
-                raise self.refuse_type(f"{where}.function.arguments", "a string", text)
+            is_object = allows_objects and isinstance(arguments, dict)
+            if not is_object and not isinstance(arguments, str):
+                raise self.refuse_type(f"{where}.function.arguments", "a string", arguments)
             ids.append(id)
         if ids and self.requires_reasoning and not isinstance(doc.get("reasoning_content"), str):
             raise Refusal("The `reasoning_content` in the thinking mode must be passed back to the API.")
@@ -210,17 +216,18 @@ class Rules(OpenAIRules):
     @classmethod
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:
         status, type, code = cls.error_fields(refusal, profile)
-        message: Any = refusal.message
+        message = refusal.message
         match profile.id:
             case "xai":
                 return {"code": code or type, "error": message}
             case "openrouter":
                 return {"error": {"code": status, "message": message, "metadata": {}}}
             case "mistral":
-                if refusal.unknown_field:
-                    message = {"detail": [{"type": "extra_forbidden", "loc": ["body", refusal.unknown_field], "msg": message}]}
-                code = None if refusal.unknown_field else code or "1000"
-                return {"object": "error", "message": message, "type": type, "param": refusal.param, "code": code}
+                body: Doc = {"object": "error", "message": message, "type": type, "param": refusal.param}
+                if not refusal.unknown_field:
+                    return {**body, "code": code or "1000"}
+                detail = {"type": "extra_forbidden", "loc": ["body", refusal.unknown_field], "msg": message}
+                return {**body, "message": {"detail": [detail]}, "code": None}
             case "copilot":
                 return {"error": {"message": message, "code": code or "invalid_request_body"}}
             case _:

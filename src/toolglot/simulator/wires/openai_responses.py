@@ -21,6 +21,14 @@ _AFTER_REASONING = re.compile(r"(?:fc|msg|ctc)_(\w+r)_\d+")
 _MIN_OUTPUT_TOKENS = 16
 
 
+def _may_follow_reasoning(item: Doc) -> bool:
+    """Whether the model can have made an item from what it thought."""
+    type_name = as_text(item.get("type")) or "message"
+    if type_name == "message":
+        return item.get("role") == "assistant"
+    return type_name not in _OUTPUT_TYPES
+
+
 class Rules(OpenAIRules):
     """What Responses refuses."""
 
@@ -51,7 +59,7 @@ class Rules(OpenAIRules):
         self.check_marks()
         if id := as_text(doc.get("previous_response_id")):  # nothing is stored here
             raise Refusal(f"Previous response with id '{id}' not found.", code="previous_response_not_found")
-        if not doc.get("input") and not doc.get("prompt") and not doc.get("conversation"):
+        if not any(doc.get(field) for field in ("input", "prompt", "conversation")):
             raise Refusal("One of 'input' or 'previous_response_id' or 'prompt' or 'conversation' must be provided.")
         limit = doc.get("max_output_tokens")
         if limit is not None and limit < _MIN_OUTPUT_TOKENS:
@@ -59,10 +67,10 @@ class Rules(OpenAIRules):
             text = f"Invalid 'max_output_tokens': integer below minimum value. {expected}"
             raise Refusal(text, code="integer_below_min_value")
         tools = list(iter_dicts(doc.get("tools")))
+        has_search = any(tool.get("type") == "tool_search" for tool in tools)
         inner = [tool for space in tools for tool in iter_dicts(space.get("tools"))]
-        if any(tool.get("defer_loading") for tool in [*tools, *inner]) and not any(
-            t.get("type") == "tool_search" for t in tools
-        ):
+        has_deferred = any(tool.get("defer_loading") for tool in [*tools, *inner])
+        if has_deferred and not has_search:
             raise Refusal("Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search.", param="tools")
         self.check_effort("reasoning.effort", as_dict(doc.get("reasoning")).get("effort"))
         format = as_dict(as_dict(doc.get("text")).get("format"))
@@ -129,18 +137,16 @@ class Rules(OpenAIRules):
 
     def check_native_output(self, item: Doc, type_name: str, path: str) -> None:
         """Outputs of native tools have a form of their own."""
-        missing = ""
         if type_name == "apply_patch_call_output" and item.get("status") not in ("completed", "failed"):
-            missing = f"{path}.status"
-        if type_name == "shell_call_output":
-            if not isinstance(item.get("output"), list):
-                raise self.refuse_type(f"{path}.output", "an array", item.get("output"))
-            for index, part in enumerate(iter_dicts(item["output"])):
-                for field in ("stdout", "stderr", "outcome"):
-                    if field not in part:
-                        missing = missing or f"{path}.output[{index}].{field}"
-        if missing:
-            raise self.refuse("missing field", missing)
+            raise self.refuse("missing field", f"{path}.status")
+        if type_name != "shell_call_output":
+            return
+        if not isinstance(item.get("output"), list):
+            raise self.refuse_type(f"{path}.output", "an array", item.get("output"))
+        for index, part in enumerate(iter_dicts(item["output"])):
+            for field in ("stdout", "stderr", "outcome"):
+                if field not in part:
+                    raise self.refuse("missing field", f"{path}.output[{index}].{field}")
 
     def check_message(self, item: Doc, path: str) -> None:
         role = as_text(item.get("role"))
@@ -154,19 +160,19 @@ class Rules(OpenAIRules):
                 raise self.refuse("unknown value", param=f"{path}.content", value=part["type"], supported=values)
 
     def check_reasoning(self, item: Doc, following: list[Doc]) -> None:
-        id, cipher = as_text(item.get("id")), item.get("encrypted_content")
+        id = as_text(item.get("id"))
+        cipher = item.get("encrypted_content")
         follower = next((other for other in following if other.get("type") != "reasoning"), None)
-        type_name = (as_text(follower.get("type")) or "message") if follower else ""
-        if follower is None or type_name in _OUTPUT_TYPES or (type_name == "message" and follower.get("role") != "assistant"):
+        if follower is None or not _may_follow_reasoning(follower):
             text = f"Item '{id}' of type 'reasoning' was provided without its required following item."
             raise Refusal(text, param="input")
         if not isinstance(item.get("summary"), list):
             raise self.refuse("missing field", "input.summary")
-        if cipher is None and self.doc.get("store") is False:
-            raise Refusal(f"Item with id '{id}' not found. Items are not persisted when `store` is set to false.")
-        text = "".join(as_text(part.get("text")) for part in iter_dicts(item.get("summary")))
         if cipher is not None:
+            text = "".join(as_text(part.get("text")) for part in iter_dicts(item["summary"]))
             self.check_cipher(item, text)
+        elif self.doc.get("store") is False:
+            raise Refusal(f"Item with id '{id}' not found. Items are not persisted when `store` is set to false.")
 
     def check_cipher(self, item: Doc, text: str) -> None:
         if item.get("encrypted_content") != sign_state(self.profile, text):
