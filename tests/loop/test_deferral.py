@@ -275,6 +275,37 @@ def test_tools_come_and_go_while_the_conversation_goes_on(provider: str) -> None
     check(other.conversation)
 
 
+def pick(x: str) -> str:
+    return x
+
+
+def make_picker(**schema: Any) -> Tool:
+    return Tool(pick, parameters={"type": "object", "properties": {"x": {"type": "string", **schema}}})
+
+
+def test_a_tool_whose_schema_has_tuples_is_told_once() -> None:
+    picker = make_picker(enum=("a", "b"))
+    tap = Wiretap(*map(says, "abc"))
+    talker = agent("openai-chat", tap, tools=[early])
+    run(talker.run("Hi."))
+    talker.add_tools([picker])
+    run(talker.run("Ho."))
+    other = Orchestrator.load(talker.save(), tools=[early, picker], transport=tap)
+    run(other.run("Again."))
+    assert changes_of(other) == [(["pick"], ())]
+
+
+def test_a_tool_that_cannot_be_saved_costs_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    tap = Wiretap(says("hello"), says("again"))
+    talker = agent("openai-chat", tap, tools=[early])
+    run(talker.run("Hi."))
+    talker.add_tools([make_picker(enum={"a"}), late])
+    assert run(talker.run("Ho.")).text == "again"
+    assert changes_of(talker) == [(["late"], ())]
+    assert "the model is not told of the new tool 'pick'" in caplog.text
+    assert Orchestrator.load(talker.save(), tools=[early, late], transport=tap).conversation == talker.conversation
+
+
 @tool(name="early")
 def renewed(x: str) -> str:
     """Was written anew."""

@@ -53,6 +53,12 @@ class Plain(msgspec.Struct):
     a: int
 
 
+class Markup(str):
+    """As markupsafe's, and the strings of numpy and Beautiful Soup."""
+
+    __slots__ = ()
+
+
 class Picture:
     """As PIL's images are."""
 
@@ -102,6 +108,8 @@ DATA: list[tuple[Any, str, Any]] = [
     (Array(), "[1,2]", [1, 2]),
     (words(), "a b", None),
     ((n for n in (1, 2)), "[1,2]", [1, 2]),
+    (Markup("a"), "a", None),
+    ({"a": [Markup("b")], Markup("c"): 1}, '{"a":["b"],"c":1}', {"a": ["b"], "c": 1}),
     ("half \udcff", "half \\udcff", None),
     ({"a\udcff": ["\ud800"]}, '{"a\\\\udcff":["\\\\ud800"]}', {"a\\udcff": ["\\ud800"]}),
 ]

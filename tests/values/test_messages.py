@@ -29,7 +29,20 @@ from toolglot import (
 from toolglot.common.jsontext import dumps, loads
 from toolglot.errors import MalformedData, ToolglotError, UsageError
 from toolglot.providers.catalog import resolve_profile
-from toolglot.values.messages import BaseCall, Block, Foreign, Message, Origin, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.values.definitions import CacheMark, ToolDefinition, ToolExample
+from toolglot.values.messages import (
+    BaseCall,
+    Block,
+    Foreign,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Usage,
+)
 from toolglot.values.request import Request
 from toolglot.wire.codec import encode_request
 
@@ -48,6 +61,15 @@ def make_cycle() -> dict[str, Any]:
     cycle: dict[str, Any] = {}
     cycle["a"] = [cycle, cycle]
     return cycle
+
+
+class Name(str):
+    """A text of another library, such as markup or a numpy string: msgspec cannot write it."""
+
+    __slots__ = ()
+
+
+NAME: Any = Name("n")
 
 
 # ---- building and reading
@@ -114,6 +136,15 @@ def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
     (lambda: ToolResult("c", data={"a": object()}), "data of ToolResult cannot be written as JSON: $.a: JSON has no object"),
     (lambda: Foreign("w", {1}), "item of Foreign cannot be written as JSON: $: JSON has no set"),
     (lambda: Message("user", (), cast(Any, "w")), "origin of Message: expected `Origin | None`, got `str`"),
+    (lambda: ToolCall(NAME, "f", cast(Any, {1: 2})), "a key of arguments of ToolCall: expected `str`, got `int`"),
+    (lambda: Origin(cast(Any, 3)), "wire of Origin: expected `str`, got `int`"),
+    (lambda: ToolCall("c", "f", {"a": 10**4300}),
+        "arguments of ToolCall cannot be written as JSON: $.a: a number has more than 4300 digits"),
+    (lambda: ToolsChanged((ToolDefinition(cast(Any, 3)),)), "name of ToolDefinition: expected `str`, got `int`"),
+    (lambda: ToolsChanged((ToolDefinition("t", parameters={"a": {1}}),)),
+        "parameters of ToolDefinition cannot be written as JSON: $.a: JSON has no set"),
+    (lambda: ToolsChanged((ToolDefinition("t", examples=[ToolExample({}, object())]),)),
+        "output of ToolExample cannot be written as JSON: $: JSON has no object"),
 ])  # fmt: skip
 def test_values_are_checked_when_they_are_made(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(UsageError) as error:
@@ -121,10 +152,34 @@ def test_values_are_checked_when_they_are_made(make: Callable[[], Any], words: s
     assert str(error.value).startswith(words)
 
 
-def test_what_is_nearly_json_is_kept_as_json() -> None:
-    class Name(str):
-        pass
+@pytest.mark.parametrize("message", [
+    user(NAME),
+    Message(cast(Any, Name("user")), ()),
+    Message("user", (), Origin(NAME, NAME, NAME, NAME)),
+    user([Text(NAME, {NAME: NAME}, CacheMark(NAME)), Media(cast(Any, Name("image")), NAME, NAME, NAME, NAME, NAME)]),
+    assistant([Thinking(NAME), ToolCall(NAME, NAME, {}, NAME, namespace=NAME, caller=NAME)]),
+    assistant(ToolCall("c", "n", {}, base_call=BaseCall(NAME, {NAME: NAME}, NAME))),
+    assistant([Foreign(NAME, NAME), ToolsChanged(loaded=(NAME,), removed=(NAME,))]),
+    tool_results(ToolResult(NAME, NAME, NAME, NAME, error_kind=cast(Any, Name("timeout")), error_code=NAME)),
+    system(ToolsChanged((ToolDefinition(NAME, NAME, {NAME: NAME}, examples=[ToolExample({NAME: NAME}, NAME, NAME)], tags=[NAME],
+                                        typed={NAME: {NAME: NAME}}),))),
+], ids=lambda message: message.role)  # fmt: skip
+def test_texts_of_other_libraries_are_kept_as_plain_texts(message: Message) -> None:
+    assert load(save([message]))[0][0] == message
+    assert b'"n"' in save([message]) or message.role == "user"
 
+
+def test_a_definition_is_stored_as_a_copy() -> None:
+    definition = ToolDefinition("t", parameters={"enum": ("a", "b")}, examples=[ToolExample({"x": (1,)})])
+    [stored] = ToolsChanged((definition,)).added
+    assert stored.parameters == {"enum": ["a", "b"]}
+    assert definition.parameters == {"enum": ("a", "b")}
+    assert definition.examples[0].input == {"x": (1,)}
+    [loaded] = load(save([system(ToolsChanged((definition,)))]))[0][0].blocks
+    assert loaded == ToolsChanged((definition,))
+
+
+def test_what_is_nearly_json_is_kept_as_json() -> None:
     arguments: dict[str, Any] = {"a": (1, Name("b")), "c": OrderedDict(d=True)}
     call = ToolCall("c", "f", arguments)
     assert call.arguments == {"a": [1, "b"], "c": {"d": True}}
@@ -140,14 +195,16 @@ def test_a_file_with_a_value_that_cannot_be_made_is_malformed() -> None:
         load(b'{"toolglot":1}\n' + line)
 
 
+# With lone surrogates, and with texts that msgspec cannot write.
+STRINGS = st.text(st.characters(), max_size=5) | st.text(max_size=3).map(Name)
 ODD: st.SearchStrategy[Any] = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.binary(max_size=2),
-    st.sets(st.integers(), max_size=2), st.just(object()), st.just(("a", 1)), st.just(Text("x")),
+    st.none(), st.booleans(), st.integers(), st.sampled_from([20, 400, 4299, 4300]).map(lambda digits: -(10**digits)),
+    st.floats(), STRINGS, st.binary(max_size=2), st.sets(st.integers(), max_size=2), st.just(object()), st.just(("a", 1)),
+    st.just(Text("x")),
 )  # fmt: skip
 VALUES = st.recursive(
-    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRINGS | st.integers(), inner, max_size=3)
 )
-STRINGS = st.text(max_size=5)
 MAYBE_OPAQUE = st.none() | st.dictionaries(STRINGS, VALUES, max_size=2)
 MAKERS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     Text: {"text": STRINGS, "opaque": MAYBE_OPAQUE},
@@ -163,6 +220,17 @@ MAKERS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "name": STRINGS, "data": VALUES, "is_error": st.booleans(), "error_kind": st.sampled_from([None, "timeout"]),
         "opaque": MAYBE_OPAQUE, "is_rendered": st.booleans(), "error_code": STRINGS,
     },
+    Media: {
+        "kind": st.sampled_from(["image", "file", Name("audio")]), "media_type": STRINGS, "data": st.none() | STRINGS,
+        "url": st.none() | STRINGS, "file_id": st.none() | STRINGS, "name": STRINGS, "opaque": MAYBE_OPAQUE,
+        "cache": st.none() | st.builds(CacheMark, STRINGS),
+    },
+    ToolsChanged: {
+        "added": st.lists(st.builds(ToolDefinition, STRINGS | VALUES, STRINGS | VALUES, MAYBE_OPAQUE), max_size=2).map(tuple),
+        "loaded": st.lists(STRINGS, max_size=2).map(tuple), "removed": st.lists(STRINGS, max_size=2).map(tuple),
+        "opaque": MAYBE_OPAQUE,
+    },
+    Origin: dict.fromkeys(["wire", "profile", "model", "requested"], STRINGS),
 }  # fmt: skip
 PROFILES = ["openai-chat", "openai", "anthropic", "gemini", "ollama"]
 
@@ -184,11 +252,14 @@ def made_values(draw: st.DrawFn) -> Any:
 def test_what_can_be_made_can_be_saved_loaded_and_sent(blocks: list[Any], profile: str, is_own: bool) -> None:
     target = resolve_profile(profile)
     origin = Origin(target.wire, target.id, "m") if is_own else None
-    blocks = [block for block in blocks if block is not None]
+    origin = next((block for block in blocks if isinstance(block, Origin)), origin)
+    blocks = [block for block in blocks if block is not None and not isinstance(block, Origin)]
+    changes = [block for block in blocks if isinstance(block, ToolsChanged)]
     calls = [ToolCall(block.call_id, "t", {}) for block in blocks if isinstance(block, ToolResult)]
-    said = [block for block in blocks if not isinstance(block, ToolResult)]
+    said = [block for block in blocks if not isinstance(block, ToolResult | ToolsChanged)]
     results = [block for block in blocks if isinstance(block, ToolResult)]
     messages = [user("a"), Message("assistant", (*said, *calls), origin)]
+    messages += [system(changes)] if changes and not results else []
     conversation = Conversation([*messages, tool_results(*results)] if results else messages)
     saved = save(conversation)
     assert save(load(saved)[0]) == saved

@@ -101,8 +101,10 @@ def is_portable(value: Any) -> bool:
     return True
 
 
-_SCALARS = frozenset({str, int, bool, type(None)})
+_SCALARS = frozenset({str, bool, type(None)})
 _STRING = frozenset({str})
+_MAX_INTEGER = 10**4300 - 1  # CPython refuses to write longer ones
+_MIN_INTEGER = -_MAX_INTEGER
 
 
 def to_plain(value: Any, *, allow_nan: bool = False) -> Any:
@@ -116,6 +118,8 @@ def to_plain(value: Any, *, allow_nan: bool = False) -> Any:
 def _is_plain(value: Any, allow_nan: bool, depth: int) -> bool:
     if type(value) is float:
         return allow_nan or isfinite(value)
+    if type(value) is int:
+        return _MIN_INTEGER <= value <= _MAX_INTEGER
     if type(value) not in _CONTAINERS:
         return type(value) in _SCALARS
     items: Iterable[Any] = value
@@ -123,8 +127,11 @@ def _is_plain(value: Any, allow_nan: bool, depth: int) -> bool:
         if not _STRING.issuperset(map(type, items)):
             return False
         items = cast(dict[str, Any], value).values()
-    for item in items:  # no generator: this runs for the arguments of every call
-        if type(item) not in _SCALARS and (depth == MAX_DEPTH or not _is_plain(item, allow_nan, depth + 1)):
+    for item in items:  # no generator, and numbers without a call: this runs for the arguments of every call
+        if type(item) is int:
+            if not _MIN_INTEGER <= item <= _MAX_INTEGER:
+                return False
+        elif type(item) not in _SCALARS and (depth == MAX_DEPTH or not _is_plain(item, allow_nan, depth + 1)):
             return False
     return True
 
@@ -146,6 +153,8 @@ def _copy_plain(value: Any, path: str, allow_nan: bool, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)  # str() would call the method of an enum
     if isinstance(value, int):
+        if not _MIN_INTEGER <= value <= _MAX_INTEGER:
+            raise ValueError(f"{path}: a number has more than 4300 digits")
         return int(value)
     if isinstance(value, float):
         if not allow_nan and not isfinite(value):

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, force_setattr
 
 from toolglot.errors import UsageError
 
-__all__ = ["as_items", "check_arguments", "check_values", "keep_iterables"]
+__all__ = ["as_items", "check_arguments", "check_texts", "check_values", "keep_iterables"]
 
 _CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {Sequence: tuple, Collection: frozenset}
 _PYTHON_NAMES = {"`array`": "a list", "null": "None"}
@@ -25,7 +25,8 @@ def check_values(value: msgspec.Struct) -> None:
         converted = msgspec.convert(asdict(value), _twin(kind))
     except msgspec.ValidationError as e:
         message, _, path = str(e).partition(" - at ")
-        name = re.findall(r"\w+", path)[0]
+        part = "a key of " if path.startswith("`key`") else ""
+        name = re.findall(r"\$\.(\w+)", path)[0]
         leaves = list(_leaves(_field_types(kind)[name]))
         structs = [leaf.__name__ for leaf in leaves if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)]
         message = message.replace("object", structs[0] if structs else "dict")
@@ -33,10 +34,19 @@ def check_values(value: msgspec.Struct) -> None:
             message = message.replace(json_name, python_name)
         choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
         advice = f"; known: {choices}" if choices else ""
-        raise UsageError(f"{name} of {kind.__name__}: {message[0].lower()}{message[1:]}{advice}") from None
+        raise UsageError(f"{part}{name} of {kind.__name__}: {message[0].lower()}{message[1:]}{advice}") from None
     for name in kind.__struct_fields__:
         if isinstance(getattr(value, name), dict):  # a struct may be given as its fields
             force_setattr(value, name, getattr(converted, name))
+
+
+def check_texts(value: msgspec.Struct) -> None:
+    """Check every field, and keep texts as plain ones: JSON cannot be written from a subclass of str. Raises UsageError."""
+    check_values(value)
+    for name in value.__struct_fields__:
+        field = getattr(value, name)
+        if isinstance(field, str) and type(field) is not str:
+            force_setattr(value, name, str.__str__(field))  # str() would call the method of an enum
 
 
 def keep_iterables(value: msgspec.Struct) -> None:

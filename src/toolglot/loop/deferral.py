@@ -4,21 +4,25 @@ Pure: the rule looks at definitions and limits, the timeline at messages. Nothin
 what was loaded survives saving, other models, and the truncation of the context.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.loggers import get_logger
 from toolglot.common.textutil import pluralize
 from toolglot.common.value_checks import as_items, check_arguments
+from toolglot.errors import UsageError
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_tool, token_factor
-from toolglot.values.definitions import ALWAYS_SHOWN_TAG, BUILTIN_TAG, ToolDefinition
+from toolglot.values.definitions import ALWAYS_SHOWN_TAG, BUILTIN_TAG, ToolDefinition, to_storable
 from toolglot.values.messages import Conversation, Message, ToolsChanged
 from toolglot.values.request import iter_changes
 
 __all__ = ["Defer", "Deferral", "ToolTimeline", "matches_pattern", "parse_defer", "plan_deferral"]
+
+log = get_logger("toolglot.loop")
 
 Defer = bool | str | Collection[str] | Callable[[ToolDefinition], bool] | None
 """None: defers tools if there are too many · True: all but the built-in ones · False: none · names, patterns or tags of tools ·
@@ -167,8 +171,9 @@ class ToolTimeline:
         self._registered = (definitions, deferred, current)
         # A tool that the conversation has defined is replaced there, deferred or not; one that was removed has come back.
         unseen = {name for name in deferred if name not in self._added}
-        news = {name for name, tool in current.items() if name in self._removed or before.get(name) != tool} - unseen
-        added = tuple(tool for name, tool in current.items() if name in news)
+        known = {name: tool for name, tool in before.items() if name not in self._removed}
+        news = {name for name, tool in current.items() if known.get(name) != tool} - unseen
+        added = _find_announced((tool for name, tool in current.items() if name in news), known)
         removed = {name: tool for name, tool in before.items() if name not in current and name not in deferred}
         if not self._has_replies or not (added or removed):
             return None
@@ -247,3 +252,18 @@ class ToolTimeline:
         """The tools that searches have loaded, under the names that the models had for them."""
         self._read()
         return tuple(self._loaded)
+
+
+def _find_announced(tools: Iterable[ToolDefinition], known: Mapping[str, ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    """Return what a message tells of these tools, as it will be saved. `known`: what the model knows of tools."""
+    announced: list[ToolDefinition] = []
+    for tool in tools:
+        try:
+            stored = to_storable(tool)
+        except UsageError as e:  # a bad tool must not cost the run
+            log.warning("the model is not told of the new tool %r: %s", tool.name, e)
+            continue
+        # A conversation that was loaded has lists where the tool has tuples.
+        if stored != known.get(tool.qualified_name):
+            announced.append(stored)
+    return tuple(announced)

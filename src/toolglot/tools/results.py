@@ -163,6 +163,8 @@ def _with_article(noun: str) -> str:
 
 def _encode_hook(value: Any) -> Any:
     """Convert types that msgspec does not know."""
+    if isinstance(value, str):  # of another library, such as markup: msgspec writes no subclass of str
+        return str.__str__(value)
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
     if isinstance(value, PathLike):

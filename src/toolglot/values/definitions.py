@@ -4,8 +4,11 @@ from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr, replace
 
-from toolglot.common.value_checks import check_values, keep_iterables
+from toolglot.common.jsontext import to_plain
+from toolglot.common.value_checks import check_texts, check_values, keep_iterables
+from toolglot.errors import UsageError
 
 Opaque = dict[str, Any]
 Schema = dict[str, Any]
@@ -27,7 +30,7 @@ class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def __post_init__(self) -> None:
         if type(self.ttl) is not str:
-            check_values(self)
+            check_texts(self)
 
 
 class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,3 +82,24 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     def qualified_name(self) -> str:
         """The name with its namespace, if it has one."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+
+def to_storable(tool: ToolDefinition) -> ToolDefinition:
+    """Return a definition as a conversation stores it: with plain JSON in its fields. Raises UsageError."""
+    stored = replace(tool, examples=tuple([replace(example) for example in tool.examples]))
+    check_texts(stored)
+    _keep_plain_fields(stored, "parameters", "grammar", "opaque", "typed", "output_schema")
+    for example in stored.examples:
+        check_texts(example)
+        _keep_plain_fields(example, "input", "output")
+    force_setattr(stored, "tags", frozenset(map(to_plain, stored.tags)))
+    return stored
+
+
+def _keep_plain_fields(value: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        try:
+            # A NaN of an MCP server's schema is written as null.
+            force_setattr(value, name, to_plain(getattr(value, name), allow_nan=True))
+        except ValueError as e:
+            raise UsageError(f"{name} of {type(value).__name__} cannot be written as JSON: {e}") from None

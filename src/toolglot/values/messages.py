@@ -18,9 +18,9 @@ from msgspec.structs import force_setattr
 from toolglot.common.jsontext import dumps, loads_object, to_plain
 from toolglot.common.media_types import detect_media
 from toolglot.common.textutil import pluralize
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import check_texts, check_values
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
-from toolglot.values.definitions import CacheMark, ToolDefinition
+from toolglot.values.definitions import CacheMark, ToolDefinition, to_storable
 from toolglot.values.definitions import Opaque as Opaque
 
 FORMAT_VERSION = 1
@@ -44,7 +44,7 @@ def _keep_plain(block: msgspec.Struct, name: str, *, allow_nan: bool = False) ->
 
 def _keep_opaque(block: msgspec.Struct, opaque: Any) -> None:
     if type(opaque) is not dict:
-        check_values(block)
+        check_texts(block)
     _keep_plain(block, "opaque", allow_nan=True)
 
 
@@ -56,6 +56,10 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     model: str = ""
     requested: str = ""
     """The requested model, if the reply names another one because of an alias, a snapshot or a router."""
+
+    def __post_init__(self) -> None:
+        if (type(self.wire), type(self.profile), type(self.model), type(self.requested)) != _ORIGIN_KINDS:
+            check_texts(self)
 
 
 class _Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -71,7 +75,7 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
 
     def __post_init__(self) -> None:
         if type(self.text) is not str or (self.cache is not None and type(self.cache) is not CacheMark):
-            check_values(self)
+            check_texts(self)
         if self.opaque is not None:
             _keep_opaque(self, self.opaque)
 
@@ -84,7 +88,7 @@ class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
 
     def __post_init__(self) -> None:
         if type(self.text) is not str:
-            check_values(self)
+            check_texts(self)
         if self.opaque is not None:
             _keep_opaque(self, self.opaque)
 
@@ -107,7 +111,7 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     """A hint for the resolution at which the model sees an image; only OpenAI's APIs support it."""
 
     def __post_init__(self) -> None:
-        check_values(self)
+        check_texts(self)
         if self.opaque is not None:
             _keep_opaque(self, self.opaque)
 
@@ -131,7 +135,7 @@ class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def __post_init__(self) -> None:
         if type(self.tool) is not str or type(self.arguments) is not dict or type(self.facade) is not str:
-            check_values(self)
+            check_texts(self)
         _keep_plain(self, "arguments")
 
 
@@ -159,7 +163,7 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
         has_fields = type(self.arguments) in _MAYBE_OBJECT and type(self.raw) in _MAYBE_TEXT
         has_extras = type(self.base_call) in _MAYBE_CALL and type(self.cache) in _MAYBE_MARK
         if kinds != _CALL_KINDS or not has_fields or not has_extras:
-            check_values(self)
+            check_texts(self)
         if self.arguments is not None:
             _keep_plain(self, "arguments")
         if self.opaque is not None:
@@ -203,8 +207,9 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
             if type(block) not in _RESULT_CLASSES:
                 raise UsageError(f"a part of a tool result is text, media or foreign, not {type(block).__name__}")
         kinds = (type(self.call_id), type(self.name), type(self.error_code), type(self.is_error), type(self.is_rendered))
-        if kinds != _RESULT_KINDS or self.error_kind not in _ERROR_KINDS or type(self.cache) not in _MAYBE_MARK:
-            check_values(self)
+        has_extras = type(self.error_kind) in _MAYBE_TEXT and type(self.cache) in _MAYBE_MARK
+        if kinds != _RESULT_KINDS or self.error_kind not in _ERROR_KINDS or not has_extras:
+            check_texts(self)
         if self.data is not None:
             _keep_plain(self, "data", allow_nan=True)
         if self.opaque is not None:
@@ -224,7 +229,7 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
 
     def __post_init__(self) -> None:
         if type(self.wire) is not str:
-            check_values(self)
+            check_texts(self)
         _keep_plain(self, "item", allow_nan=True)
 
 
@@ -244,6 +249,10 @@ class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
 
     def __post_init__(self) -> None:
         check_values(self)
+        for name in ("loaded", "removed"):
+            names: tuple[str, ...] = getattr(self, name)
+            force_setattr(self, name, tuple([to_plain(item) for item in names]))
+        force_setattr(self, "added", tuple([to_storable(tool) for tool in self.added]))
         if self.opaque is not None:
             _keep_opaque(self, self.opaque)
 
@@ -257,6 +266,7 @@ _RESULT_CLASSES = frozenset(get_args(ResultBlock))
 _ERROR_KINDS = (None, *get_args(ToolErrorKind))
 # What `check_values` would find, without its cost: calls and results are made on hot paths.
 _CALL_KINDS, _RESULT_KINDS = (str, str, str, str, bool), (str, str, str, bool, bool)
+_ORIGIN_KINDS = (str, str, str, str)
 _MAYBE_TEXT, _MAYBE_OBJECT = (str, type(None)), (dict, type(None))
 _MAYBE_CALL, _MAYBE_MARK = (BaseCall, type(None)), (CacheMark, type(None))
 
@@ -282,6 +292,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
+        if type(self.role) is not str:
+            force_setattr(self, "role", to_plain(self.role))
         blocks: Any = self.blocks
         is_valid = type(blocks) is tuple
         for block in blocks if is_valid else ():  # no generator: this runs for every message
@@ -290,7 +302,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         if not is_valid:
             force_setattr(self, "blocks", _to_blocks(blocks))
         if self.origin is not None and type(self.origin) is not Origin:
-            check_values(self)
+            check_texts(self)
         if self.opaque is not None:
             _keep_opaque(self, self.opaque)
 
