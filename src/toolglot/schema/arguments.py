@@ -26,6 +26,7 @@ MAX_ISSUES = 12
 MAX_ISSUE_LENGTH = 200
 MAX_DEPTH = 6  # of examples and summaries
 _MAX_CHOICES = 20  # of an enum that are shown
+_NO_VALUE = object()
 _FORMAT_EXAMPLES = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T12:00:00Z",
@@ -257,21 +258,24 @@ def repair_arguments(
         unknown = [key for key in renamed if key not in binder.parameter_names]
         notes += tuple(f"$.{key}: not a parameter; dropped" for key in unknown)
         renamed = {key: value for key, value in renamed.items() if key in binder.parameter_names}
-    # Without a rename nothing has changed: the caller has already tried these arguments.
-    values = binder.bind(renamed) if notes else None
+    values: dict[str, Any] | None = None
     repaired = renamed
+    if notes:  # without a rename nothing has changed: the caller has already tried these arguments
+        values = binder.bind(renamed)
     if values is None:
         repaired, conversions = coerce(renamed, binder.schema)
         notes += conversions
-        values = binder.bind(repaired) if conversions else None
-    if values is None:
-        # Report the arguments as the model wrote them; a converted value would confuse it.
-        issues = binder.find_issues(renamed) or binder.find_issues(repaired) or [Issue("$", "invalid arguments")]
-        for key in unknown:
-            guess = did_you_mean(suggest(key, binder.parameter_names - renamed.keys(), limit=1))
-            issues.append(Issue(f"$.{key}", f"is not a parameter{f'; {guess}' if guess else ''}"))
-        raise InvalidArguments(issues)
-    return repaired, values, tuple(Repair("arguments", tool_name, note) for note in notes)
+        if conversions:
+            values = binder.bind(repaired)
+    if values is not None:
+        return repaired, values, tuple(Repair("arguments", tool_name, note) for note in notes)
+    # Report the arguments as the model wrote them; a converted value would confuse it.
+    issues = binder.find_issues(renamed) or binder.find_issues(repaired) or [Issue("$", "invalid arguments")]
+    for key in unknown:
+        guess = did_you_mean(suggest(key, binder.parameter_names - renamed.keys(), limit=1))
+        hint = f"; {guess}" if guess else ""
+        issues.append(Issue(f"$.{key}", f"is not a parameter{hint}"))
+    raise InvalidArguments(issues)
 
 
 # ---- explanations for the model
@@ -308,15 +312,19 @@ def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
     node = document.follow(node)
     if depth > MAX_DEPTH or not node:
         return "any"
-    if "const" in node or "enum" in node:
-        return _describe_choices(node.get("enum", [node.get("const")]))
-    if branches := node.get("anyOf") or node.get("oneOf"):
-        return " or ".join(dict.fromkeys(_describe_type(branch, document, depth + 1) for branch in branches))
+    if "enum" in node:
+        return _describe_choices(node["enum"])
+    if "const" in node:
+        return _describe_choices([node["const"]])
+    branches = node.get("anyOf") or node.get("oneOf")
+    if branches:
+        forms = [_describe_type(branch, document, depth + 1) for branch in branches]
+        return " or ".join(dict.fromkeys(forms))
     types = allowed_types(node)
     if types == ["array"] and node.get("items"):
         return f"array of {_describe_type(node['items'], document, depth + 1)}"
     if types == ["object"] and node.get("properties"):
-        members = (f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items())
+        members = [f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items()]
         return truncate("object {" + ", ".join(members) + "}", MAX_ISSUE_LENGTH)
     text = " or ".join(types)
     if isinstance(node.get("format"), str):
@@ -337,14 +345,23 @@ def make_example(node: Any, document: SchemaDocument | None = None, depth: int =
     for key in ("default", "const"):
         if key in node:
             return node[key]
-    for key in ("examples", "enum"):
-        if isinstance(node.get(key), list) and node[key]:
-            return node[key][0]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(node.get(key), list) and node[key]:
-            return make_example(node[key][0], document, depth + 1) if depth < MAX_DEPTH else None
+    value = _first_item(node, ("examples", "enum"))
+    if value is not _NO_VALUE:
+        return value
+    branch = _first_item(node, ("anyOf", "oneOf", "allOf"))
+    if branch is not _NO_VALUE:
+        return make_example(branch, document, depth + 1) if depth < MAX_DEPTH else None
     types = allowed_types(node) or ["string" if depth else "object"]
     return _make_value(types[0], node, document, depth)
+
+
+def _first_item(node: Schema, keys: tuple[str, ...]) -> Any:
+    """Return the first item of the first of these keywords that has any; `_NO_VALUE` if none has."""
+    for key in keys:
+        items = node.get(key)
+        if isinstance(items, list) and items:
+            return cast(list[Any], items)[0]
+    return _NO_VALUE
 
 
 def _make_value(type_name: str, node: Schema, document: SchemaDocument, depth: int) -> Any:

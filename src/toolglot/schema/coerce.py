@@ -61,12 +61,18 @@ class Coercion:
         if isinstance(value, dict):
             return self.coerce_object(cast(Schema, value), node, path, depth)
         if isinstance(value, list):
-            prefix, items = node.get("prefixItems", []), node.get("items", {})
-            return [
-                self.coerce_value(item, prefix[i] if i < len(prefix) else items, f"{path}[{i}]", depth + 1)
-                for i, item in enumerate(cast(list[Any], value))
-            ]
+            return self.coerce_array(cast(list[Any], value), node, path, depth)
         return value
+
+    def coerce_array(self, items: list[Any], node: Schema, path: str, depth: int) -> list[Any]:
+        """Convert each item by its own schema at the start of a tuple, else by the one of all items."""
+        forms: list[Any] = node.get("prefixItems", [])
+        form: Any = node.get("items", {})
+        converted: list[Any] = []
+        for index, item in enumerate(items):
+            own_form = forms[index] if index < len(forms) else form
+            converted.append(self.coerce_value(item, own_form, f"{path}[{index}]", depth + 1))
+        return converted
 
     def coerce_union(self, value: Any, branches: list[Any], path: str, depth: int) -> Any:
         """Use the first branch that the value matches, or else the first that it can be converted to."""
@@ -127,10 +133,14 @@ class Coercion:
             return value
         texts = {choice for choice in choices if isinstance(choice, str)}
         if isinstance(value, str):
-            matches = [text for text in texts if _fold_name(text) == _fold_name(value)]
+            folded = _fold_name(value)
+            matches = [text for text in texts if _fold_name(text) == folded]
         else:
-            matches = [text for text in texts if text == _scalar_text(value)]
-        return self.record(path, value, matches[0]) if len(matches) == 1 else value
+            scalar = _scalar_text(value)
+            matches = [text for text in texts if text == scalar]
+        if len(matches) != 1:
+            return value
+        return self.record(path, value, matches[0])
 
     def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
         properties, required = node.get("properties", {}), node.get("required", ())
@@ -152,13 +162,13 @@ class Coercion:
         if not unknown or not isinstance(properties, dict):
             return value
         missing = [name for name in cast(Schema, properties) if name not in value]
-        missing_by_fold, unknown_by_fold = _group_by_fold(missing), _group_by_fold(unknown)
+        missing_by_fold = _group_by_fold(missing)
         renames: dict[str, str] = {}
-        for name in unknown:
-            candidates = missing_by_fold.get(_fold_name(name), [])
+        for fold, names in _group_by_fold(unknown).items():
+            candidates = missing_by_fold.get(fold, [])
             # Two candidates on either side would be a guess.
-            if len(candidates) == len(unknown_by_fold[_fold_name(name)]) == 1:
-                renames[name] = candidates[0]
+            if len(candidates) == len(names) == 1:
+                renames[names[0]] = candidates[0]
         self.notes += [f"{path}.{name}: renamed to {right}" for name, right in renames.items()]
         return {renames.get(name, name): item for name, item in value.items()}
 
@@ -177,20 +187,27 @@ def preview_value(value: Any, length: int) -> str:
 
 def _convert(value: Any, type_name: str) -> Any:
     """Convert a value to another JSON type; `_NO_VALUE` if that would be a guess."""
-    text = value.strip() if isinstance(value, str) else ""
+    if type_name == "string":
+        text = _scalar_text(value)
+        return _NO_VALUE if text is None else text
+    if isinstance(value, str):
+        return _convert_text(value.strip(), type_name)
+    if type_name == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if type_name == "boolean" and json_type(value) == "integer" and value in (0, 1):
+        return bool(value)
+    return _NO_VALUE
+
+
+def _convert_text(text: str, type_name: str) -> Any:
+    """Read a text as a value of a JSON type; `_NO_VALUE` if that would be a guess."""
     match type_name:
-        case "string" if isinstance(value, (bool, int, float)):
-            return _scalar_text(value)
-        case "integer" if isinstance(value, float) and value.is_integer():
-            return int(value)
-        case "integer" if _INTEGER.fullmatch(text):
-            return int(text.partition(".")[0])
-        case "boolean" if json_type(value) == "integer" and value in (0, 1):
-            return bool(value)
+        case "integer":
+            return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else _NO_VALUE
         case "boolean":
             return _BOOLEANS.get(text.lower(), _NO_VALUE)
-        case "null" if text.lower() in ("null", "none"):
-            return None
+        case "null":
+            return None if text.lower() in ("null", "none") else _NO_VALUE
         case "number" if text:
             return _parse(text, ("integer", "number"))
         case "object" | "array" if text.startswith(("{", "[")):  # "a,b" stays a string

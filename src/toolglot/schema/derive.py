@@ -102,23 +102,23 @@ class _Parameter(NamedTuple):
         from pydantic.json_schema import SkipJsonSchema
 
         default: Any = parameter.default
-        metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        fields = [mark for mark in (*metadata, default) if isinstance(mark, FieldInfo)]
+        metadata = list(get_args(hint)[1:]) if get_origin(hint) is Annotated else []
+        fields = [mark for mark in metadata if isinstance(mark, FieldInfo)]
         if isinstance(default, FieldInfo):  # `x: int = Field(…)`
-            hint, default = Annotated[hint, default], _EMPTY
+            fields.append(default)
+            hint = Annotated[hint, default]
+            default = _EMPTY
         if default is _EMPTY:
-            default = next((mark for mark in reversed(fields) if not mark.is_required()), _EMPTY)
+            default = next((field for field in reversed(fields) if not field.is_required()), _EMPTY)
         is_internal = any(mark is Internal or isinstance(mark, Internal) for mark in metadata)
         if is_internal and default is _EMPTY:
             raise InvalidTool(f"parameter {parameter.name!r} of {label} is internal: give it a default")
         hint = _replace_iterable(hint, parameter.name, label)
-        # `Annotated[int, "how many"]`, `Annotated[int, Doc("how many")]`
-        texts = [mark if isinstance(mark, str) else getattr(mark, "documentation", "") for mark in metadata]
-        text = next((text for text in texts if isinstance(text, str) and text), description)
-        hint = _make_optional(hint) if default is None else hint
+        if default is None:
+            hint = _make_optional(hint)
         if is_internal:
             hint = Annotated[hint, SkipJsonSchema()]  # pyright: ignore[reportCallIssue]
-        return cls(parameter.name, hint, default, text, is_internal)
+        return cls(parameter.name, hint, default, _find_description(metadata) or description, is_internal)
 
     def annotate(self, node: Schema) -> None:
         """Add the description and the default to the schema, where the type does not state them."""
@@ -136,6 +136,15 @@ class _Parameter(NamedTuple):
             return  # a sentinel or another default without a JSON form
 
 
+def _find_description(metadata: list[Any]) -> str:
+    """Return the text of `Annotated[int, "how many"]` or `Annotated[int, Doc("how many")]`."""
+    for mark in metadata:
+        text = mark if isinstance(mark, str) else getattr(mark, "documentation", "")
+        if isinstance(text, str) and text:
+            return text
+    return ""
+
+
 def derive(
     function: Function, *, context_type: type | None = None, namespace: Mapping[str, Any] | None = None
 ) -> FunctionSchema:
@@ -149,18 +158,22 @@ def derive(
     label = function_name(function)
     description, descriptions = parse_docstring(function_doc(function))
     signature, extra = list_parameters(function)
-    hints = evaluate_annotations(function, [*signature, *([extra] if extra else ())], context_type, namespace or {})
-    context = next((p.name for p in signature if context_type and _accepts_type(hints[p.name], context_type)), None)
-    parameters = [
-        _Parameter.from_signature(p, hints[p.name], descriptions.get(p.name, ""), label) for p in signature if p.name != context
-    ]
+    annotated = [*signature, extra] if extra else signature
+    hints = evaluate_annotations(function, annotated, context_type, namespace or {})
+    context: str | None = None
+    if context_type:
+        context = next((p.name for p in signature if _accepts_type(hints[p.name], context_type)), None)
+    parameters: list[_Parameter] = []
+    for parameter in signature:
+        name = parameter.name
+        if name != context:
+            parameters.append(_Parameter.from_signature(parameter, hints[name], descriptions.get(name, ""), label))
     extra_type: Any = hints[extra.name] if extra else _EMPTY
     derived = _build_schema(description, parameters, extra_type, label)
     derived.context_parameter = context
-    derived.positional_names = tuple(p.name for p in signature if p.kind is p.POSITIONAL_ONLY)
-    derived.positional_defaults = {
-        p.name: p.default for p in signature if p.name in derived.positional_names and p.default is not _EMPTY
-    }
+    positional = [p for p in signature if p.kind is p.POSITIONAL_ONLY]
+    derived.positional_names = tuple(p.name for p in positional)
+    derived.positional_defaults = {p.name: p.default for p in positional if p.default is not _EMPTY}
     return derived
 
 
@@ -289,12 +302,16 @@ def _group_issues(errors: list[Any], arguments: Any) -> list[Issue]:
 def _format_location(steps: tuple[int | str, ...], value: Any) -> str:
     """Return the path of an error in the arguments. pydantic's locations also hold the names of union branches: skip them."""
     path = "$"
+    last = len(steps) - 1
     for number, step in enumerate(steps):
-        if isinstance(step, int) and isinstance(value, list) and step < len(cast(list[Any], value)):
-            path, value = f"{path}[{step}]", cast(list[Any], value)[step]
+        if isinstance(step, int) and isinstance(value, list):
+            items = cast(list[Any], value)
+            if step < len(items):
+                path = f"{path}[{step}]"
+                value = items[step]
         elif isinstance(step, str) and isinstance(value, dict):
             members = cast(Schema, value)
-            if step not in members and number < len(steps) - 1:
-                continue
-            path, value = f"{path}.{step}", members.get(step)
+            if step in members or number == last:
+                path = f"{path}.{step}"
+                value = members.get(step)
     return path

@@ -88,22 +88,32 @@ def _numpy_sections(text: str) -> Iterator[tuple[str, str]]:
 
 def _sphinx_sections(text: str) -> Iterator[tuple[str, str]]:
     """Each field of the list is a section: `parameter` with its name as the first line, `returns`, or one that is dropped."""
-    title, body = "", list[str]()
+    title = ""
+    body: list[str] = []
     for line in text.splitlines():
         field = _SPHINX_FIELD.match(line)
-        # Text at the left margin ends the list after a blank line, as a directive does anywhere; else it continues the field.
-        is_outside = line.startswith("..") or (title and not body[-1].strip() and line.strip() and not line[0].isspace())
-        if field or (title and is_outside):
-            yield title, "\n".join(body)
-            if field is None:
-                title, body = "", [line]
-            elif field[1] in _SPHINX_PARAMETERS and field[2]:
-                title, body = "parameter", [field[2].split()[-1].lstrip("\\*"), field[3]]
-            else:
-                title, body = ("returns" if field[1] in _RETURNS else "raises"), [field[3]]
-        else:
+        if field is None and not (title and _ends_field(line, body[-1])):
             body.append(line)
+            continue
+        yield title, "\n".join(body)
+        if field is None:
+            title = ""
+            body = [line]
+        elif field[1] in _SPHINX_PARAMETERS and field[2]:
+            title = "parameter"
+            body = [field[2].split()[-1].lstrip("\\*"), field[3]]
+        else:
+            title = "returns" if field[1] in _RETURNS else "raises"
+            body = [field[3]]
     yield title, "\n".join(body)
+
+
+def _ends_field(line: str, previous: str) -> bool:
+    """Whether a line is outside the field before it: a directive, or text at the left margin after a blank line."""
+    if line.startswith(".."):
+        return True
+    is_text = bool(line.strip())
+    return is_text and not previous.strip() and not line[0].isspace()
 
 
 def _split_items(body: str) -> list[str]:

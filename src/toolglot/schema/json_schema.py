@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 from urllib.parse import unquote
 
 from toolglot.common.jsontext import dumps
@@ -95,19 +95,22 @@ def copy_schema(value: Any) -> Any:
         # Also ends the copy of a structure that contains itself.
         if depth > MAX_DEPTH or count > MAX_VALUES:
             raise UsageError(f"the schema has more than {MAX_DEPTH} levels or {MAX_VALUES} values")
-        match value:
-            case None | bool() | str():
-                return value
-            case int() | float() if -MAX_NUMBER < value < MAX_NUMBER:  # CPython refuses to print integers of 4300 digits
-                return value
-            case list() | tuple():
-                return [copy(item, depth + 1) for item in cast(list[Any], value)]
-            case Mapping() if all(isinstance(key, str) for key in cast(Mapping[Any, Any], value)):
-                return {key: copy(item, depth + 1) for key, item in cast(Mapping[str, Any], value).items()}
-            case _:
-                raise UsageError(f"a schema must be made of JSON values, not {type(value).__name__}")
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, list | tuple):
+            return [copy(item, depth + 1) for item in cast(list[Any], value)]
+        if _is_object(value):
+            return {key: copy(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, int | float) and -MAX_NUMBER < value < MAX_NUMBER:
+            return value  # CPython refuses to print integers of 4300 digits
+        raise UsageError(f"a schema must be made of JSON values, not {type(value).__name__}")
 
     return copy(value, 0)
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value is a mapping whose keys are all texts."""
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in cast(Mapping[Any, Any], value))
 
 
 # ---- one well-formed node
@@ -177,16 +180,19 @@ def find_invalid(schema: Schema, *, allows_bare_arrays: bool = False) -> Iterato
         if _has_unknown_type(at.node):
             invalid.append("type")
         for key in unique(invalid):
-            expected = f"one of {', '.join(TYPE_NAMES)}" if key == "type" else "a value that JSON Schema allows"
+            expected = "a value that JSON Schema allows"
+            if key == "type":
+                expected = f"one of {', '.join(TYPE_NAMES)}"
             yield f"{at.pointer}/{key}", at.node.get(key), expected
         if "$ref" in node and document.resolve(node["$ref"]) is None:
             yield f"{at.pointer}/$ref", node["$ref"], "a reference to a part of this schema"
-        if not allows_bare_arrays and node.get("type") == "array" and not node.keys() & {"items", "prefixItems"}:
+        is_bare_array = node.get("type") == "array" and not node.keys() & {"items", "prefixItems"}
+        if is_bare_array and not allows_bare_arrays:
             yield f"{at.pointer}/items", None, "a schema"
-        members = [(key, name, sub) for key in MAP_KEYWORDS for name, sub in _dict_items(node.get(key))]
-        for key, name, sub in members:
-            if not isinstance(sub, (dict, bool)):
-                yield f"{at.pointer}/{key}/{escape_pointer(name)}", sub, "a schema"
+        for key in MAP_KEYWORDS:
+            for name, sub in _dict_items(node.get(key)):
+                if not isinstance(sub, (dict, bool)):
+                    yield f"{at.pointer}/{key}/{escape_pointer(name)}", sub, "a schema"
 
 
 def _has_unknown_type(node: Schema) -> bool:
@@ -336,11 +342,15 @@ class SchemaDocument:
         pending = [LocatedNode("#", self.root)]
         while pending:
             here = pending.pop()
-            if here.pointer not in edges:
-                refs = [at.node.get("$ref") for at in iter_nodes(here.node, include_definitions=False)]
-                targets = [target for ref in refs if isinstance(ref, str) and (target := self.resolve(ref))]
-                edges[here.pointer] = {target.pointer for target in targets}
-                pending += targets
+            if here.pointer in edges:
+                continue
+            edges[here.pointer] = set()
+            for at in iter_nodes(here.node, include_definitions=False):
+                ref = at.node.get("$ref")
+                target = self.resolve(ref) if isinstance(ref, str) else None
+                if target is not None:
+                    edges[here.pointer].add(target.pointer)
+                    pending.append(target)
         # Without what leads out of the graph and, reversed, without what leads into it, only cycles are left.
         return frozenset(_prune_leaves(_prune_leaves(edges)))
 
@@ -369,10 +379,11 @@ def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = Tru
         return
     yield LocatedNode(pointer, cast("Schema", node))
     for key, value in cast("Schema", node).items():
+        if not include_definitions and key in ("$defs", "definitions"):
+            continue
         children: Iterable[tuple[str, Any]] = ()
         if key in MAP_KEYWORDS and isinstance(value, dict):
-            is_skipped = not include_definitions and key in ("$defs", "definitions")
-            children = () if is_skipped else cast("Schema", value).items()
+            children = cast("Schema", value).items()
         elif isinstance(value, list) and (key in LIST_KEYWORDS or key == "items"):
             children = ((str(i), sub) for i, sub in enumerate(cast("list[Any]", value)))
         elif key in SUBSCHEMA_KEYWORDS:

@@ -121,21 +121,27 @@ def _is_leaf(node: Schema, dialect: Dialect) -> bool:
 def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
     """Remove branches of a lowered union that became equal; merge those that became choices of one type."""
     branches = unique(NULL_SCHEMA if is_null(branch) else branch for branch in node["anyOf"])
-    allows_null, real = NULL_SCHEMA in branches, [branch for branch in branches if branch != NULL_SCHEMA]
-    if dialect.allows_type_lists:  # an enum may hold null
-        if choices := merge_as_enum(branches):
-            branches = [choices]
-    elif choices := merge_as_enum(real):
+    real = [branch for branch in branches if branch != NULL_SCHEMA]
+    allows_null = len(real) < len(branches)
+    # Where a type may be a list, an enum may hold null.
+    choices = merge_as_enum(branches if dialect.allows_type_lists else real)
+    if choices:
         real = [choices]
-        branches = [choices, NULL_SCHEMA] if allows_null else [choices]
-    if dialect.uses_nullable and real and NULL_SCHEMA in branches:
+        branches = [choices]
+        allows_null = allows_null and not dialect.allows_type_lists
+        if allows_null:
+            branches.append(NULL_SCHEMA)
+    if dialect.uses_nullable and real and allows_null:
         branches = unique(map(_mark_nullable, real))
     siblings = drop_keywords(node, "anyOf")
     if len(branches) > 1:
         return {**siblings, "anyOf": branches}
-    if "$ref" not in branches[0]:
-        return merge_nodes(siblings, branches[0])[0]
-    return {**siblings, "anyOf": branches} if siblings and dialect.refs == "wrap" else branches[0]
+    (branch,) = branches
+    if "$ref" not in branch:
+        return merge_nodes(siblings, branch)[0]
+    if siblings and dialect.refs == "wrap":
+        return {**siblings, "anyOf": branches}
+    return branch
 
 
 def _mark_nullable(node: Schema) -> Schema:
@@ -158,14 +164,17 @@ def _collect_restorations(node: Any, pointer: str, restorations: list[Restoratio
 
 def check_strict_limits(schemas: Mapping[str, Schema], dialect: Dialect) -> dict[str, str]:
     """Return the tools that must be sent without `strict`, each with the reason. `schemas` are lowered, in request order."""
-    limits, problems = dialect.limits, dict[str, str]()
+    problems: dict[str, str] = {}
     # Anthropic counts these over all strict tools of a request; OpenAI's limits are per tool.
     totals: dict[str, int] = dict.fromkeys(("tools", "optional", "unions"), 0)
     for tool, schema in schemas.items():
         counts = _count_parts(schema)
         counts |= {name: total + counts[name] for name, total in totals.items()}
-        bounds = {name: getattr(limits, name) for name in counts}
-        over = [f"{name} {counts[name]} > {bound}" for name, bound in bounds.items() if bound and counts[name] > bound]
+        over: list[str] = []
+        for name, count in counts.items():
+            bound = getattr(dialect.limits, name)
+            if bound and count > bound:
+                over.append(f"{name} {count} > {bound}")
         if dialect.recursion == "never" and SchemaDocument(schema).find_cycles():
             over.append("a recursive definition")
         if over:

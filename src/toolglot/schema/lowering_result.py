@@ -59,23 +59,32 @@ class _Restorer(msgspec.Struct, frozen=True):
         node = cast("Schema", node)
         if "$ref" in node:
             target = self.document.resolve(node["$ref"])
-            return self.restore_value(value, target.node, target.pointer, depth + 1) if target else value
+            if target is None:
+                return value
+            return self.restore_value(value, target.node, target.pointer, depth + 1)
         if "anyOf" in node:
-            # Two levels tell branches apart: what is wrong further down must not keep the rest from being restored.
-            coercion, start = Coercion(self.document.root), COERCE_DEPTH - 2
-            index = next((i for i, branch in enumerate(node["anyOf"]) if coercion.looks_like(value, branch, start)), None)
+            index = self.find_branch(value, node["anyOf"])
             if index is None:
                 return value
             return self.restore_value(value, node["anyOf"][index], f"{pointer}/anyOf/{index}", depth + 1)
         if isinstance(value, dict):
-            value = {
-                name: self.restore_property(name, sub, node, pointer, depth + 1) for name, sub in cast("Schema", value).items()
-            }
+            members = cast("Schema", value)
+            value = {name: self.restore_property(name, sub, node, pointer, depth + 1) for name, sub in members.items()}
         elif isinstance(value, list):
             value = [self.restore_item(i, sub, node, pointer, depth + 1) for i, sub in enumerate(cast("list[Any]", value))]
         for restoration in self.restorations.get(pointer, ()):  # children first: they are found by the names that were sent
             value = _apply_restoration(value, restoration)
         return value
+
+    def find_branch(self, value: Any, branches: list[Any]) -> int | None:
+        """Return the number of the branch that a value has been written for."""
+        coercion = Coercion(self.document.root)
+        # Two levels tell branches apart: what is wrong further down must not keep the rest from being restored.
+        start = COERCE_DEPTH - 2
+        for index, branch in enumerate(branches):
+            if coercion.looks_like(value, branch, start):
+                return index
+        return None
 
     def restore_property(self, name: str, value: Any, node: Schema, pointer: str, depth: int) -> Any:
         properties = node.get("properties", {})

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.schema.dialects import SILENT_KEYWORDS
+from toolglot.schema.dialects import SILENT_KEYWORDS, Dialect
 from toolglot.schema.json_schema import (
     ANNOTATIONS,
     APPLICABLE_TYPES,
@@ -42,13 +42,23 @@ def normalize_node(node: Schema, path: SchemaPath, lowering: Lowering) -> tuple[
     node, path = _expand(node, path, lowering)
     while not lowering.dialect.is_open and ("anyOf" in node or "oneOf" in node):
         node = _normalize_union(node, path, lowering)
-        branches, siblings = node.get("anyOf", []), drop_keywords(node, "anyOf")
-        wraps = lowering.dialect.refs == "wrap" and not path.is_definition and siblings.keys() - SILENT_KEYWORDS
-        if len(branches) > 1 or (branches and wraps and "$ref" in branches[0]):
+        branches = node.get("anyOf", [])
+        if not branches:
+            continue
+        siblings = drop_keywords(node, "anyOf")
+        if len(branches) > 1 or _is_wrapped_reference(branches[0], siblings, path, lowering.dialect):
             break
-        if branches:  # a union of one: its branch may be a reference or a union again
-            node, path = _expand(lowering.merge(siblings, lowering.clean(branches[0], path), path), path, lowering)
+        # A union of one: its branch may be a reference or a union again.
+        node = lowering.merge(siblings, lowering.clean(branches[0], path), path)
+        node, path = _expand(node, path, lowering)
     return node, path
+
+
+def _is_wrapped_reference(branch: Schema, siblings: Schema, path: SchemaPath, dialect: Dialect) -> bool:
+    """Whether a union of one is how the dialect writes a reference that has something beside it."""
+    if dialect.refs != "wrap" or path.is_definition:
+        return False
+    return bool(siblings.keys() - SILENT_KEYWORDS) and "$ref" in branch
 
 
 def _expand(node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool = False) -> tuple[Schema, SchemaPath]:
@@ -88,14 +98,18 @@ def _keep_reference(node: Schema, siblings: Schema, target: LocatedNode, path: S
     dialect = lowering.dialect
     if dialect.refs == "free":
         return node if target.is_stable else None
-    closes_cycle = path.in_cycle and target.pointer in lowering.cyclic_pointers
     if path.is_definition or dialect.refs == "inline":
         return None
-    if closes_cycle and (dialect.recursion == "never" or not path.in_optional):
+    closes_cycle = path.in_cycle and target.pointer in lowering.cyclic_pointers
+    allows_cycle = dialect.recursion != "never" and path.in_optional
+    if closes_cycle and not allows_cycle:
         return None
     if siblings.keys() - ANNOTATIONS:
         return None
-    notes = {key: value for key, value in siblings.items() if key == "description" or describe_keyword(key, value)}
+    notes: Schema = {}
+    for key, value in siblings.items():
+        if key == "description" or describe_keyword(key, value):
+            notes[key] = value
     if notes and dialect.refs == "wrap":
         return {"anyOf": [{"$ref": node["$ref"]}], **notes}
     if notes and target.pointer not in path.expanded:
@@ -113,18 +127,21 @@ def _normalize_union(node: Schema, path: SchemaPath, lowering: Lowering) -> Sche
     if not branches:
         lowering.add_loss(key, path, "none of its branches can match; dropped")
         return base
-    if form.keys() <= {"type"} and (choices := merge_as_enum(branches)):
-        return lowering.merge(base, choices, path)
+    if form.keys() <= {"type"}:
+        choices = merge_as_enum(branches)
+        if choices:
+            return lowering.merge(base, choices, path)
     # Properties beside a union: closing every branch would forbid them, so one object has to hold everything.
     if any(APPLICABLE_TYPES.get(name) == ("object",) for name in form):
         return _flatten_alternatives(base, branches, key, path, lowering)
     if key == "oneOf" and not _are_disjoint(branches, lowering):
         notes = lowering.describe(notes, key, "; ".join(map(describe_schema, branches)), path)
     if form:
-        branches = [{"allOf": [form, branch]} for branch in branches]
-    elif lowering.dialect.uses_nullable and any(map(is_null, branches)) and not all(map(is_null, branches)):
-        branches = [branch for branch in branches if not is_null(branch)]
-        notes = notes | {"nullable": True}
+        return {**notes, "anyOf": [{"allOf": [form, branch]} for branch in branches]}
+    real = [branch for branch in branches if not is_null(branch)]
+    allows_null = 0 < len(real) < len(branches)
+    if lowering.dialect.uses_nullable and allows_null:
+        return {**notes, "nullable": True, "anyOf": real}
     return {**notes, "anyOf": branches}
 
 
@@ -154,15 +171,19 @@ def merge_as_enum(branches: list[Schema]) -> Schema | None:
     types = drop_covered_integer(unique(chain.from_iterable(map(allowed_types, branches))))
     if len({*types} - {"null"}) != 1:
         return None
-    node = {"type": types if len(types) > 1 else types[0], "enum": unique(chain.from_iterable(values))}
+    type_or_types = types if len(types) > 1 else types[0]
+    node = {"type": type_or_types, "enum": unique(chain.from_iterable(values))}
     real = [branch for branch in branches if not is_null(branch)]
     if len(real) == 1:
         return add_description(node, real[0].get("description", ""))
     labels: list[str] = []
     for branch, group in zip(branches, values, strict=True):
-        if label := branch.get("description") or branch.get("title"):
+        label = branch.get("description") or branch.get("title")
+        if label:
             labels.append(f"{', '.join(map(dumps_text, group))}: {label.rstrip('.')}")
-    return add_description(node, f"{shorten('; '.join(labels))}." if labels else "")
+    if not labels:
+        return add_description(node, "")
+    return add_description(node, f"{shorten('; '.join(labels))}.")
 
 
 def _are_disjoint(branches: list[Schema], lowering: Lowering) -> bool:
@@ -211,17 +232,21 @@ def allows_object(node: Schema) -> bool:
 
 def _flatten_alternatives(base: Schema, branches: list[Schema], key: str, path: SchemaPath, lowering: Lowering) -> Schema:
     """Turn alternatives of objects into one object: all properties, required what all require, the choice described."""
-    parts = [flatten_object(branch, path, lowering)[0] for branch in branches]
-    parts = [part for part in parts if allows_object(part)]
-    if len(parts) < 2:
-        return lowering.merge(base, parts[0], path) if parts else base
+    flattened = [flatten_object(branch, path, lowering)[0] for branch in branches]
+    parts = [part for part in flattened if allows_object(part)]
+    if not parts:
+        return base
+    if len(parts) == 1:
+        return lowering.merge(base, parts[0], path)
     ours: Schema = base.get("properties", {})
     names = unique(chain(ours, *(part.get("properties", {}) for part in parts)))
     properties = {name: _merge_property(name, ours, parts, path, lowering) for name in names}
     out = {"type": "object"} | base | {"properties": properties}
-    if required := unique([*base.get("required", []), *_required_by_all(parts)]):
+    required = unique([*base.get("required", []), *_required_by_all(parts)])
+    if required:
         out["required"] = required
-    if "additionalProperties" not in out and all(part.get("additionalProperties") is False for part in parts):
+    all_are_closed = all(part.get("additionalProperties") is False for part in parts)
+    if all_are_closed and "additionalProperties" not in out:
         out["additionalProperties"] = False
     return lowering.describe(out, key, "; ".join(unique(map(_label_alternative, parts))), path)
 

@@ -56,22 +56,26 @@ def _convert_node(schema: Any) -> Any:
 
 
 def _convert_value(key: str, value: Any) -> Any:
-    match key:
-        case "type":
-            return _convert_type(value)
-        case "$ref" if isinstance(value, str):
-            return value.replace("#/defs/", "#/$defs/")
-        case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
-            return [value]  # proto JSON accepts a bare value for a repeated field
-        case "propertyOrdering":
-            return string_items(value)
-        case _:
-            pass
-    if key in _INT64_KEYWORDS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
-        return int(value)  # proto JSON writes int64 as a string
+    if key == "type":
+        return _convert_type(value)
+    if isinstance(value, str):
+        return _convert_text(key, value)
+    if key == "propertyOrdering":
+        return string_items(value)
     if key in LIST_KEYWORDS and not isinstance(value, list):
         return [value]
     return cast("Any", value)
+
+
+def _convert_text(key: str, text: str) -> Any:
+    """Return a keyword's value that is written as a text."""
+    if key == "$ref":
+        return text.replace("#/defs/", "#/$defs/")
+    if key in ("enum", "required", "propertyOrdering"):
+        return [text]  # proto JSON accepts a bare value for a repeated field
+    if key in _INT64_KEYWORDS and re.fullmatch(r"[0-9]{1,19}", text):
+        return int(text)  # proto JSON writes int64 as a string
+    return [text] if key in LIST_KEYWORDS else text
 
 
 def _convert_type(value: Any) -> Any:

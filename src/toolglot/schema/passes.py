@@ -28,7 +28,8 @@ def lower_enum(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Keep the enum values that have the node's type, if the dialect takes enums of that type."""
     if "enum" not in node:
         return node
-    types, dialect = allowed_types(node), lowering.dialect
+    dialect = lowering.dialect
+    types = allowed_types(node)
     values = [value for value in unique(node["enum"]) if has_type(value, types)]
     if not values:
         lowering.add_loss("enum", path, "none of its values has the type; dropped")
@@ -42,9 +43,9 @@ def lower_enum(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
         return lowering.move_to_description(node, ["enum"], path)
     if "" in real and not dialect.allows_empty_enum_value:
         lowering.add_loss("enum", path, f"{dialect.name} does not support an empty string among the values; dropped")
-        values = [value for value in values if value != ""]
-    if dialect.uses_nullable:  # which says that null is allowed
-        values = [value for value in values if value is not None]
+        values.remove("")
+    if dialect.uses_nullable and None in values:  # `nullable` says that null is allowed
+        values.remove(None)
     if not values:
         return add_description(drop_keywords(node, "enum"), "May be empty.")
     return {**node, "enum": values}
@@ -115,11 +116,15 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Give an object named properties; express free keys as the dialect can."""
     if "object" not in allowed_types(node) or "anyOf" in node:
         return node
+    dialect = lowering.dialect
+    is_root = not path.depth
     properties = {name: sub for name, sub in node.get("properties", {}).items() if not is_impossible(sub)}
     # The root keeps its form whatever it holds: arguments are always an object.
-    if path.depth and not properties and (lowered := _lower_bare_object(node, path, lowering)) is not None:
-        return lowered
-    dialect, extra = lowering.dialect, node.get("additionalProperties")
+    if not properties and not is_root:
+        lowered = _lower_bare_object(node, path, lowering)
+        if lowered is not None:
+            return lowered
+    extra = node.get("additionalProperties")
     is_closed = is_impossible(extra)
     if dialect.closes_objects and extra is not None and not is_closed:
         lowering.add_loss("additionalProperties", path, f"{dialect.name} supports named keys only")
@@ -127,11 +132,12 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     node = drop_keywords(node, "properties")
     if is_closed:
         node = drop_keywords(node, "additionalProperties")
-    if properties or closes or not path.depth:
+    if properties or closes or is_root:
         node["properties"] = properties
     if closes:
         node["additionalProperties"] = False
-    return lower_property_names(_lower_required(node, properties, path, lowering), path, lowering)
+    node = _lower_required(node, properties, path, lowering)
+    return lower_property_names(node, path, lowering)
 
 
 def _lower_bare_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema | None:
@@ -153,17 +159,25 @@ def _lower_bare_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Sc
 
 def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Let `required` name existing properties; where a dialect requires all, make the optional ones nullable."""
-    names, node = node.get("required", []), drop_keywords(node, "required")
-    if unknown := [name for name in names if name not in properties]:
+    names = node.get("required", [])
+    node = drop_keywords(node, "required")
+    unknown = [name for name in names if name not in properties]
+    if unknown:
         reason = "these are not among the properties; moved into the description"
         node = lowering.describe(node, "required", unknown, path, reason)
     if not lowering.dialect.requires_all:
         names = [name for name in names if name in properties]
-        return node | ({"required": names} if names else {})
-    optional = {name: lowering.clean(sub, path.child(name)) for name, sub in properties.items() if name not in names}
-    nullable = {name: allow_null(sub) for name, sub in optional.items()}
-    node = {**node, "properties": properties | nullable, "required": list(properties)}
-    if omitted := [name for name, sub in optional.items() if _is_null_when_missing(sub)]:
+        return {**node, "required": names} if names else node
+    node = {**node, "properties": {**properties}, "required": list(properties)}
+    omitted: list[str] = []
+    for name, sub in properties.items():
+        if name in names:
+            continue
+        optional = lowering.clean(sub, path.child(name))
+        node["properties"][name] = allow_null(optional)
+        if _is_null_when_missing(optional):
+            omitted.append(name)
+    if omitted:
         node[RESTORATIONS_KEY] = [Restoration("omit", dict.fromkeys(omitted, ""))]
     return node
 
@@ -270,12 +284,11 @@ def _tuple_as_list(node: Schema, prefix: list[Any], path: SchemaPath, lowering: 
 def describe_unsupported(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Move what cannot stay into the description."""
     dialect = lowering.dialect
-    unsupported = [
-        key for key, value in node.items() if key != RESTORATIONS_KEY and not _is_supported(key, value, node, dialect)
-    ]
+    unsupported = [key for key, value in node.items() if not _is_supported(key, value, node, dialect)]
     node = lowering.move_to_description(node, unsupported, path)
     if not path.depth and not dialect.keeps_root_description:
-        node, lowering.root_description = drop_keywords(node, "description"), node.get("description", "")
+        lowering.root_description = node.get("description", "")
+        node = drop_keywords(node, "description")
     if dialect.isolates_unions and "anyOf" in node:
         return {"anyOf": [_isolate_branch(branch, node) for branch in node["anyOf"]]}
     return node
@@ -292,12 +305,19 @@ def _isolate_branch(branch: Schema, union: Schema) -> Schema:
 
 
 def _is_supported(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
+    if key == RESTORATIONS_KEY:  # ours, for the way back
+        return True
     if key in ("$defs", "definitions"):  # those that are used come back at the end
         return dialect.refs == "free"
     if dialect.is_open or not dialect.allows(key):
         return dialect.allows(key)
     if dialect.isolates_unions and "anyOf" in node:
         return key in ("anyOf", "description", "nullable")
+    return _is_value_supported(key, value, dialect)
+
+
+def _is_value_supported(key: str, value: Any, dialect: Dialect) -> bool:
+    """Whether the dialect takes this value of a keyword that it has."""
     match key:
         case "format":
             return value in (dialect.formats or ())

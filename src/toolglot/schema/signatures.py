@@ -55,13 +55,21 @@ def list_parameters(function: Function) -> tuple[list[inspect.Parameter], inspec
     # A method taken from its class, before it is bound: the registry binds it later.
     if parameters and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
-    fixed = cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
-    parameters = [p for p in parameters if p.name not in fixed]
-    if args := next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None):
-        reason = f"it takes *{args.name}, but models pass arguments by name; use a list parameter instead"
-        raise InvalidTool(f"{label} cannot be a tool: {reason}")
-    extra = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
-    return [p for p in parameters if p is not extra], extra
+    if isinstance(function, partial):
+        fixed = cast("partial[Any]", function).keywords
+        parameters = [p for p in parameters if p.name not in fixed]
+    named: list[inspect.Parameter] = []
+    extra: inspect.Parameter | None = None
+    for parameter in parameters:
+        match parameter.kind:
+            case inspect.Parameter.VAR_POSITIONAL:
+                reason = f"it takes *{parameter.name}, but models pass arguments by name; use a list parameter instead"
+                raise InvalidTool(f"{label} cannot be a tool: {reason}")
+            case inspect.Parameter.VAR_KEYWORD:
+                extra = parameter
+            case _:
+                named.append(parameter)
+    return named, extra
 
 
 def evaluate_annotations(
