@@ -37,6 +37,13 @@ def require_text(value: Any) -> str:
     raise TypeError(f"{json_type_name(value)} instead of text")
 
 
+def require_list(value: Any) -> list[Any]:
+    """Return an array, and what is empty as []. Raises TypeError on anything else: no call or image must get lost silently."""
+    if not value or isinstance(value, list):
+        return cast(list[Any], value or [])
+    raise TypeError(f"{json_type_name(value)} instead of an array")
+
+
 def join_surrogates(text: str) -> str:
     """Join the halves of characters: JavaScript servers cut strings between the two halves of a surrogate pair."""
     return _SURROGATE_PAIR.sub(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)

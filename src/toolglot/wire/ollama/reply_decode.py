@@ -1,7 +1,7 @@
 """Ollama chat: replies and streams -> tracker. Calls come complete, possibly over several lines."""
 
 from toolglot.values.messages import Media, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, skip_empty, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, require_list, skip_empty, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.stop_reasons import decode_stop_reason
@@ -44,13 +44,13 @@ class OllamaReplyDecoder(ReplyDecoder):
             tracker.add_text("content", text)
         if len(message) == known_count:  # nearly every line
             return
-        for call in skip_empty(as_list(message.get("tool_calls"))):
+        for call in skip_empty(require_list(message.get("tool_calls"))):
             function = as_dict(call.get("function"))
             slot = ("call", self._call_count)
             self._call_count += 1
             tracker.update_call(slot, call.get("id"), function.get("name"), function.get("arguments"))
             tracker.close(slot)
-        for image in as_list(message.get("images")):
+        for image in require_list(message.get("images")):
             self._image_count += 1
             tracker.set_block(("image", self._image_count), Media("image", data=image))
         if extra := unknown_fields(message, _MESSAGE_FIELDS):

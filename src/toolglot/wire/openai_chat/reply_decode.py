@@ -11,7 +11,16 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Foreign, Media
 from toolglot.wire.cache_marks import read_mark
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, join_surrogates, skip_empty, unknown_fields
+from toolglot.wire.json_values import (
+    Doc,
+    as_dict,
+    as_text,
+    iter_dicts,
+    join_surrogates,
+    require_list,
+    skip_empty,
+    unknown_fields,
+)
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
@@ -129,7 +138,7 @@ class ChatReplyDecoder(ReplyDecoder):
 
     def _read_other_fields(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
-        for number, call in enumerate(skip_empty(as_list(message.get("tool_calls")))):
+        for number, call in enumerate(skip_empty(require_list(message.get("tool_calls")))):
             self._read_call(call, ("call", number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
             # Sent back in the new form: `function_call` is deprecated.

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from toolglot.values.messages import Foreign, StopReason, Text, Thinking, ToolsChanged
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_text, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_list, require_text, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.openai_responses.tool_decode import decode_tools
 from toolglot.wire.provider_errors import error_from_body
@@ -124,7 +124,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
         if response.get("error") or response.get("status") == "failed":
             raise error_from_body({"error": response.get("error") or "the response failed"})
         self._tracker.begin(as_text(response.get("id")), as_text(response.get("model")))
-        for index, item in enumerate(iter_dicts(response.get("output"))):
+        for index, item in enumerate(iter_dicts(require_list(response.get("output")))):
             if index not in self._whole_items and item.get("id") not in self._whole_items:
                 self._finish_item(self._slot_by_id.get(as_text(item.get("id")), index), item)
         if usage := response.get("usage"):
