@@ -303,6 +303,8 @@ class TestCommands:
         # scripts of editors, other names, and what does the same
         ("git push *", "sed '1e git push' x", None), ("git push *", "vim -c '!git push'", None),
         ("git push *", "vim '+!git push'", None), ("git push *", "sed 's/a/b/' x", False), ("git push *", "vim git", False),
+        ("git push *", "cp /usr/bin/git g; ./g push", None), ("git push *", "mv cp g", False),
+        ("git push *", "run0 git push", True), ("git push *", "chronic git push", True),
         ("git push *", "hash -p /usr/bin/git g; g push", None), ("git push *", "alias g=git; g push", None),
         ("git push *", "alias g='/usr/bin/git push'", None), ("git push *", "ln -s /usr/bin/git g; ./g push", None),
         ("git push *", "alias ll='ls -l'", False), ("git push *", "git send-pack x", None),

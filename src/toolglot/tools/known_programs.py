@@ -15,6 +15,7 @@ __all__ = [
     "is_runner",
     "launches_program",
     "program_name",
+    "runs_code",
 ]
 
 # They run a command or a script given in their own words: a rule that allows them covers only the words it has.
@@ -40,7 +41,7 @@ _RUNNERS = frozenset(
         ),
         *("prlimit", "proxychains", "rlwrap", "rsh", "run-parts", "runcon", "runuser", "screen", "setuidgid", "sg", "socat"),
         *("softlimit", "ssh-agent", "start-stop-daemon", "startx", "tmux", "torsocks", "toybox", "unbuffer", "watchexec"),
-        *("xinit", "xvfb-run"),
+        *("xinit", "xvfb-run", "chronic", "cpulimit", "run0", "sshpass", "tsp"),
         # Their scripts can start programs.
         *("awk", "ed", "emacs", "ex", "gawk", "less", "man", "mawk", "more", "nano", "nvim", "sed", "vi", "view", "vim"),
     }
@@ -94,7 +95,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # They run what they read as their input, unless they are given a file.
 SHELLS = frozenset({".", "ash", "bash", "csh", "dash", "fish", "ksh", "sh", "source", "tcsh", "zsh"})
 # They give a program another name.
-RENAMING = frozenset({"alias", "hash", "ln"})
+RENAMING = frozenset({"alias", "cp", "hash", "install", "ln", "mv"})
 # Their arguments are text or names of files, whatever they look like.
 TEXT_PROGRAMS = frozenset(
     {
@@ -278,6 +279,12 @@ def is_runner(words: tuple[str, ...]) -> bool:
     """Return whether a program runs a command or a script given in its own words, wherever in them."""
     program = program_name(words[0])
     return program in _RUNNERS or program.startswith(_LOADERS)
+
+
+def runs_code(program: str) -> bool:
+    """Return whether a program is known to run other programs, or the files of a project."""
+    tables = (_LAUNCHERS, _PLACES, RISKY_ARGUMENTS)
+    return is_runner((program,)) or any(program in table for table in tables)
 
 
 def find_inner_program(words: tuple[str, ...], subcommand: int) -> int | None:
