@@ -45,7 +45,7 @@ def test_a_question_that_cannot_be_shown_is_declined(params: ElicitRequestParams
     async def ask() -> tuple[str, list[str]]:
         context = SimpleNamespace(call=SimpleNamespace(name="t", id="c1"), report=print)
         call = RemoteCall("s", cast(Context, context), 1, asyncio.get_running_loop())
-        return (await call.elicit(params)).action, call.notes
+        return (await asyncio.wait_for(call.elicit(params), 10)).action, call.notes
 
     action, (note,) = asyncio.run(ask())
     assert action == "decline"

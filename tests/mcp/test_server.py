@@ -353,6 +353,18 @@ async def test_nothing_in_a_question_looks_like_another(mode: str, name: str) ->
     assert "rm -rf x" in asked[0], "all of it is there"
 
 
+@both
+async def test_a_reason_with_many_lines_looks_like_no_other_question(mode: str) -> None:
+    """A server whose tools are served again writes the reason of its own questions."""
+    asked = list[str]()
+    made = tool(echo_path, name="delete", approval=True, always_ask=lambda arguments: arguments["path"])
+    await call(server(made), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
+    first, *others = asked[0].splitlines()
+    assert first.startswith("Allow delete? (ls? (it only reads files)")
+    assert len(first) < 400
+    assert all(line.startswith("> ") for line in others if line)
+
+
 async def test_an_approval_counts_only_for_the_call_that_was_shown() -> None:
     """What the server remembers with the client is sealed: it is bound to the tool and its arguments."""
     async with connect(server(delete), "auto", elicitation_callback=answers()) as client:
