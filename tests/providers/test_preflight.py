@@ -54,6 +54,7 @@ SCHEMAS: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
     ({"type": ["string", "null"]}, '["string","null"]'), ({"enum": [1]}, "missing"),
     ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"type": "integer"}}}, "missing"),
     ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, "missing"),
+    ({"allOf": [{"type": "object"}, {"type": "string"}]}, "missing"),
 ])  # fmt: skip
 @pytest.mark.parametrize("profile", ["openai-chat", "openai", "anthropic", "gemini", "ollama"])
 def test_a_root_that_is_not_an_object(schema: dict[str, Any], value: str, profile: str) -> None:
@@ -64,7 +65,7 @@ def test_a_root_that_is_not_an_object(schema: dict[str, Any], value: str, profil
 @pytest.mark.parametrize("schema", [
     None, {}, {"type": "OBJECT"}, {"type": ["object", "null"]}, {"properties": {}}, {"type": None},
     {"anyOf": [{"type": "string"}, {"type": "object"}]}, {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}},
-    {"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+    {"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, {"allOf": [{"type": "object"}, *[{"$ref": "#"}] * 99]},
 ])  # fmt: skip
 def test_a_root_that_may_be_an_object(schema: Any) -> None:
     assert preflight([ToolDefinition("t", "", schema)], resolve_profile("openai-chat")) == []

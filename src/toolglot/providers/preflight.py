@@ -83,11 +83,20 @@ def _check_schema(tool: ToolDefinition, profile: Profile) -> Iterator[Problem]:
 def _allows_objects(node: Any, document: SchemaDocument, depth: int) -> bool:
     """Whether arguments, which have names, may have this schema at all."""
     node = clean_node(document.follow(node))[0]
-    types = allowed_types(node)
-    if types or depth == _MAX_DEPTH:
-        return not types or "object" in types
+    # Parts of parts are not looked at: references to the root would multiply.
+    parts = [clean_node(document.follow(part))[0] for part in node.get("allOf", ())]
+    if not all(map(_may_be_object, [node, *parts])):
+        return False
+    if "type" in node or depth == _MAX_DEPTH:
+        return True
     branches = cast("list[Any]", node.get("anyOf") or node.get("oneOf") or [])
     return not branches or any(_allows_objects(branch, document, depth + 1) for branch in branches)
+
+
+def _may_be_object(node: dict[str, Any]) -> bool:
+    """Whether the type of a node by itself, with its enum and const, allows objects."""
+    types = allowed_types(node)
+    return not types or "object" in types
 
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
