@@ -88,6 +88,8 @@ def test_text_calls_and_results_of_a_message() -> None:
     assert (message.text, message.calls, message.results) == ("ab", (CALL,), (RESULT,))
     assert RESULT.text == "12"
     assert tool_results(RESULT).results == (RESULT,)
+    assert tool_results([RESULT, ToolResult("c2")]) == tool_results(RESULT, ToolResult("c2"))
+    assert tool_results(result for result in [RESULT]) == tool_results([RESULT], []) == tool_results(RESULT)
 
 
 def test_a_reply_is_a_message_of_the_history() -> None:
@@ -112,6 +114,7 @@ def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
     (lambda: Message(cast(Any, "banana"), ()), "the role of a message is system, user, assistant or tool, not 'banana'"),
     (lambda: Message("user", cast(Any, ("x", 3))), "a part of a message is text or a block, not int"),
     (lambda: tool_results(cast(Any, "x")), "a tool message holds tool results, not str; use ToolResult"),
+    (lambda: tool_results(cast(Any, [RESULT, CALL])), "a tool message holds tool results, not ToolCall; use ToolResult"),
     (lambda: Conversation(cast(Any, ["x"])), "a conversation holds messages, not str; use user"),
     (lambda: Conversation().append(cast(Any, {"role": "user"})), "a conversation holds messages, not dict"),
     (lambda: Text(cast(Any, None)), "text of Text: expected `str`, got `None`"),

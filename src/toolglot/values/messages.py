@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 from toolglot.common.jsontext import dumps, loads_object, to_plain
 from toolglot.common.media_types import detect_media
 from toolglot.common.textutil import pluralize
-from toolglot.common.value_checks import check_texts, check_values
+from toolglot.common.value_checks import as_items, check_texts, check_values
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.values.definitions import CacheMark, ToolDefinition, to_storable
 from toolglot.values.definitions import Opaque as Opaque
@@ -442,12 +442,18 @@ def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
     return Message("assistant", _to_blocks(content))
 
 
-def tool_results(*results: ToolResult) -> Message:
-    """Create a tool message with the results for the calls in the assistant message before it. Raises UsageError."""
-    for result in results:
-        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"a tool message holds tool results, not {type(result).__name__}; use ToolResult(call.id, …)")
-    return Message("tool", results)
+def tool_results(*results: ToolResult | Iterable[ToolResult]) -> Message:
+    """Create a tool message with the results for the calls in the assistant message before it. Raises UsageError.
+
+    The results may also be given as a list, as the parts of other messages are.
+    """
+    blocks: list[ToolResult] = []
+    for item in results:
+        blocks += [item] if isinstance(item, ToolResult) else as_items(item)
+    for block in blocks:
+        if not isinstance(block, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"a tool message holds tool results, not {type(block).__name__}; use ToolResult(call.id, …)")
+    return Message("tool", tuple(blocks))
 
 
 # ---- save and load: a header line, then one message per line
