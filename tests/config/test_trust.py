@@ -45,6 +45,7 @@ class TestDirectories:
         write_private(file, b"2")
         assert (file.read_bytes(), mode(file), mode(file.parent)) == (b"2", 0o600, 0o700)
         assert os.listdir(file.parent) == ["file"]
+        assert mode(file.parent.parent) == 0o700, "the first directory that is needed may be below the state directory"
 
     def test_failures_are_named_and_leave_nothing_behind(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

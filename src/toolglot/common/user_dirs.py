@@ -90,10 +90,11 @@ def is_writable(directory: Path) -> bool:
 
 
 def ensure_private_directory(directory: Path) -> Path:
-    """Create the directory, for its owner only, unless it exists. Raises UsageError."""
+    """Create the directory and those above it that are missing, for their owner only. Raises UsageError."""
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        for path in reversed((directory, *directory.parents)):  # mkdir(parents=True) would create the upper ones for everybody
+            if not path.is_dir():
+                path.mkdir(mode=0o700, exist_ok=True)
     except OSError as e:
         raise UsageError(
             f"cannot create the directory {str(directory)!r}: {e.strerror}; set TOOLGLOT_STATE to use another one"
