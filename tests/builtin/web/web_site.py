@@ -211,7 +211,14 @@ class Caller:
         self.executor = ToolExecutor(ToolRegistry(self.tools), ToolConfig(approval_effects=(), max_repeats=0))
 
     def __call__(self, name: str, /, **arguments: Any) -> ToolOutcome:
-        return asyncio.run(asyncio.wait_for(self.executor.run(ToolCall("c1", name, arguments)), 30))
+        return self._run(ToolCall("c1", name, arguments))
+
+    def call_raw(self, name: str, raw: str) -> ToolOutcome:
+        """Call a tool with the text of arguments that may not be JSON."""
+        return self._run(ToolCall("c1", name, None, raw))
+
+    def _run(self, call: ToolCall) -> ToolOutcome:
+        return asyncio.run(asyncio.wait_for(self.executor.run(call), 30))
 
     def data(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Return the data of a call that succeeds."""
