@@ -32,6 +32,8 @@ OWN_FILES = (
     *("home/.local/state/toolglot/backups*", "home/.local/state/toolglot/audit*", "home/.local/state/toolglot/changes*"),
     *("home/.local", "home/.local/state", "home/.local/share", "home/.local/share/toolglot"),
     *("home/.local/state/toolglot/removed*", "home/.local/share/toolglot/approval*"),
+    # Each MCP server starts in a directory of its own, whenever it is ready; what it writes there counts.
+    *("home/.local/state/toolglot/mcp", "home/.local/state/toolglot/mcp/harmless", "home/.local/state/toolglot/mcp/rug"),
 )
 # Notes of the `memory` tool are kept for this project alone: nobody is asked.
 NOTES = "home/.local/state/toolglot/memory*"
