@@ -119,12 +119,14 @@ def test_claude_lists_a_directory(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     [name] = load_payload("000_tool_names")["list_dir"]["claude"]
     for facade_id in CLAUDE_FACADES:
-        agent, _ = make_agent("claude", call(name, {"path": "."}), tools=coding_tools(tmp_path), facade=facade_id)
+        names = (name, name.upper())  # Claude Code's own tool was LS
+        calls = [call(name, {"path": "."}, name) for name in names]
+        agent, _ = make_agent("claude", *calls, tools=coding_tools(tmp_path), facade=facade_id)
         agent.run_sync("go")
-        [result] = find_results(agent.conversation)
-        assert not result.is_error
-        assert "a.txt" in result.text
-        assert name not in {tool.name for tool in agent.visible_tools}
+        results = find_results(agent.conversation)
+        assert [result.is_error for result in results] == [False, False]
+        assert all("a.txt" in result.text for result in results)
+        assert {*names}.isdisjoint(tool.name for tool in agent.visible_tools)
 
 
 @pytest.mark.parametrize("payload", ["000_gemini_google_web_search", "000_gemini_web_fetch"])

@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from toolglot import encode_results, encode_tools
+from toolglot import encode_results, encode_tools, tool
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.events import RunDone, ToolCallDelta, ToolCallReady, ToolCallStarted
 from toolglot.values.messages import Conversation, Text, ToolResult, assistant, tool_results, user
 from toolglot.values.request import Request, ToolDefinition
-from toolglot.wire.codec import encode_request
+from toolglot.wire.codec import decode_request, encode_request
 
 from .kit import FIVE_WIRES, MODELS, call, load_payload, make_agent
 
@@ -103,10 +103,37 @@ def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
+def read_documents_history(provider: str) -> Conversation:
+    """The history that the document writes in the format of a provider that gets both the call and its result."""
+    document = load_payload("001_history")[provider]
+    question = "What is the weather in Oslo?"
+    if provider == "gemini":
+        contents = [{"role": "model", **document["call"]}, {"role": "user", **document["result"]}]
+        body = {"contents": [{"role": "user", "parts": [{"text": question}]}, *contents]}
+    else:
+        document["call"]["tool_calls"][0]["id"] = document["result"]["tool_call_id"]  # the document leaves it out
+        messages = [{"role": "assistant", **document["call"]}, document["result"]]
+        body = {"messages": [{"role": "user", "content": question}, *messages]}
+    return Conversation(decode_request(provider, body).messages)
+
+
 @pytest.mark.parametrize("provider", FIVE_WIRES)
-def test_a_conversation_with_tool_history_is_never_refused(provider: str) -> None:
-    load_payload("001_history")
-    agent, transport = make_agent(provider, call("weather", ARGUMENTS), tools=[weather])
+@pytest.mark.parametrize("source", ["openai-chat", "gemini"])
+def test_a_conversation_with_tool_history_is_never_refused(provider: str, source: str) -> None:
+    agent, transport = make_agent(provider, call("name", {}), tools=[weather])  # the history has the first reply
+    assert agent.run_sync("And tomorrow?", conversation=read_documents_history(source)).text == "done"
+    [request] = transport.sent
+    assert request.status == 200
+    # `name` is what the document calls its tool.
+    assert [made.name for message in request.history for made in message.calls] == ["name"]
+    assert [len(message.results) for message in request.history] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("provider", FIVE_WIRES)
+def test_a_conversation_goes_on_after_a_call(provider: str) -> None:
+    document = load_payload("001_history")["openai-chat"]
+    name = document["call"]["tool_calls"][0]["function"]["name"]
+    agent, transport = make_agent(provider, call(name, {}), tools=[tool(lambda: "sunny", name=name)])
     agent.run_sync("What is the weather in Oslo?")
     agent.run_sync("And tomorrow?")
     assert [request.status for request in transport.sent] == [200] * 3

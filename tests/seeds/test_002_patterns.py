@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.wire.reply_reading import read, read_whole, sse_of
 
 from toolglot import ToolExecutor, ToolRegistry, encode_results, encode_tools
 from toolglot.common.jsontext import dumps_text, loads
@@ -17,6 +18,7 @@ from toolglot.wire.tracker import ToolCallTracker
 from .kit import MODELS, call, find_results, load_payload, make_agent
 
 WEATHER = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
+WIRES = {"claude": "anthropic-messages", "ollama": "ollama-chat", "gemini": "gemini"}
 PROVIDERS = ("openai", "claude", "ollama", "gemini", "grok", "azure", "deepseek")
 
 
@@ -53,7 +55,6 @@ def test_the_documents_tool_in_each_format(provider: str) -> None:
 def test_tool_choices(provider: str) -> None:
     tool = ToolDefinition(**load_payload("002_tools")[0])
     automatic, none, named = load_payload("002_tool_choice")["openai"]
-    words = {automatic: "auto", none: "none", named["function"]["name"]: "test"}
     # Claude and Ollama are "automatic" in the document: Claude has choices today, on Ollama they are emulated with a Loss.
     for word, native in {"auto": automatic, "none": none, "test": named}.items():
         encoded = encode_tools([tool], profile_of(provider), tool_choice=word)
@@ -66,7 +67,9 @@ def test_tool_choices(provider: str) -> None:
         elif provider == "claude":
             kind = encoded.body.get("tool_choice", {"type": "auto"})["type"]
             assert kind == {"auto": "auto", "none": "none", "test": "tool"}[word]
-    assert words == {"auto": "auto", "none": "none", "test": "test"}
+        elif provider == "ollama":
+            assert "tool_choice" not in encoded.body
+            assert bool(encoded.losses) == (word != "auto")
 
 
 def test_names_follow_the_pattern_or_are_mapped() -> None:
@@ -110,17 +113,18 @@ def test_handlers_are_registered_by_name_and_run_alone_or_together() -> None:
     assert loads(response["content"]) == {"location": "Oslo", "sky": "clear"}
 
 
-@pytest.mark.parametrize("provider", ["openai", "claude", "gemini"])
+@pytest.mark.parametrize("provider", ["openai", "ollama", "claude", "gemini"])
 def test_the_follow_up_in_each_format(provider: str) -> None:
     agent, transport = make_agent(provider, call("get_weather", {"location": "Oslo"}), tools=make_registry())
     agent.run_sync("What is the weather in Oslo?")
     body = transport.sent[-1].body
     sent = body["contents" if provider == "gemini" else "messages"]
     expected = load_payload("002_follow_up")[provider]
-    if provider == "openai":
+    if provider in ("openai", "ollama"):
         assert [message["role"] for message in sent[-2:]] == [message["role"] for message in expected]
         assert expected[0].keys() <= sent[-2].keys()
-        assert expected[1].keys() == sent[-1].keys()
+        assert expected[1].keys() <= sent[-1].keys()
+        assert loads(sent[-1]["content"]) == {"location": "Oslo", "sky": "clear"}
     elif provider == "claude":
         [message] = expected
         assert sent[-1]["role"] == message["role"]
@@ -143,6 +147,49 @@ def test_a_stream_yields_content_then_calls_then_its_end(provider: str) -> None:
     names = {TextDelta: content, ToolCallReady: calls, RunDone: end}
     kinds = [names[type(event)] for event in asyncio.run(gather()) if type(event) in names]
     assert list(dict.fromkeys(kinds)) == [calls, content, end]  # the answer streams after the call's result
+
+
+# The rest of a reply, of which the document has the part with the call.
+REPLIES: dict[str, dict[str, Any]] = {
+    "claude": {"type": "message", "role": "assistant", "stop_reason": "tool_use"},
+    "ollama": {"done": True},
+}
+
+
+@pytest.mark.parametrize("provider", WIRES)
+def test_the_call_is_read_where_each_provider_has_it(provider: str) -> None:
+    reply = load_payload("002_responses")[provider]
+    arguments = {"location": "Oslo"}
+    if provider == "claude":
+        [part] = reply["content"]
+        part.update(id="c1", name="get_weather", input=arguments)
+    elif provider == "ollama":  # the document parses the arguments as text: the API sends an object, and both are read
+        reply["message"]["tool_calls"][0]["function"].update(name="get_weather", arguments=dumps_text(arguments))
+    else:  # functionCalls() is what the SDK collects from the parts
+        [part] = reply["functionCalls"]
+        part.update(name="get_weather", args=arguments)
+        reply = {"candidates": [{"content": {"parts": [{"functionCall": part}]}, "finishReason": "STOP"}]}
+    [made] = read_whole(WIRES[provider], {**REPLIES.get(provider, {}), **reply}).reply.calls
+    assert (made.name, made.arguments) == ("get_weather", arguments)
+
+
+def test_openais_chunks_are_read_by_their_index() -> None:
+    def make_chunk(index: int, **function: str) -> dict[str, Any]:
+        chunk = load_payload("002_responses")["openai"]
+        [piece] = chunk["choices"][0]["delta"]["tool_calls"]
+        piece["index"] = index
+        piece["function"] = {**piece["function"], **function}
+        return chunk
+
+    chunks = [make_chunk(0, name="get_weather"), make_chunk(1, name="get_time")]
+    for piece in ('{"loca', 'tion": "Os', 'lo"}'):
+        chunks += [make_chunk(0, arguments=piece), make_chunk(1, arguments=piece)]
+    chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    reply = read("openai-chat", sse_of(*chunks, "[DONE]")).reply
+    assert [(made.name, made.arguments) for made in reply.calls] == [
+        ("get_weather", {"location": "Oslo"}),
+        ("get_time", {"location": "Oslo"}),
+    ]
 
 
 def test_chunks_of_a_call_are_accumulated() -> None:

@@ -62,7 +62,10 @@ def test_the_documents_conversation(project: Path) -> None:
     assert agent.run_sync(prompt).text == "Three files."
     first, second = (sent.body for sent in transport.sent)
     assert first["contents"] == request["contents"]
-    # The field is named functionDeclarations in JSON; the API also takes the document's name, that of its protos.
+    # The field is named functionDeclarations in JSON; the document's name, that of the protos, is read as well.
+    assert [*request["tools"][0]] == ["function_declarations"]
+    request["tools"][0]["function_declarations"] = first["tools"][0]["functionDeclarations"]
+    assert decode_request("gemini", request).tools == decode_request("gemini", first).tools
     assert {"list_files", "read_file", "write_file"} <= {tool["name"] for tool in first["tools"][0]["functionDeclarations"]}
     called, result = second["contents"][-2:]
     expected_call, expected_result = answered["contents"]
@@ -108,6 +111,9 @@ def test_a_list_is_an_array_for_gemini_and_json_text_elsewhere(provider: str, pr
     decoded = decode_request(transport.sent[-1].profile.wire, transport.sent[-1].body)
     [again] = [item for message in decoded.messages for item in message.results]
     assert loads(again.text) == loads(result.text)
+    if provider == "gemini":
+        response = transport.sent[-1].body["contents"][-1]["parts"][0]["functionResponse"]["response"]
+        assert response == {"output": loads(result.text)}
 
 
 def test_writing_appends_or_overwrites_with_a_backup(project: Path) -> None:
@@ -148,8 +154,24 @@ def test_what_the_document_rejects_is_rejected(project: Path) -> None:
     assert [by_id[key].error_kind for key in ("..", "absolute")] == ["not_allowed", "not_allowed"]
     assert by_id["binary"].is_error
     assert "binary" in by_id["binary"].text
-    assert len(by_id["large"].text) < 1_000_000
+    assert limits["size_limit"] == "1MB"
+    assert (project / "large.txt").stat().st_size > 1_000_000 > len(by_id["large"].text)
     assert "start_line" in by_id["large"].text  # how to go on
+
+
+def test_typical_calls_are_fast(project: Path) -> None:
+    calls = [
+        call("list_files", {"pattern": "*.rs"}),
+        call("read_file", {"path": "src/lib.rs"}),
+        call("write_file", {"path": "new.rs", "content": "// new\n", "mode": "append"}),
+    ]
+    agent, _ = make_agent("gemini", *calls * 5, tools=coding_tools(project), facade="neutral", config=ALLOWED)
+    outcomes = agent.run_sync("go").outcomes
+    for name in ("glob", "read", "write"):
+        # The fastest of several: other programs may be running.
+        seconds = [outcome.seconds for outcome in outcomes if outcome.call.name == name and not outcome.result.is_error]
+        assert len(seconds) == 5, name
+        assert min(seconds) * 1000 < load_payload("003_limits")["typical_ms"], name
 
 
 def test_calls_are_limited_and_audited(project: Path) -> None:
