@@ -14,6 +14,7 @@ from toolglot.values.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    ToolsChanged,
     assistant,
     system,
     user,
@@ -33,6 +34,7 @@ NONE = HistoryRules()
 A, B = ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {})
 OK_A, OK_B = ToolResult("a", (Text("one"),), "get"), ToolResult("b", (Text("two"),), "put")
 HI, BYE = user("hi"), user("bye")
+LOADED, SEARCH = ToolsChanged(loaded=("get",)), ToolsChanged(loaded=("get",), opaque={"item": {"type": "tool_search_output"}})
 PAUSED = assistant([Foreign("anthropic-messages", {"type": "server_tool_use"})])
 
 
@@ -158,6 +160,11 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
     ("ends with the assistant", HistoryRules(ends_with_user=True), [HI, assistant("x"), system("s")],
         [HI, assistant("x"), system("s"), user("Continue.")], ["must end"]),
     ("ends with a paused turn", HistoryRules(ends_with_user=True), [HI, PAUSED], [HI, PAUSED], []),
+    ("ends with a search of the provider", HistoryRules(ends_with_user=True), [HI, assistant([SEARCH])],
+        [HI, assistant([SEARCH])], []),
+    ("ends with what a result without a call has loaded", HistoryRules(ends_with_user=True),
+        [HI, assistant([ToolResult("a", (LOADED,))])],
+        [HI, assistant(["[Result of an earlier tool call]", LOADED]), user("Continue.")], ["no call", "must end"]),
     ("ends with results", HistoryRules(ends_with_user=True), [HI, assistant(A), tool(OK_A)], [HI, assistant(A), tool(OK_A)],
         []),
     ("only instructions", HistoryRules(needs_turn=True), [system("s")], [system("s"), user("(start of the conversation)")],

@@ -161,11 +161,7 @@ class HistoryRepairer:
             self._record("user message", 0, "added, because there must be one")
             return [*messages, Message("user", (Text(START_TEXT),))]
         # An assistant message at the end is a prefill, unless the provider paused the turn and expects it back unchanged.
-        if (
-            last is None
-            or last.role != "assistant"
-            or any(isinstance(block, Foreign | ToolCall | ToolsChanged) for block in last.blocks)
-        ):
+        if last is None or last.role != "assistant" or any(map(_pauses, last.blocks)):
             return messages
         if rules.ends_with_user:  # current Claude models refuse a prefill
             self._record("user message", 0, "added at the end, because the conversation must end with one")
@@ -299,6 +295,13 @@ class HistoryRepairer:
                 self._record("text", index, "moved before the calls of its message")
                 blocks = (*(block for block in blocks if not isinstance(block, ToolCall)), *calls)
         return message if blocks == message.blocks else replace(message, blocks=blocks)
+
+
+def _pauses(block: Block) -> bool:
+    """Return whether a block at the end of the assistant's may be from a turn that the provider has paused."""
+    if isinstance(block, ToolsChanged):  # the provider's own search, rather than what is left of a result without a call
+        return bool(block.opaque and "item" in block.opaque)
+    return isinstance(block, Foreign | ToolCall)
 
 
 def rename_call(call: ToolCall, id: str) -> ToolCall:
