@@ -394,7 +394,8 @@ def _parse_toml(file: Path, text: str) -> dict[str, Any]:
     except ValueError as e:
         position = _TOML_POSITION.search(str(e))
         if position is None:
-            raise UsageError(f"{file}: invalid TOML: {e}") from None
+            reason = str(e).partition("; use sys.")[0]  # of a number with thousands of digits
+            raise UsageError(f"{file}: invalid TOML: {reason}") from None
         lines = text.splitlines() or [""]
         line, column = (position[1], position[2]) if position[1] else (len(lines), len(lines[-1]) + 1)
         raise UsageError(f"{file}, line {line}, column {column}: invalid TOML: {str(e)[: position.start()]}") from None
