@@ -105,16 +105,18 @@ def measure_memory(variable: str) -> dict[int, int]:
 
     Empty on systems without /proc.
     """
+    if not os.path.isdir("/proc/self"):
+        return {}
     parents: dict[int, int] = {}
     tree: set[int] = set()
-    for pid in (int(name) for name in (os.listdir("/proc") if os.path.isdir("/proc/self") else ()) if name.isdigit()):
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
         with suppress(OSError, ValueError):  # it has ended, or is not ours
             parents[pid] = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
             if variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 tree.add(pid)
     # A sandboxed process hides its variables, so descendants count by their parents.
-    while more := {pid for pid, parent in parents.items() if parent in tree and pid not in tree}:
-        tree |= more
+    while children := {pid for pid, parent in parents.items() if parent in tree and pid not in tree}:
+        tree |= children
     usage: dict[int, int] = {}
     for pid in tree:
         with suppress(OSError):

@@ -29,13 +29,18 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the part of our own environment that a command may see, with settings that keep programs from prompting."""
-    variables = {"PATH": _DEFAULT_PATH}
-    for name, value in (os.environ if environ is None else environ).items():
-        is_safe = (name in _SAFE_NAMES or name.startswith("LC_")) and not _SECRET_NAME.search(name) and "\0" not in value
-        # Even a harmless name may have a value with a secret in it, such as a URL with a password.
-        if is_safe and redact(f"{name}={value}", by_name=True) == f"{name}={value}":
-            variables[name] = value
-    return {**variables, **_FIXED_VARIABLES}
+    source = os.environ if environ is None else environ
+    variables = {name: value for name, value in source.items() if _is_harmless(name, value)}
+    return {"PATH": _DEFAULT_PATH, **variables, **_FIXED_VARIABLES}
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    if name not in _SAFE_NAMES and not name.startswith("LC_"):
+        return False
+    if _SECRET_NAME.search(name) or "\0" in value:
+        return False
+    # Even a harmless name may have a value with a secret in it, such as a URL with a password.
+    return redact(f"{name}={value}", by_name=True) == f"{name}={value}"
 
 
 def validate_environment(variables: Mapping[str, str] | None) -> dict[str, str]:

@@ -113,66 +113,137 @@ _HIDDEN_ERRORS = ("No such file or directory", "Permission denied", "ENOENT", "E
 
 def find_hidden_paths(roots: Sequence[Root], extra_paths: Iterable[str] = ()) -> list[str]:
     """Return the real paths that no command may read: home directories, credentials, and what only root can read."""
-    variables = [os.environ.get(name, "") for name in _CREDENTIAL_VARIABLES]
-    if cargo := os.environ.get("CARGO_HOME"):
-        variables += [f"{cargo}/credentials", f"{cargo}/credentials.toml"]
-    # What the user put into the workspace is visible.
-    outside = [path for path in variables if not any(_is_below(os.path.realpath(path), str(root.path)) for root in roots)]
-    paths = [*outside, *extra_paths]
+    root_paths = [str(root.path) for root in roots]
+    paths = [*_list_credential_paths(root_paths), *extra_paths]
     for home in _find_homes():
         # A workspace at or above the home directory stays visible, and so do system directories, but not their dot files.
-        is_system = any(_is_below(home, path) or _is_below(path, home) for path in _SYSTEM_DIRECTORIES)
-        if is_system or any(_is_below(home, str(root.path)) for root in roots):
-            with suppress(OSError):
-                paths += [os.path.join(home, name) for name in os.listdir(home) if name.startswith(".")]
+        if _is_system_directory(home) or _is_below_any(home, root_paths):
+            paths += _list_dot_files(home)
         else:
             paths.append(home)
-    # Only files and directories: everything else would block, or cannot be covered by a mount. What is empty or cannot be
-    # read anyway needs no mount, each of which takes time.
-    system_paths = [path for path in (_find_root_only() or _SYSTEM_SECRETS) if os.access(path, os.R_OK)]
-    system_paths = [path for path in system_paths if (os.listdir(path) if os.path.isdir(path) else os.path.getsize(path))]
-    real_paths = {*system_paths, *(os.path.realpath(path) for path in paths if os.path.isabs(path))}
-    return sorted(path for path in real_paths if os.path.isdir(path) or os.path.isfile(path))
+    real_paths = {os.path.realpath(path) for path in paths if os.path.isabs(path)}
+    system_paths = _find_root_only() or _SYSTEM_SECRETS
+    real_paths.update(filter(_has_readable_content, system_paths))
+    return sorted(filter(_is_file_or_directory, real_paths))
+
+
+def _is_file_or_directory(path: str) -> bool:
+    """Whether it is: everything else would block, or cannot be covered by a mount."""
+    return os.path.isdir(path) or os.path.isfile(path)
+
+
+def _list_credential_paths(root_paths: Collection[str]) -> list[str]:
+    """Return what variables name, except what the user put into the workspace: that is visible."""
+    paths = [os.environ.get(name, "") for name in _CREDENTIAL_VARIABLES]
+    if cargo := os.environ.get("CARGO_HOME"):
+        paths += [f"{cargo}/credentials", f"{cargo}/credentials.toml"]
+    return [path for path in paths if not _is_below_any(os.path.realpath(path), root_paths)]
+
+
+def _is_system_directory(home: str) -> bool:
+    """Whether a home directory (of a service, say) is a system directory, or inside or above one."""
+    return any(_is_below(home, path) or _is_below(path, home) for path in _SYSTEM_DIRECTORIES)
+
+
+def _list_dot_files(home: str) -> list[str]:
+    try:
+        names = os.listdir(home)
+    except OSError:
+        return []
+    return [os.path.join(home, name) for name in names if name.startswith(".")]
+
+
+def _has_readable_content(path: str) -> bool:
+    """Whether there is something to hide: each mount takes time, and what is empty or cannot be read needs none."""
+    if not os.access(path, os.R_OK):
+        return False
+    if os.path.isdir(path):
+        return bool(os.listdir(path))
+    return os.path.getsize(path) > 0
 
 
 def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], extra_paths: Collection[str] = ()) -> list[str]:
     """Return the existing paths inside hidden ones that commands may read: the listed ones, and programs of the user."""
     homes = _find_homes()
-    paths = [os.path.join(home, os.path.expanduser(path)) for home in homes for path in extra_paths]
+    wanted_paths = _list_program_paths()
     for home in homes:
-        with suppress(OSError):
-            top_names = set(os.listdir(home))  # most of the names are not there, which is found out at once
-            names = (name for names in VISIBLE_IN_HOME.values() for name in names)
-            paths += [os.path.join(home, name) for name in names if name.partition("/")[0] in top_names]
-        for path in (os.path.join(home, name) for name in CHECKED_IN_HOME):
-            with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
-                text = file.read(_MAX_SETTINGS)
-                paths += [path] if len(text) < _MAX_SETTINGS and redact(text, by_name=True) == text else []
-    paths += [*os.environ.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix]
+        wanted_paths += _list_home_paths(home, extra_paths)
+    existing_paths = {os.path.normpath(path) for path in wanted_paths if os.path.isabs(path) and os.path.exists(path)}
+    candidates: set[str] = set()
+    for path in existing_paths:
+        target = os.path.realpath(path)
+        is_hidden = _is_below_any(path, hidden_paths) or _is_below_any(target, hidden_paths)
+        if is_hidden and _is_safe_to_show(path, target, homes, roots):
+            candidates |= {path, target}
+    return _drop_inner_paths(path for path in sorted(candidates) if _is_below_any(path, hidden_paths))
+
+
+def _is_safe_to_show(path: str, target: str, homes: Sequence[str], roots: Sequence[Root]) -> bool:
+    """Whether what is at a path, and at the target of its links, is no home directory, and nothing that a command put there."""
+    if _contains_any(target, homes):
+        return False
+    wide_roots = [root for root in roots if _contains_any(str(root.path), homes)]
+    if wide_roots:
+        # In a workspace at or above the home directory, only dot files of that are out of a command's reach.
+        is_dot_file = path.startswith(tuple(f"{home}/." for home in homes))
+        if path != target or not is_dot_file:
+            return False
+    # A command could put a link to anything into a root, so nothing is shown that is found through one.
+    return is_outside(path, [root for root in roots if root not in wide_roots])
+
+
+def _list_program_paths() -> list[str]:
+    """Return where PATH, our own Python and the variables of toolchains say that programs are; some may not exist."""
+    paths = [*os.environ.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix]
     for variable, parts in _TOOLCHAIN_VARIABLES.items():
         paths += [os.path.join(os.environ.get(variable, ""), part) for part in parts]
-    wide_roots = [root for root in roots if any(_is_below(home, str(root.path)) for home in homes)]
-    other_roots = [root for root in roots if root not in wide_roots]
-    candidates: set[str] = set()
-    for path in {os.path.normpath(path) for path in paths if os.path.isabs(path) and os.path.exists(path)}:
-        target = os.path.realpath(path)
-        if not any(_is_below(place, hidden) for place in (path, target) for hidden in hidden_paths):
-            continue
-        # A command could put a link to anything into a root, so nothing is shown that is found through one. In a workspace
-        # at or above the home directory, only dot files of that are out of a command's reach.
-        is_safe = not wide_roots or (path == target and any(path.startswith(f"{home}/.") for home in homes))
-        if is_safe and is_outside(path, other_roots) and not any(_is_below(home, target) for home in homes):
-            candidates |= {path, target}
-    visible: list[str] = []
-    for path in sorted(candidates):  # without those inside others
-        if any(_is_below(path, hidden) for hidden in hidden_paths) and not (visible and _is_below(path, visible[-1])):
-            visible.append(path)
-    return visible
+    return paths
+
+
+def _list_home_paths(home: str, extra_paths: Iterable[str]) -> list[str]:
+    """Return the listed paths of a home directory, and settings without credentials; some may not exist."""
+    paths = [os.path.join(home, os.path.expanduser(path)) for path in extra_paths]
+    settings = [os.path.join(home, name) for name in CHECKED_IN_HOME]
+    paths += filter(_has_no_credentials, settings)
+    try:
+        top_names = set(os.listdir(home))  # most of the names are not there, which is found out at once
+    except OSError:
+        return paths
+    for names in VISIBLE_IN_HOME.values():
+        paths += [os.path.join(home, name) for name in names if name.partition("/")[0] in top_names]
+    return paths
+
+
+def _has_no_credentials(path: str) -> bool:
+    """Whether a file of settings can be read to its end, and nothing in it looks like a credential."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_SETTINGS)
+    except (OSError, UnicodeDecodeError):
+        return False
+    return len(text) < _MAX_SETTINGS and redact(text, by_name=True) == text
+
+
+def _drop_inner_paths(paths: Iterable[str]) -> list[str]:
+    """Return sorted paths without those inside others."""
+    outer_paths: list[str] = []
+    for path in paths:
+        if not outer_paths or not _is_below(path, outer_paths[-1]):
+            outer_paths.append(path)
+    return outer_paths
 
 
 def _is_below(path: str, directory: str) -> bool:
     """Return whether the path is the directory or inside it."""
     return f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def _is_below_any(path: str, directories: Iterable[str]) -> bool:
+    return any(_is_below(path, directory) for directory in directories)
+
+
+def _contains_any(directory: str, paths: Iterable[str]) -> bool:
+    return any(_is_below(path, directory) for path in paths)
 
 
 def _find_homes() -> list[str]:
@@ -190,8 +261,9 @@ def _find_root_only() -> tuple[str, ...]:
     """Return what others cannot read in /etc and /var: root's commands have no capabilities, but own these files."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return ()
+    groups = {os.getegid(), *os.getgroups()}
     paths: list[str] = []
-    pending, groups = ["/etc", "/var"], {os.getegid(), *os.getgroups()}
+    pending = ["/etc", "/var"]
     for _ in range(_MAX_SCANNED):
         if not pending:
             break
@@ -201,22 +273,30 @@ def _find_root_only() -> tuple[str, ...]:
                     status = entry.stat(follow_symlinks=False)
                 except OSError:  # it has gone
                     continue
-                is_directory, mode = stat.S_ISDIR(status.st_mode), status.st_mode
-                if is_directory and mode & 0o005 == 0o005:
+                if _is_private(status.st_mode):
+                    if status.st_uid == 0 or status.st_gid in groups:
+                        paths.append(entry.path)
+                elif stat.S_ISDIR(status.st_mode):
                     # The content of /var is large: what is private there is so from the top.
-                    pending += [entry.path] if entry.path.count("/") < (4 if entry.path.startswith("/var/") else 8) else []
-                elif (is_directory or (stat.S_ISREG(mode) and not mode & 0o004)) and (
-                    status.st_uid == 0 or status.st_gid in groups
-                ):
-                    paths.append(entry.path)
+                    max_depth = 4 if entry.path.startswith("/var/") else 8
+                    if entry.path.count("/") < max_depth:
+                        pending.append(entry.path)
     return tuple(paths)
+
+
+def _is_private(mode: int) -> bool:
+    """Whether others cannot both list and enter a directory, or cannot read a file."""
+    if stat.S_ISDIR(mode):
+        return mode & 0o005 != 0o005
+    return stat.S_ISREG(mode) and not mode & 0o004
 
 
 def explain_hidden_paths(output: str, roots: Sequence[Root]) -> list[str]:
     """Return a note if a command failed to open what may be hidden."""
-    lines = [line for line in output.splitlines() if any(error in line for error in _HIDDEN_ERRORS)]
-    paths = re.findall(rf"{re.escape(os.path.expanduser('~'))}/[^\s'\":,]+", "\n".join(lines))
-    if all(any(_is_below(path, str(root.path)) for root in roots) for path in paths):
+    failures = [line for line in output.splitlines() if any(error in line for error in _HIDDEN_ERRORS)]
+    paths = re.findall(rf"{re.escape(os.path.expanduser('~'))}/[^\s'\":,]+", "\n".join(failures))
+    root_paths = [str(root.path) for root in roots]
+    if all(_is_below_any(path, root_paths) for path in paths):
         return []
     return ["the sandbox hides most of the home directory; builtin.visible can show more of it"]
 
@@ -243,13 +323,19 @@ def write_git_config(scratch: Path, roots: Sequence[Root]) -> None:
             capture_output=True,
             timeout=_GIT_TIMEOUT,
         )
-        lines: list[str] = []
-        for setting in listing.stdout.decode(errors="replace").split("\0"):
-            key, _, value = setting.partition("\n")
-            if _GIT_KEY.fullmatch(key) and redact(f"{key}={value}", by_name=True) == f"{key}={value}":
-                section, _, name = key.rpartition(".")
-                kind, dot, part = section.partition(".")
-                header = f'[{kind} "{part}"]' if dot else f"[{kind}]"
-                escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-                lines.append(f'{header}\n\t{name} = "{escaped}"\n')
-        (scratch / ".gitconfig").write_text("".join(lines), encoding="utf-8")
+        settings = listing.stdout.decode(errors="replace").split("\0")
+        (scratch / ".gitconfig").write_text("".join(map(_render_setting, settings)), encoding="utf-8")
+
+
+def _render_setting(setting: str) -> str:
+    """Return a line of git's listing as it is written in a file; "" if commands may not see it."""
+    key, _, value = setting.partition("\n")
+    if not _GIT_KEY.fullmatch(key):
+        return ""
+    if redact(f"{key}={value}", by_name=True) != f"{key}={value}":
+        return ""
+    section, _, name = key.rpartition(".")
+    kind, dot, part = section.partition(".")
+    header = f'[{kind} "{part}"]' if dot else f"[{kind}]"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{header}\n\t{name} = "{escaped}"\n'

@@ -132,16 +132,22 @@ def _parent_groups() -> tuple[tuple[Path, tuple[str, ...]], ...]:
     for name, top, own in _own_groups():
         files = _VERSION_1.get(name, ()) if name else _VERSION_2
         # Version 2 limits no groups inside one that has processes, such as our own, but perhaps groups beside it.
-        for parent in [own] if name else [own, own.parent]:
+        candidates = [own] if name else [own, own.parent]
+        for parent in candidates:
             if files and parent.is_relative_to(top) and _can_use(parent, files):
                 parents.append((parent, files))
                 break
     for parent, _ in parents:
-        for group in parent.glob("toolglot-*-*"):  # of processes that were killed before they could remove them
-            if not Path("/proc", group.name.split("-")[1]).exists():
-                with suppress(OSError):
-                    group.rmdir()
+        _remove_abandoned_groups(parent)
     return tuple(parents)
+
+
+def _remove_abandoned_groups(parent: Path) -> None:
+    """Remove the groups of processes that were killed before they could do it."""
+    for group in parent.glob("toolglot-*-*"):
+        if not Path("/proc", group.name.split("-")[1]).exists():
+            with suppress(OSError):
+                group.rmdir()
 
 
 def _can_use(parent: Path, files: Sequence[str]) -> bool:
@@ -163,11 +169,14 @@ def _can_use(parent: Path, files: Sequence[str]) -> bool:
 def describe_limits() -> dict[str, str]:
     """Return how the processes and the memory of a sandboxed command are limited."""
     files = {name for _, names in _parent_groups() for name in names}
-    can_limit = os.name == "posix" and os.geteuid() != 0
-    return {
-        "processes": "cgroup" if "pids.max" in files else "rlimit" if can_limit else "not limited",
-        "memory": "cgroup" if files & {"memory.max", "memory.limit_in_bytes"} else "rlimit of each process",
-    }
+    processes, memory = "not limited", "rlimit of each process"
+    if "pids.max" in files:
+        processes = "cgroup"
+    elif os.name == "posix" and os.geteuid() != 0:  # the limit does not apply to root
+        processes = "rlimit"
+    if files & {"memory.max", "memory.limit_in_bytes"}:
+        memory = "cgroup"
+    return {"processes": processes, "memory": memory}
 
 
 # ---- rlimits
@@ -187,13 +196,18 @@ def ulimit_prelude(shell: str, limits: CommandLimits, directories: Iterable[Path
         sizes["d"] = limits.memory_bytes // 1024
     if used["processes"] == "rlimit":
         # RLIMIT_NPROC counts all processes of the user, not those of the command, and does not apply to root.
-        sizes["u"] = limits.processes
-        with suppress(OSError), os.scandir("/proc") as entries:
-            for entry in entries:
-                if entry.name.isdigit():
-                    with suppress(OSError):
-                        sizes["u"] += entry.stat().st_uid == os.geteuid()
+        sizes["u"] = limits.processes + _count_own_processes()
     return "".join(f"ulimit -{option} {size} 2>&-; " for option, size in sizes.items())
+
+
+def _count_own_processes() -> int:
+    count = 0
+    with suppress(OSError), os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                with suppress(OSError):  # it has ended
+                    count += entry.stat().st_uid == os.geteuid()
+    return count
 
 
 # ---- disk

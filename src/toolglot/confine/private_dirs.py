@@ -134,14 +134,7 @@ def prune_directory(directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_secon
         try:
             entries: list[tuple[float, int, str]] = []
             for name in os.listdir(fd):
-                size, paths = 0, [os.path.join(directory, name)]
-                for path in paths:  # it grows meanwhile
-                    with suppress(OSError):
-                        status = os.lstat(path)
-                        size += max(4096, getattr(status, "st_blocks", 0) * 512)  # holes take no space, empty files do
-                        paths += (
-                            [os.path.join(path, child) for child in os.listdir(path)] if stat.S_ISDIR(status.st_mode) else []
-                        )
+                size = _measure_tree(os.path.join(directory, name))
                 with suppress(OSError):
                     entries.append((os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime, size, name))
             total, now = sum(size for _, size, _ in entries), time.time()
@@ -153,3 +146,15 @@ def prune_directory(directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_secon
                         total -= size
         finally:
             os.close(fd)
+
+
+def _measure_tree(path: str) -> int:
+    """Return the space that a file or a tree takes on the disk."""
+    size, paths = 0, [path]
+    for path in paths:  # it grows meanwhile
+        with suppress(OSError):
+            status = os.lstat(path)
+            size += max(4096, getattr(status, "st_blocks", 0) * 512)  # holes take no space, empty files do
+            if stat.S_ISDIR(status.st_mode):
+                paths += [os.path.join(path, child) for child in os.listdir(path)]
+    return size

@@ -134,7 +134,9 @@ class _SafeEnvironment:
     def end(self) -> None:
         with self._lock:
             self._users -= 1
-            for name, (before, now) in self._changes.items() if self._users == 0 else ():
+            if self._users > 0:
+                return
+            for name, (before, now) in self._changes.items():
                 if os.environ.get(name) == now:  # otherwise somebody else has changed it
                     _set_variable(name, before)
 
@@ -170,30 +172,34 @@ def find_programs(name: str, roots: Iterable[ProgramRoot] = (), directories: Seq
     if os.path.dirname(name):  # `shutil.which` would look relative to the current directory
         return
     for directory in dict.fromkeys(directories or (*_search_path(), *SYSTEM_DIRECTORIES)):
-        # Relative directories are not searched: they may be anywhere.
-        path = shutil.which(name, path=directory) if os.path.isabs(directory) else None
+        if not os.path.isabs(directory):  # it may be anywhere
+            continue
+        path = shutil.which(name, path=directory)
         if path and is_startable(path, roots):
             yield path
 
 
 def safe_search_path(roots: Iterable[ProgramRoot], search_path: str | None = None) -> str:
     """Return PATH, or this one, without what is inside the roots, for programs that start others by their names."""
-    roots = tuple(roots)
-    given = _search_path() if search_path is None else search_path.split(os.pathsep)
-    directories = [path for path in given if os.path.isabs(path) and is_startable(path, roots)]
-    return os.pathsep.join(directories or SYSTEM_DIRECTORIES)
+    directories = _search_path() if search_path is None else search_path.split(os.pathsep)
+    return os.pathsep.join(_keep_safe_directories(directories, tuple(roots)) or SYSTEM_DIRECTORIES)
 
 
 def safe_variables(roots: Iterable[ProgramRoot]) -> dict[str, str]:
     """Return our environment, with lists of directories (PATH, LD_LIBRARY_PATH …) without what is inside the roots."""
     roots, variables = tuple(roots), dict(os.environ)
     for name in _PATH_VARIABLES:
-        if name in variables:
-            entries = variables[name].split(os.pathsep)
-            variables[name] = os.pathsep.join(path for path in entries if os.path.isabs(path) and is_startable(path, roots))
-            if not variables[name]:  # some programs take an empty one for the current directory
-                del variables[name]
+        if name not in variables:
+            continue
+        directories = _keep_safe_directories(variables.pop(name).split(os.pathsep), roots)
+        if directories:  # some programs take an empty list for the current directory
+            variables[name] = os.pathsep.join(directories)
     return {"PATH": os.pathsep.join(SYSTEM_DIRECTORIES), **variables}
+
+
+def _keep_safe_directories(directories: Iterable[str], roots: Sequence[ProgramRoot]) -> list[str]:
+    """Return the directories without relative ones, which may be anywhere, and those inside the roots."""
+    return [path for path in directories if os.path.isabs(path) and is_startable(path, roots)]
 
 
 def _search_path() -> list[str]:
@@ -216,16 +222,19 @@ def is_startable(path: str, roots: Iterable[ProgramRoot]) -> bool:
 
 def _is_safe_way(path: str, roots: Iterable[ProgramRoot], closed: Sequence[str]) -> bool:
     directories = [os.path.realpath(root.path) for root in roots if root.writable]
+
+    def is_open(step: str) -> bool:
+        return any(_is_open(step, directory, closed) for directory in directories)
+
     if os.name == "nt":  # no tool works there that could make links
-        ways = (os.path.abspath(path), os.path.realpath(path))
-        return not any(_is_open(way, directory, closed) for way in ways for directory in directories)
+        return not is_open(os.path.abspath(path)) and not is_open(os.path.realpath(path))
     current, names, links = "/", path.split("/")[::-1], 0
     while names:  # `current` has no links in it any more
         step = os.path.normpath(os.path.join(current, names.pop()))
         is_link = os.path.islink(step)
         # A directory that has something closed in it can be neither renamed nor replaced.
         is_passage = bool(names) and not is_link and any(place.startswith(f"{step}/") for place in closed)
-        if not is_passage and any(_is_open(step, directory, closed) for directory in directories):
+        if not is_passage and is_open(step):
             return False
         if not is_link:
             current = step
@@ -234,7 +243,8 @@ def _is_safe_way(path: str, roots: Iterable[ProgramRoot], closed: Sequence[str])
         if links > _MAX_LINKS:
             return False
         target = os.readlink(step)
-        current = "/" if target.startswith("/") else current
+        if target.startswith("/"):
+            current = "/"
         names += target.split("/")[::-1]
     return True
 
@@ -243,8 +253,15 @@ def _is_open(path: str, directory: str, closed: Sequence[str]) -> bool:
     """Whether a path is in this root, and not in one of the closed places there; a root as a whole is never closed."""
     if not _is_below(path, directory):
         return False
-    inside = (place for place in closed if place != directory and _is_below(place, directory))
-    return not any(path.startswith(place) if place.endswith(f"{os.sep}.") else _is_below(path, place) for place in inside)
+    inner_places = [place for place in closed if place != directory and _is_below(place, directory)]
+    return not any(_is_in_place(path, place) for place in inner_places)
+
+
+def _is_in_place(path: str, place: str) -> bool:
+    """Whether a path is in a closed place; one that ends with a dot stands for all names that begin with it."""
+    if place.endswith(f"{os.sep}."):
+        return path.startswith(place)
+    return _is_below(path, place)
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -101,21 +101,10 @@ class RootSet:
 
     def locate(self, path: str) -> Location:
         """Return what a path means, without opening any file. Raises ToolError."""
-        problem = ""
         decoded = decode_escaped_bytes(path)
         if decoded is not path and not os.path.lexists(os.path.join(self.held[0].real_path, path)):
             path = decoded
-        if not path or "\0" in path:
-            problem = f"{path[:80]!r} is not a path"
-        else:
-            try:
-                size = len(os.fsencode(path))
-                names = path.split("/") if size > _MAX_NAME_BYTES else ()
-                if size >= _MAX_PATH_BYTES or any(len(os.fsencode(name)) > _MAX_NAME_BYTES for name in names):
-                    problem = f"the path {path[:80]!r}… is too long"
-            except UnicodeEncodeError:
-                problem = f"{path[:80]!r} is not a path: it contains an unpaired surrogate (invalid Unicode)"
-        if problem:
+        if problem := _find_path_problem(path):
             raise ToolError(problem, kind="validation", code="invalid_path")
         if not path.startswith("/"):
             return Location(path, self.held[0], path)
@@ -138,26 +127,45 @@ class RootSet:
                 raise
         target = os.path.realpath(os.path.join(root.real_path, relative))
         for other in self.held:
-            if (inside := _relative_to(target, other.real_path)) is not None:
-                try:
-                    return open_beneath(other.fd, inside, flags)
-                except OSError as e:
-                    if e.errno != errno.EXDEV:
-                        raise
+            inside = _relative_to(target, other.real_path)
+            if inside is None:
+                continue
+            try:
+                return open_beneath(other.fd, inside, flags)
+            except OSError as e:
+                if e.errno != errno.EXDEV:
+                    raise
         raise self.outside_error(location.raw_path)
 
     def find_real_path(self, fd: int, location: Location) -> tuple[HeldRoot, str, str]:
         """Return where a descriptor really is: its root (the innermost one), the path below it, and the absolute path."""
-        path, innermost, shortest = fd_path(fd), None, ""
+        path = fd_path(fd)
+        innermost, shortest = None, ""
         for root in self.held:
             real = root.real_path
-            is_inside = path == real or path.startswith(real.rstrip("/") + "/")
+            if not path or not f"{path}/".startswith(f"{real.rstrip('/')}/"):
+                continue
             relative = path[len(real) + (real != "/") :]
-            if path and is_inside and (innermost is None or len(relative) < len(shortest)):
+            if innermost is None or len(relative) < len(shortest):
                 innermost, shortest = root, relative
         if innermost is None:
             raise self.outside_error(location.raw_path)
         return innermost, shortest, path
+
+
+def _find_path_problem(path: str) -> str:
+    """Return why a text cannot be a path; "" if it can."""
+    if not path or "\0" in path:
+        return f"{path[:80]!r} is not a path"
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        return f"{path[:80]!r} is not a path: it contains an unpaired surrogate (invalid Unicode)"
+    if len(encoded) <= _MAX_NAME_BYTES:
+        return ""
+    if len(encoded) >= _MAX_PATH_BYTES or max(map(len, encoded.split(b"/"))) > _MAX_NAME_BYTES:
+        return f"the path {path[:80]!r}… is too long"
+    return ""
 
 
 def decode_escaped_bytes(path: str) -> str:

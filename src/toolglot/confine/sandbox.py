@@ -53,7 +53,7 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _SUPERVISOR_START = "import marshal,sys;code,plan=marshal.load(open(int(sys.argv[1]),'rb'));exec(code);main(plan)"
 _PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
 _VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
-_HIDING_MOUNTS = ["--tmpfs"], ["--ro-bind", "/dev/null"]  # over a directory, over a file
+_HIDE_DIRECTORY, _HIDE_FILE = ["--tmpfs"], ["--ro-bind", "/dev/null"]
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
 # When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
 _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
@@ -114,15 +114,23 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         hidden, visible = self.find_hidden()
         mounts: dict[str, list[str]] = {}
         for path in hidden:
-            is_private = any(path.startswith(f"{directory}/") for directory in ("/tmp", *_PRIVATE_DIRECTORIES))
-            if not is_private or any(Path(path).is_relative_to(root.path) for root in self.roots):  # otherwise it is not there
-                mounts[path] = _HIDING_MOUNTS[not os.path.isdir(path)]
-        mounts |= {path: ["--ro-bind", path] for path in visible}
-        mounts |= {str(root.path): ["--bind" if root.writable else "--ro-bind", str(root.path)] for root in self.roots}
+            if not self._is_in_private_directory(path):
+                mounts[path] = _HIDE_DIRECTORY if os.path.isdir(path) else _HIDE_FILE
+        for path in visible:
+            mounts[path] = ["--ro-bind", path]
+        for root in self.roots:
+            mounts[str(root.path)] = ["--bind" if root.writable else "--ro-bind", str(root.path)]
         for path in map(str, self.protected_paths):
-            if mounts.get(_find_innermost(path, mounts)) not in _HIDING_MOUNTS:  # what is hidden needs no other protection
+            outer_mount = mounts.get(_find_innermost(path, mounts))
+            if outer_mount not in (_HIDE_DIRECTORY, _HIDE_FILE):  # what is hidden needs no other protection
                 mounts[path] = ["--ro-bind", path]
         return mounts
+
+    def _is_in_private_directory(self, path: str) -> bool:
+        """Whether a path is not there in the sandbox anyway: in a directory that is replaced as a whole, and in no root."""
+        if any(Path(path).is_relative_to(root.path) for root in self.roots):
+            return False
+        return path.startswith(("/tmp/", *(f"{directory}/" for directory in _PRIVATE_DIRECTORIES)))
 
     def mount_options(self, stack: ExitStack) -> tuple[list[str], list[int], list[Path]]:
         """Return options for all mounts, the descriptors that they need, which the stack closes, and what is not mounted."""
@@ -154,7 +162,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
                 handles.append(handle)
                 options += [f"{mounts[path][0]}-fd", str(handle), path]
         for path, mount in mounts.items():  # at the end, as mounts inside need a place there
-            options += ["--remount-ro", path] if mount is _HIDING_MOUNTS[0] else []
+            if mount is _HIDE_DIRECTORY:
+                options += ["--remount-ro", path]
         return options, handles, unmounted
 
     def landlock_limits(self) -> dict[str, Any]:
@@ -303,7 +312,8 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     info_fd, info_write = open_pipe(ours, theirs)
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
     options = ["--json-status-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
-    options += ["--share-net"] if confinement.network else []
+    if confinement.network:
+        options.append("--share-net")
     mounts, handles, unmounted = confinement.mount_options(theirs)
     options += mounts
     # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox. Nor as arguments,
@@ -341,7 +351,8 @@ def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitSt
     }
     # Bytecode is for one version of Python: the same as ours, unless ours cannot be started.
     is_ours = python in (sys.executable, getattr(sys, "_base_executable", ""))
-    plan_fd = _open_memory_file(theirs, marshal.dumps((_compile_supervisor() if is_ours else _SUPERVISOR.read_text(), plan), 2))
+    supervisor = _compile_supervisor() if is_ours else _SUPERVISOR.read_text()
+    plan_fd = _open_memory_file(theirs, marshal.dumps((supervisor, plan), 2))
     return Launch(
         argv=[python, "-I", "-S", "-c", _SUPERVISOR_START, str(plan_fd)],
         pass_fds=(plan_fd, control_read, failure_write, *program.pass_fds),
@@ -365,7 +376,8 @@ def _private_variables(confinement: Confinement, scratch: str) -> dict[str, str]
     if confinement.level is not SandboxLevel.NONE:
         # The user's own files are hidden, which at the level of Landlock is an error for who opens them.
         variables |= private_settings(scratch, confinement.visible_paths)
-        variables |= {} if confinement.network else OFFLINE_VARIABLES
+        if not confinement.network:
+            variables |= OFFLINE_VARIABLES
     return variables
 
 

@@ -134,14 +134,15 @@ def _list_descendants(child: int) -> list[int]:
         return [child]
     children: dict[int, list[int]] = {}
     for name in names:
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    # pid (name) state ppid …: the name may contain spaces and parentheses
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(name))
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # pid (name) state ppid …: the name may contain spaces and parentheses
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(name))
     descendants: list[int] = []
     pending = [os.getpid()]
     while pending:
@@ -308,20 +309,13 @@ class MetadataGate:
         name, kind, directory_at, path_at, value_at, flags_at = self._calls[number]
         flags = arguments[flags_at] if flags_at >= 0 else 0
         directory = ctypes.c_int(arguments[directory_at]).value if directory_at >= 0 else _AT_FDCWD
-        path = (
-            _read_memory(pid, arguments[path_at], _MAX_PATH).partition(b"\0")[0]
-            if path_at >= 0 and arguments[path_at]
-            else None
-        )
+        path = None
+        if path_at >= 0 and arguments[path_at]:
+            path = _read_memory(pid, arguments[path_at], _MAX_PATH).partition(b"\0")[0]
         value = arguments[value_at]
         times = None
         if kind not in ("mode", "owner") and value:
-            count = 16 if kind == "seconds" else 32
-            first, second, *others = struct.unpack(f"={count // 8}q", _read_memory(pid, value, count))
-            numbers = [first, 0, second, 0] if not others else [first, second, *others]
-            if kind == "microseconds":
-                numbers[1], numbers[3] = 1000 * numbers[1], 1000 * numbers[3]
-            times = struct.pack("=4q", *numbers)
+            times = _read_times(pid, value, kind)
         fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", id))  # otherwise we looked at another process
         fd = self._open(pid, directory, path, flags, follow=name != "lchown" and not flags & _AT_SYMLINK_NOFOLLOW)
         try:
@@ -358,6 +352,16 @@ class MetadataGate:
             os.close(start_fd)
 
 
+def _read_times(pid: int, address: int, kind: str) -> bytes:
+    """Return the two times that a call gives, as utimensat(2) takes them: seconds and nanoseconds of each."""
+    if kind == "seconds":
+        first, second = struct.unpack("=2q", _read_memory(pid, address, 16))
+        return struct.pack("=4q", first, 0, second, 0)
+    first, first_part, second, second_part = struct.unpack("=4q", _read_memory(pid, address, 32))
+    unit = 1000 if kind == "microseconds" else 1
+    return struct.pack("=4q", first, unit * first_part, second, unit * second_part)
+
+
 def _read_memory(pid: int, address: int, size: int) -> bytes:
     fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -376,8 +380,12 @@ def apply_landlock(rules: Iterable[tuple[str | int, int]], *, network: bool) -> 
     known = (1 << _RIGHT_COUNTS[min(version, len(_RIGHT_COUNTS)) - 1]) - 1
     tcp = 3 if version >= 4 and not network else 0  # bind and connect
     scope = 3 if version >= 6 else 0  # abstract unix sockets, and signals to processes outside
+    attributes = struct.pack("=QQQ", known, tcp, scope)
     # An older kernel refuses a longer struct than it knows.
-    attributes = struct.pack("=QQQ", known, tcp, scope)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    if version < 4:
+        attributes = attributes[:8]
+    elif version < 6:
+        attributes = attributes[:16]
     ruleset: int = _libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     _check_result(ruleset)
     try:

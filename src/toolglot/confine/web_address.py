@@ -150,27 +150,44 @@ class AddressGuard:
         is_allowed_name = any(entry.name == host for entry in entries)
         if port in _BLOCKED_PORTS and not is_allowed_name:
             raise _site_error(f"port {port} of {host} is not a web port", "address_not_allowed")
+        addresses = list(map(_parse_address, await self._look_up(host, port)))
+        if not is_allowed_name:
+            for address in addresses:
+                self._check_address(address, host, entries)
+        return list(map(str, addresses))
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        with suppress(ValueError):
+            return [str(ip_address(host))]
         texts: list[str] = []
-        try:
-            texts = [str(ip_address(host))]
-        except ValueError:
-            with suppress(OSError, UnicodeError):
-                texts = await self._resolve(host, port)
+        with suppress(OSError, UnicodeError):
+            texts = await self._resolve(host, port)
         if not texts:
             raise ToolError(f"the host {host[:260]!r} does not exist; check the URL", code="url_failed")
-        addresses: list[str] = []
-        for text in texts:
-            address: Address = IPv4Address(0)  # what cannot be read is refused
-            with suppress(ValueError):
-                address = ip_address(text.partition("%")[0])
-            plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
-            is_allowed = any(entry.network is not None and plain in entry.network for entry in entries)
-            if not (is_allowed_name or is_allowed) and (not is_public(address) or is_neighbour(plain)):
-                name = host if host == str(address) else f"{host} ({address})"
-                problem = "is in this machine's own network" if is_public(address) else "is not a public address"
-                raise _site_error(f"{name} {problem}; {self._hint}", "address_not_allowed")
-            addresses.append(str(address))
-        return addresses
+        return texts
+
+    def _check_address(self, address: Address, host: str, entries: Iterable[_AllowEntry]) -> None:
+        """Raise ToolError unless an address is public and not a neighbour, or in an allowed network."""
+        plain = address
+        if isinstance(address, IPv6Address):
+            plain = address.ipv4_mapped or address
+        if any(entry.network is not None and plain in entry.network for entry in entries):
+            return
+        if not is_public(address):
+            problem = "is not a public address"
+        elif is_neighbour(plain):
+            problem = "is in this machine's own network"
+        else:
+            return
+        name = host if host == str(address) else f"{host} ({address})"
+        raise _site_error(f"{name} {problem}; {self._hint}", "address_not_allowed")
+
+
+def _parse_address(text: str) -> Address:
+    try:
+        return ip_address(text.partition("%")[0])
+    except ValueError:
+        return IPv4Address(0)  # not public: what cannot be read is refused
 
 
 def _parse_allow_entry(text: str) -> _AllowEntry:
