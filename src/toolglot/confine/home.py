@@ -169,13 +169,13 @@ def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], ext
     for home in homes:
         wanted_paths += _list_home_paths(home, extra_paths)
     existing_paths = {os.path.normpath(path) for path in wanted_paths if os.path.isabs(path) and os.path.exists(path)}
-    candidates: set[str] = set()
+    visible_paths: set[str] = set()
     for path in existing_paths:
         target = os.path.realpath(path)
-        is_hidden = _is_below_any(path, hidden_paths) or _is_below_any(target, hidden_paths)
-        if is_hidden and _is_safe_to_show(path, target, homes, roots):
-            candidates |= {path, target}
-    return _drop_inner_paths(path for path in sorted(candidates) if _is_below_any(path, hidden_paths))
+        hidden = [place for place in (path, target) if _is_below_any(place, hidden_paths)]
+        if hidden and _is_safe_to_show(path, target, homes, roots):
+            visible_paths.update(hidden)
+    return _drop_inner_paths(sorted(visible_paths))
 
 
 def _is_safe_to_show(path: str, target: str, homes: Sequence[str], roots: Sequence[Root]) -> bool:
@@ -185,8 +185,7 @@ def _is_safe_to_show(path: str, target: str, homes: Sequence[str], roots: Sequen
     wide_roots = [root for root in roots if _contains_any(str(root.path), homes)]
     if wide_roots:
         # In a workspace at or above the home directory, only dot files of that are out of a command's reach.
-        is_dot_file = path.startswith(tuple(f"{home}/." for home in homes))
-        if path != target or not is_dot_file:
+        if path != target or not _is_dot_file(path, homes):
             return False
     # A command could put a link to anything into a root, so nothing is shown that is found through one.
     return is_outside(path, [root for root in roots if root not in wide_roots])
@@ -240,6 +239,10 @@ def _is_below(path: str, directory: str) -> bool:
 
 def _is_below_any(path: str, directories: Iterable[str]) -> bool:
     return any(_is_below(path, directory) for directory in directories)
+
+
+def _is_dot_file(path: str, homes: Iterable[str]) -> bool:
+    return any(path.startswith(f"{home}/.") for home in homes)
 
 
 def _contains_any(directory: str, paths: Iterable[str]) -> bool:

@@ -37,16 +37,21 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         """Return why a real path may not be changed, or read; "" if it may."""
         if not self.own and not self.programs and self.home is None:
             return ""
-        folded = _fold_path(path)
-        if any(folded[: len(parts)] == parts for parts in map(_fold_path, self.own)):
+        names = _fold_path(path)
+        if _is_in_any(names, self.own):
             return "toolglot keeps its own files there"
-        if not reading and any(folded[: len(parts)] == parts for parts in map(_fold_path, self.programs)):
+        if not reading and _is_in_any(names, self.programs):
             return "it is part of the Python that runs toolglot (builtin.unprotected opens it)"
-        if self.home is not None and folded[: len(home := _fold_path(self.home))] == home:
-            name = "".join(folded[len(home) : len(home) + 1])
-            if name.startswith(".") and name not in self.unprotected:
-                return "settings in the home directory are not part of the workspace (builtin.unprotected opens some)"
+        if self._is_home_setting(names):
+            return "settings in the home directory are not part of the workspace (builtin.unprotected opens some)"
         return ""
+
+    def _is_home_setting(self, names: list[str]) -> bool:
+        """Whether a folded path is a closed entry of the home directory, or in one."""
+        if self.home is None or not _starts_with(names, self.home):
+            return False
+        inner_names = names[len(_fold_path(self.home)) :]
+        return bool(inner_names) and inner_names[0].startswith(".") and inner_names[0] not in self.unprotected
 
     @property
     def notice(self) -> str:
@@ -76,13 +81,14 @@ def find_closed_paths(roots: Iterable[Path], private: Iterable[Path], unprotecte
         return any(path.is_relative_to(root) for root in roots)
 
     own = {*own_paths(), *(Path(os.path.realpath(path)) for path in private)}
-    home, names = Path(os.path.realpath(os.path.expanduser("~"))), frozenset(map(fold_name, unprotected))
-    programs = (path for path in own_program_paths() if is_inside(path) and path not in roots)
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    open_names = frozenset(map(fold_name, unprotected))
+    programs = [path for path in own_program_paths() if path not in roots and fold_name(path.name) not in open_names]
     return ClosedPaths(
-        own=tuple(path for path in own if is_inside(path)),
-        programs=tuple(path for path in programs if fold_name(path.name) not in names),
+        own=tuple(filter(is_inside, own)),
+        programs=tuple(filter(is_inside, programs)),
         home=home if is_inside(home) else None,
-        unprotected=names,
+        unprotected=open_names,
     )
 
 
@@ -100,18 +106,28 @@ def narrow_root(root: Root, closed: Collection[Path]) -> Iterator[Root]:
         return
     for name in list_names(root.path)[:MAX_CHILDREN]:
         child = root.path / name
-        if not child.is_symlink() and child not in inside and (child.is_dir() or child.is_file()):
+        if child in inside or child.is_symlink():
+            continue
+        if child.is_dir() or child.is_file():
             yield from narrow_root(Root(child), inside)
 
 
 def pin_parents(roots: Collection[Root], paths: Collection[Path]) -> Iterator[Root]:
     """Return the directories between roots and paths in them: as mounts of their own they cannot be renamed."""
     for path in paths:
-        around = [root for root in roots if path.is_relative_to(root.path)]
-        root = max(around, key=lambda root: len(root.path.parts), default=None)
-        if root is not None and root.writable and not any(other in path.parents for other in paths):
-            parents = [parent for parent in reversed(path.parents) if parent.is_relative_to(root.path)]
-            yield from (Root(parent) for parent in parents[1:])
+        if any(other in path.parents for other in paths):  # that one's are enough
+            continue
+        root = _find_innermost(roots, path)
+        if root is None or not root.writable:
+            continue
+        parents = [parent for parent in reversed(path.parents) if parent.is_relative_to(root.path)]
+        yield from map(Root, parents[1:])  # without the root itself
+
+
+def _find_innermost(roots: Iterable[Root], path: Path) -> Root | None:
+    """Return the innermost root that a path is in."""
+    around = [root for root in roots if path.is_relative_to(root.path)]
+    return max(around, key=lambda root: len(root.path.parts), default=None)
 
 
 def list_names(directory: Path) -> list[str]:
@@ -124,6 +140,16 @@ def list_names(directory: Path) -> list[str]:
 
 def _fold_path(path: str | Path) -> list[str]:
     return [fold_name(name) for name in str(path).split("/") if name]
+
+
+def _starts_with(names: list[str], directory: Path) -> bool:
+    """Whether a folded path is a directory, or in it."""
+    parts = _fold_path(directory)
+    return names[: len(parts)] == parts
+
+
+def _is_in_any(names: list[str], directories: Iterable[Path]) -> bool:
+    return any(_starts_with(names, directory) for directory in directories)
 
 
 @lru_cache(4096)

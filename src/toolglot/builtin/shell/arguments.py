@@ -63,21 +63,27 @@ def preview_command(arguments: dict[str, Any], directory: str) -> str:
 
     Lines of a command begin with `$` or `>` and lines of its input with `|`, so that neither can look like another line.
     """
-    lines = ["kill all running commands first"] if arguments.get("restart") else []
+    lines: list[str] = []
+    if arguments.get("restart"):
+        lines.append("kill all running commands first")
     commands = [describe_command({**arguments, "then": None}), *map(str, cast(list[Any], arguments.get("then") or []))]
     lines += ["$ " + command.replace("\n", "\n> ") for command in commands if command]
-    lines += ["OUTSIDE THE SANDBOX, with all rights of the user"] if arguments.get("escalate") else []
-    lines += [f"in: {_to_line(directory)}"] if directory else []
-    lines += [
-        f"with: {_to_line(f'{name}={value}')}" for name, value in cast(dict[str, Any], arguments.get("env") or {}).items()
-    ]
-    lines += ["as a login shell, which reads the user's profile first"] if arguments.get("login") else []
+    if arguments.get("escalate"):
+        lines.append("OUTSIDE THE SANDBOX, with all rights of the user")
+    if directory:
+        lines.append(f"in: {_to_line(directory)}")
+    for name, value in cast(dict[str, Any], arguments.get("env") or {}).items():
+        lines.append(f"with: {_to_line(f'{name}={value}')}")
+    if arguments.get("login"):
+        lines.append("as a login shell, which reads the user's profile first")
     if arguments.get("background"):
         lines.append("in the background")
     elif arguments.get("yield_after") is not None:
         lines.append(f"in the background if it takes longer than {arguments['yield_after']:g} s")
-    lines += ["in a terminal"] if arguments.get("tty") else []
-    lines += ["input:", preview_input(str(arguments["stdin"]))] if arguments.get("stdin") else []
+    if arguments.get("tty"):
+        lines.append("in a terminal")
+    if arguments.get("stdin"):
+        lines += ["input:", preview_input(str(arguments["stdin"]))]
     if arguments.get("description"):
         lines.append(f"the model's description: {_to_line(str(arguments['description']))}")
     return "\n".join(lines)
@@ -85,8 +91,10 @@ def preview_command(arguments: dict[str, Any], directory: str) -> str:
 
 def preview_input(text: str) -> str:
     """Return what is typed into a command, each line marked as such."""
-    lines = text.removesuffix("\n").split("\n")
-    return "\n".join([*(f"| {line}" for line in lines), *([] if text.endswith("\n") else ["(without Enter at the end)"])])
+    lines = [f"| {line}" for line in text.removesuffix("\n").split("\n")]
+    if not text.endswith("\n"):
+        lines.append("(without Enter at the end)")
+    return "\n".join(lines)
 
 
 def _to_line(text: str) -> str:

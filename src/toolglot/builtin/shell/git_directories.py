@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from toolglot.builtin.shell.quarantine import read_beneath
@@ -26,36 +27,43 @@ _SETTING = re.compile(
 
 def is_harmless(root: Path, name: str) -> bool:
     """Return whether a git directory has no hooks, none but ordinary settings, and leads nowhere else."""
-    path, config = root / name, ""
+    path = root / name
     try:
         if os.path.basename(name) != ".git" or path.is_symlink():
             return False
         with os.scandir(path) as iterator:
-            entries = {entry.name: entry for entry in iterator}
+            entries = list(iterator)
+        if any(entry.is_symlink() for entry in entries):
+            return False
         # By any spelling, as some file systems do not tell them apart.
-        sensitive = {entry for entry in entries if entry.casefold() in GIT_SENSITIVE | GIT_NESTED}
-        names = {entry: os.listdir(path / entry) for entry in sensitive - {"config"}}
-        if "config" in entries:
-            # With a second link, it could be changed by its other name.
-            if not entries["config"].is_file() or os.lstat(path / "config").st_nlink != 1:
-                return False
-            data = read_beneath(root, f"{name}/config", _MAX_CONFIG_SIZE)
-            if data is None or len(data) > _MAX_CONFIG_SIZE:
-                return False
-            config = data.decode()
+        sensitive = {entry.name for entry in entries if entry.name.casefold() in GIT_SENSITIVE | GIT_NESTED}
+        if not sensitive <= {"config", "hooks", "info", "branches"}:
+            return False
+        names = {part: os.listdir(path / part) for part in sensitive - {"config"}}
+        if "config" in sensitive and not _has_ordinary_settings(root, f"{name}/config"):
+            return False
     except (OSError, UnicodeDecodeError):
         return False
+    has_hooks = not all(hook.endswith(".sample") for hook in names.get("hooks", ()))
+    has_information = names.get("info", []) not in ([], ["exclude"])
+    has_branches = bool(names.get("branches"))
+    return not (has_hooks or has_information or has_branches)
+
+
+def _has_ordinary_settings(root: Path, name: str) -> bool:
+    """Whether a file of git's settings has none that name a program, or another file. Raises OSError, UnicodeDecodeError."""
+    status = os.lstat(root / name)
+    # With a second link, it could be changed by its other name.
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        return False
+    data = read_beneath(root, name, _MAX_CONFIG_SIZE)
+    if data is None or len(data) > _MAX_CONFIG_SIZE:
+        return False
     section = ""
-    for line in config.split("\n"):
+    for line in data.decode().split("\n"):
         text = line.strip(" \t")
         if match := _SECTION.fullmatch(text):
             section = match[1]
         elif text and not _SETTING.fullmatch(f"{section}.{text}"):
             return False
-    return (
-        sensitive <= {"config", "hooks", "info", "branches"}
-        and not any(entry.is_symlink() for entry in entries.values())
-        and all(hook.endswith(".sample") for hook in names.get("hooks", ()))
-        and names.get("info", []) in ([], ["exclude"])
-        and not names.get("branches")
-    )
+    return True

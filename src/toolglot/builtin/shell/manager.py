@@ -10,7 +10,7 @@ import stat
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -298,17 +298,16 @@ class ShellManager:
         closed, roots = self._workspace.closed_paths, self._workspace.roots
         hidden = [*closed.own, *(Path(os.path.realpath(path)) for path in self.options.hidden)]
         if level is SandboxLevel.LANDLOCK:  # it can allow, but not deny: nothing above a hidden path can be writable
-            barred = [*closed.list_read_only(), *hidden, *plan.read_only]
-            return tuple(part for root in roots for part in narrow_root(root, barred))
-        parts = [part for root in roots for part in narrow_root(root, closed.list_home_settings())]
-        if level is SandboxLevel.BUBBLEWRAP:
-            for path in closed.own:  # what is absent cannot be hidden, and the command could create it
-                if not path.exists() and path in (part.path for part in pin_parents(parts, [path / "entry"])):
-                    with suppress(UsageError):
-                        create_own_path(path)
-            parts += pin_parents(parts, [path for path in (*hidden, *closed.programs) if path.exists()])
-            parts += [Root(path) for path in plan.pinned]
-        return tuple(parts)
+            return tuple(_narrow_all(roots, [*closed.list_read_only(), *hidden, *plan.read_only]))
+        parts = _narrow_all(roots, closed.list_home_settings())
+        if level is SandboxLevel.NONE:
+            return tuple(parts)
+        for path in closed.own:  # what is absent cannot be hidden, and the command could create it
+            if not path.exists() and _can_create(path, parts):
+                with suppress(UsageError):
+                    create_own_path(path)
+        existing = [path for path in (*hidden, *closed.programs) if path.exists()]
+        return (*parts, *pin_parents(parts, existing), *map(Root, plan.pinned))
 
     # ---- running and ended commands
 
@@ -318,17 +317,23 @@ class ShellManager:
         A template stands for the only command that is running: a model that starts one and goes on with it in the same turn
         does not know the handle yet. Ending a command needs its handle; what has ended can only be read.
         """
-        sessions, key = self.list_sessions(), handle.strip()
-        if _PLACEHOLDER.fullmatch(key) and (purpose == "read" or (purpose == "type" and key)):
-            candidates = [session for session in sessions if session.is_running] or (sessions if purpose == "read" else [])
-            if len(candidates) == 1:
-                return candidates[0]
+        key = handle.strip()
+        sessions = self.list_sessions()
+        running = [session for session in sessions if session.is_running]
+        is_template = _PLACEHOLDER.fullmatch(key) is not None
+        candidates: list[ShellSession] = []
+        if is_template and purpose == "read":
+            candidates = running or sessions
+        elif is_template and key and purpose == "type":
+            candidates = running
+        if len(candidates) == 1:
+            return candidates[0]
         for session in sessions:
             if key in (session.handle, str(session.pid)):
                 return session
-        running = tuple(session.handle for session in sessions if session.is_running)
-        state = f"running: {', '.join(running)}" if running else "nothing is running"
-        details = SessionNotFound(handle[:80], running)
+        handles = tuple(session.handle for session in running)
+        state = f"running: {', '.join(handles)}" if handles else "nothing is running"
+        details = SessionNotFound(handle[:80], handles)
         message = f"there is no session {handle[:80]!r}; {state}"
         raise ToolError(message, kind="not_found", code="session_not_found", details=details)
 
@@ -346,22 +351,30 @@ class ShellManager:
 
     def build_result(self, session: ShellSession, excerpt: Excerpt, handle: str | None = None) -> ShellResult:
         """Return the result of a command so far, with a part of its output. `handle`: as the model named it."""
-        confinement, is_running = session.confinement, session.is_running
+        confinement, output = session.confinement, session.output
+        is_running = session.is_running
         report = self.guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
         if handle is not None and _PLACEHOLDER.fullmatch(handle.strip()):
             notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; taken for {session.command[:80]!r}")
-        if session.output.spill_path is not None:
-            self.state.output_files.add(str(session.output.spill_path))
-        touched = (*(path for path, _ in [*report.removed, *report.restored]), *report.changed)
+        if output.spill_path is not None:
+            self.state.output_files.add(str(output.spill_path))
+        exit_code = signal = None
+        if not is_running:
+            exit_code, signal = session.exit_code, signal_from_exit_code(session.exit_code)
+        if confinement.level is SandboxLevel.NONE:
+            has_network, process_limit = True, "not limited"
+        else:
+            has_network, process_limit = confinement.network, describe_limits()["processes"]
+        touched = [old for old, _ in (*report.removed, *report.restored)] + report.changed
         return ShellResult(
             command=session.command,
             description=session.options.description,
             running=is_running,
             handle=session.handle if is_running else "",
             pid=session.pid,
-            exit_code=None if is_running else session.exit_code,
-            signal=None if is_running else signal_from_exit_code(session.exit_code),
+            exit_code=exit_code,
+            signal=signal,
             ended=session.end_reason,
             timed_out=session.end_reason in ("timeout", "inactivity"),
             seconds=round(session.seconds, 4),
@@ -370,15 +383,15 @@ class ShellManager:
             tail=excerpt.tail,
             omitted=excerpt.omitted,
             truncated=bool(excerpt.omitted),
-            total_bytes=session.output.total_bytes,
-            total_lines=session.output.line_count if excerpt.line_count is None else excerpt.line_count,
-            spill=str(session.output.spill_path or ""),
-            spill_is_whole=session.output.is_spill_complete,
+            total_bytes=output.total_bytes,
+            total_lines=output.line_count if excerpt.line_count is None else excerpt.line_count,
+            spill=str(output.spill_path or ""),
+            spill_is_whole=output.is_spill_complete,
             cwd=self.state.cwd or ".",
             sandbox=confinement.level.label,
-            network=confinement.network or confinement.level is SandboxLevel.NONE,
-            processes="not limited" if confinement.level is SandboxLevel.NONE else describe_limits()["processes"],
-            protected=[self._show_path(path) for path in touched],
+            network=has_network,
+            processes=process_limit,
+            protected=list(map(self._show_path, touched)),
             notes=notes,
         )
 
@@ -388,10 +401,26 @@ class ShellManager:
 
     def _collect_notes(self, session: ShellSession, report: ProtectionReport, output: str) -> list[str]:
         """Return what the model should know besides the output; make the next command run where this one ended."""
-        state, confinement = self.state, session.confinement
-        notes = [
-            f"{self._show_path(old)} is protected: it was moved to {self._show_path(new)}" for old, new in report.removed[:10]
-        ]
+        confinement = session.confinement
+        notes = self._describe_protection(report)
+        if confinement.level in _LEVEL_NOTES:
+            notes.append(_LEVEL_NOTES[confinement.level])
+        if session.is_running:
+            return notes
+        path, session.cwd = session.cwd, ""
+        if path and path != str(session.start_cwd):
+            notes += self._follow_directory(path)
+        if session.is_out_of_memory:
+            notes.append(f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB")
+        if session.exit_code:
+            notes += self._explain_failure(session, output)
+        return notes
+
+    def _describe_protection(self, report: ProtectionReport) -> list[str]:
+        """Return what became of protected files that a command created or changed."""
+        notes: list[str] = []
+        for old, new in report.removed[:10]:
+            notes.append(f"{self._show_path(old)} is protected: it was moved to {self._show_path(new)}")
         if any(old.name == ".git" for old, _ in report.removed):
             notes.append("where .git was moved away, git acts on the repository around it, if there is one")
         if len(report.removed) > 10:
@@ -399,49 +428,68 @@ class ShellManager:
         if not report.is_complete:
             notes.append("the command created more directories than can be checked for protected files: tell the user")
         if report.restored:
-            notes.append(
-                f"protected files were restored: {', '.join(self._show_path(path) for path, _ in report.restored[:10])}"
-            )
+            names = ", ".join(self._show_path(path) for path, _ in report.restored[:10])
+            notes.append(f"protected files were restored: {names}")
         if report.changed:
             names = ", ".join(map(self._show_path, report.changed[:10]))
             notes.append(f"the command changed protected files: {names}; tell the user")
-        notes += filter(None, [_LEVEL_NOTES.get(confinement.level)])
-        if session.is_running:
-            return notes
-        path, session.cwd = session.cwd, ""
-        if path and path != str(session.start_cwd):
-            directory = None
-            with suppress(ToolError):
-                directory = self._find_directory(path)
-            if directory is not None:
-                state.cwd = state.display_path(directory) if directory != self._workspace.root else ""
-            else:
-                state.cwd = ""
-                notes.append(f"the next command runs in the workspace's root: {path[:200]} is not a directory of the workspace")
-        if session.is_out_of_memory:
-            notes.append(f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB")
-        return notes + (self._explain_failure(session, output) if session.exit_code else [])
+        return notes
+
+    def _follow_directory(self, path: str) -> list[str]:
+        """Make the next command run in a directory, or in the root if it is outside the workspace; return a note about that."""
+        directory = None
+        with suppress(ToolError):
+            directory = self._find_directory(path)
+        self.state.cwd = ""
+        if directory is None:
+            return [f"the next command runs in the workspace's root: {path[:200]} is not a directory of the workspace"]
+        if directory != self._workspace.root:
+            self.state.cwd = self.state.display_path(directory)
+        return []
 
     def _explain_failure(self, session: ShellSession, output: str) -> list[str]:
         """Return notes for failures whose reason is the sandbox; a model would search for it elsewhere."""
-        confinement, notes = session.confinement, list[str]()
+        confinement = session.confinement
         if confinement.level is SandboxLevel.NONE:
             return []
-        narrowed = {part.path for part in confinement.roots if not part.writable}
-        narrowed -= {root.path for root in self._workspace.roots if not root.writable}
-        if narrowed and ("Permission denied" in output or "Read-only file system" in output):
-            if confinement.level is SandboxLevel.LANDLOCK and session.options.background:
-                names = ", ".join(map(self._show_path, sorted(narrowed)[:5]))
-                notes.append(f"in the background nothing can be created directly in {names}; in the foreground it may be")
-            crowded = [path for path in sorted(narrowed) if len(list_names(path)) > MAX_CHILDREN]
-            notes += [f"only {MAX_CHILDREN} entries of {self._show_path(path)} can be writable here" for path in crowded[:5]]
+        is_read_only = "Read-only file system" in output
+        notes: list[str] = []
+        if is_read_only or "Permission denied" in output:
+            notes += self._explain_narrow_roots(session)
         if confinement.level is SandboxLevel.BUBBLEWRAP:
-            if "Read-only file system" in output or "Device or resource busy" in output:
+            has_network_error = any(error in output for error in _NETWORK_ERRORS)
+            if is_read_only or "Device or resource busy" in output:
                 names = ", ".join(map(self.state.display_path, confinement.protected_paths[:5]))
                 notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
-            elif not confinement.network and any(error in output for error in _NETWORK_ERRORS):
+            elif has_network_error and not confinement.network:
                 notes.append("the sandbox has no network")
         return notes + explain_hidden_paths(output, confinement.roots)
+
+    def _explain_narrow_roots(self, session: ShellSession) -> list[str]:
+        """Return notes about directories of the workspace that the command could not write as a whole."""
+        confinement = session.confinement
+        narrow = sorted(_list_read_only(confinement.roots) - _list_read_only(self._workspace.roots))
+        notes: list[str] = []
+        if narrow and confinement.level is SandboxLevel.LANDLOCK and session.options.background:
+            names = ", ".join(map(self._show_path, narrow[:5]))
+            notes.append(f"in the background nothing can be created directly in {names}; in the foreground it may be")
+        crowded = [path for path in narrow if len(list_names(path)) > MAX_CHILDREN]
+        for path in crowded[:5]:
+            notes.append(f"only {MAX_CHILDREN} entries of {self._show_path(path)} can be writable here")
+        return notes
+
+
+def _narrow_all(roots: Iterable[Root], closed: Collection[Path]) -> list[Root]:
+    return [part for root in roots for part in narrow_root(root, closed)]
+
+
+def _list_read_only(roots: Iterable[Root]) -> set[Path]:
+    return {root.path for root in roots if not root.writable}
+
+
+def _can_create(path: Path, roots: Collection[Root]) -> bool:
+    """Whether a path is where a command may write."""
+    return any(pin.path == path for pin in pin_parents(roots, [path / "entry"]))
 
 
 def describe_session(session: ShellSession) -> SessionInfo:

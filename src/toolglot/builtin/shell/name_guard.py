@@ -65,38 +65,25 @@ class NameGuard:
 
     def plan(self, roots: Iterable[Root], cwd: Path, level: SandboxLevel, *, is_background: bool) -> GuardPlan:
         """Record the protected files of all roots, and decide which of them the kernel keeps read-only."""
+        if level is SandboxLevel.NONE:
+            return GuardPlan()
         snapshots: list[ProtectedSnapshot] = []
         read_only: list[Path] = []
         pinned: list[Path] = []
-        for root in (root for root in roots if root.writable and level is not SandboxLevel.NONE):
+        for root in [root.path for root in roots if root.writable]:
             with self._lock:
-                sites = self._scanner.find_sites(root.path).add_link_targets(root.path)
-            around = {str(path) for path in (root.path, cwd, *cwd.parents)}
-
-            def is_near(name: str, root: Path = root.path, sites: Sites = sites, around: set[str] = around) -> bool:
-                directory = (root / name).parent
-                holder = directory.parent if directory.name == ".git" else directory
-                return str(holder) in around or sites.parents[name] == (0, 0)  # what a link leads to may be anywhere
-
-            git_directories = {name for name in sites.parents if sites.is_git_directory(name)}
-            names = [name for name in sites.parents if name not in git_directories]
-            if level is SandboxLevel.LANDLOCK:
-                # It cannot make a file read-only in a directory where files can be created, so it does that only for commands
-                # that run while the user works.
-                names = names if is_background else []
-            elif not is_background:
-                # Each mount takes time, and cannot be removed with what it is in. What is further inside is restored.
-                names = [name for name in names if is_near(name)]
-            names = [name for name in names if not os.path.islink(root.path / name)]
-            candidates = sorted(names, key=lambda name: (not is_near(name), name.count("/"), name))[:_MAX_MOUNTS]
+                sites = self._scanner.find_sites(root).add_link_targets(root)
+            git_directories = set(filter(sites.is_git_directory, sites.parents))
             # A git directory is no candidate itself, as every git command writes to it.
-            held = {name.rpartition("/")[0] for name in candidates} & git_directories
-            known = self._snapshots.get(root.path)
-            snapshot = take_snapshot(root.path, sites, candidates, held, known.states if known else None)
+            candidates = sites.parents.keys() - git_directories
+            names = _choose_read_only(root, cwd, sites, candidates, level, is_background=is_background)
+            held = {name.rpartition("/")[0] for name in names} & git_directories
+            known = self._snapshots.get(root)
+            snapshot = take_snapshot(root, sites, names, held, known.states if known else None)
             snapshots.append(snapshot)
-            self._snapshots[root.path] = snapshot
-            read_only += [root.path / name for name in candidates]
-            pinned += [root.path / name for name in held]
+            self._snapshots[root] = snapshot
+            read_only += [root / name for name in names]
+            pinned += [root / name for name in held]
         return GuardPlan(tuple(snapshots), tuple(read_only), tuple(pinned))
 
     def watch(self, session: GuardedProcess) -> None:
@@ -150,3 +137,33 @@ class NameGuard:
     def close(self) -> None:
         """Stop watching."""
         self._closing.set()
+
+
+def _choose_read_only(
+    root: Path, cwd: Path, sites: Sites, candidates: Iterable[str], level: SandboxLevel, *, is_background: bool
+) -> list[str]:
+    """Return the sites that the kernel keeps read-only for a command, those near to it first."""
+    # Landlock cannot make a file read-only in a directory where files can be created, so it does that only for commands that
+    # run while the user works.
+    if level is SandboxLevel.LANDLOCK and not is_background:
+        return []
+    near = _find_near(root, cwd, sites)
+    if not is_background:
+        # Each mount takes time, and cannot be removed with what it is in. What is further inside is restored.
+        candidates = near.intersection(candidates)
+    names = [name for name in candidates if not os.path.islink(root / name)]
+    names.sort(key=lambda name: (name not in near, name.count("/"), name))
+    return names[:_MAX_MOUNTS]
+
+
+def _find_near(root: Path, cwd: Path, sites: Sites) -> set[str]:
+    """Return the sites in the root, in the current directory, or above that; what a link leads to may be anywhere."""
+    around = {str(path) for path in (root, cwd, *cwd.parents)}
+    near: set[str] = set()
+    for name, parent in sites.parents.items():
+        directory = (root / name).parent
+        if directory.name == ".git":
+            directory = directory.parent
+        if str(directory) in around or parent == (0, 0):
+            near.add(name)
+    return near

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -62,11 +62,11 @@ class Sites(msgspec.Struct, frozen=True):
         targets: set[Path] = set()
         for path in (root / name for name in self.parents):
             with suppress(OSError):  # a command exchanges it at the moment
-                targets |= {Path(os.path.realpath(path))} if os.path.islink(path) else set()
-        inside = {
-            str(path.relative_to(root)) for path in targets if path.is_relative_to(root) and path != root and path.exists()
-        }
-        return Sites({**dict.fromkeys(inside, (0, 0)), **self.parents}, self.is_complete)
+                if os.path.islink(path):
+                    targets.add(Path(os.path.realpath(path)))
+        inside = [path for path in targets if path != root and path.is_relative_to(root) and path.exists()]
+        names = [str(path.relative_to(root)) for path in inside]
+        return Sites({**dict.fromkeys(names, (0, 0)), **self.parents}, self.is_complete)
 
 
 class ProtectedScanner:
@@ -97,30 +97,40 @@ class ProtectedScanner:
         return Sites(parents, not pending)
 
     def _list(self, base: str, directory: str, known: _Listing | None, *, unlock: bool) -> _Listing | None:
-        path, entries = f"{base}/{directory}", list[tuple[str, bool]]()
+        """Return what is of interest in a directory, as it is known if it has not changed; None if it has gone."""
+        path, entries = f"{base}/{directory}", dict[str, bool]()
         try:
             status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                return None
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-            if not stat.S_ISDIR(status.st_mode) or (known is not None and known.stamp == stamp):
-                return known if stat.S_ISDIR(status.st_mode) else None
+            if known is not None and known.stamp == stamp:
+                return known
             if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:
                 stamp = (status.st_dev, status.st_ino, 0, 0)
             if unlock and status.st_mode & 0o500 != 0o500:
                 make_accessible(-1, path)
             with suppress(PermissionError), os.scandir(path) as iterator:
-                entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in iterator]
+                entries = {entry.name: entry.is_dir(follow_symlinks=False) for entry in iterator}
         except OSError:
             return None
-        names = {name for name, _ in entries}
-        directories = [name for name, is_directory in entries if is_directory]
-        is_git = path.endswith("/.git") or any(mark <= names for mark in _GIT_MARKS)
-        if is_git and ".git" in self._names:
-            sites, walked = names & GIT_SENSITIVE, [name for name in directories if name in GIT_NESTED]
-        else:
-            sites = {name for name in names if name.casefold() in self._names}  # some file systems obey .GIT, too
-            walked = [name for name in directories if (name in sites) == (name == ".git")]
+        directories = [name for name, is_directory in entries.items() if is_directory]
+        sites, subdirectories = self._select(path, entries.keys(), directories)
         prefix = f"{directory}/" if directory else ""
-        return _Listing(stamp, tuple(prefix + name for name in sites), tuple(prefix + name for name in walked))
+        return _Listing(stamp, tuple(prefix + name for name in sites), tuple(prefix + name for name in subdirectories))
+
+    def _select(self, path: str, names: Set[str], directories: list[str]) -> tuple[Set[str], list[str]]:
+        """Return which names in a directory are protected, and which directories in it are searched."""
+        if ".git" in self._names and _is_git_directory(path, names):
+            return names & GIT_SENSITIVE, [name for name in directories if name in GIT_NESTED]
+        sites = {name for name in names if name.casefold() in self._names}  # some file systems obey .GIT, too
+        # Of protected directories only .git is searched; where it is not protected, it is not searched, either.
+        return sites, [name for name in directories if (name in sites) == (name == ".git")]
+
+
+def _is_git_directory(path: str, names: Set[str]) -> bool:
+    """Whether a directory is one of git's: also a bare repository, and that of a worktree."""
+    return path.endswith("/.git") or any(mark <= names for mark in _GIT_MARKS)
 
 
 # ---- before a command
@@ -197,11 +207,7 @@ def _read_states(
         if stat.S_ISDIR(status.st_mode):
             states[name] = _FileState((status.st_dev, status.st_ino), status.st_mode)
             if name not in closed and not sites.is_git_directory(name):
-                with suppress(OSError):
-                    children = sorted(os.listdir(root / name))
-                    if name in sites.parents and name.rpartition("/")[2] == "hooks":  # git does not run its many samples
-                        children = [child for child in children if not child.endswith(".sample")]
-                    pending += [f"{name}/{child}" for child in children]
+                pending += _list_protected(root, name, sites)
             continue
         # The ctime is in it because a command can set the mtime back, but not the ctime.
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -210,10 +216,21 @@ def _read_states(
         if known is not None and known.data is not None and state.is_same(known):
             state = known
         elif stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE) and name not in closed:
-            state = _FileState(identity, status.st_mode, read_beneath(root, name, _MAX_FILE_SIZE), status.st_nlink)
+            state = replace(state, data=read_beneath(root, name, _MAX_FILE_SIZE))
         states[name] = state
         remaining -= len(state.data or b"")
     return states
+
+
+def _list_protected(root: Path, directory: str, sites: Sites) -> list[str]:
+    """Return what is in a protected directory, without the many samples of hooks, which git does not run."""
+    try:
+        names = sorted(os.listdir(root / directory))
+    except OSError:
+        return []
+    if directory in sites.parents and directory.rpartition("/")[2] == "hooks":
+        names = [name for name in names if not name.endswith(".sample")]
+    return [f"{directory}/{name}" for name in names]
 
 
 # ---- after a command
@@ -256,6 +273,16 @@ def revert_changes(
     return report
 
 
+def _find_new(old_names: Mapping[str, str | None]) -> set[str]:
+    """Return the sites that have no name before the command."""
+    return {name for name, old in old_names.items() if old is None}
+
+
+def _identify(name: str, parent: tuple[int, int], state: _FileState) -> object:
+    """Return what stays the same of a site while the directories around it are renamed."""
+    return parent, state.identity[:2], name.rpartition("/")[2]
+
+
 class _Reversal:
     """Finds out what happened to the protected files of one root, and undoes it."""
 
@@ -270,18 +297,23 @@ class _Reversal:
     def run(self, *, new_only: bool) -> None:
         limit = _MAX_DIRECTORIES_AFTER if self._before.is_complete else _MAX_DIRECTORIES
         sites = self._find_sites(limit)
-        self._report.is_complete &= sites.is_complete or not self._before.is_complete
+        if self._before.is_complete and not sites.is_complete:
+            self._report.is_complete = False
         old_names = self._match_old_names(sites)
         # First directories that were renamed to make place for others, then what is new, then what has changed.
-        replaced = {name for name, old in old_names.items() if old is None and name in self._before.parents}
-        if self._remove(replaced) | self._move_back(sites.parents.keys() - replaced):
-            old_names = self._match_old_names(sites := self._find_sites(limit))
+        replaced = _find_new(old_names) & self._before.parents.keys()
+        has_removed = self._remove(replaced)
+        has_moved_back = self._move_back(sites.parents.keys() - replaced)
+        if has_removed or has_moved_back:
+            sites = self._find_sites(limit)
+            old_names = self._match_old_names(sites)
         for _ in range(_MAX_PASSES):  # what could not leave the workspace may have others in it
-            new = {name for name, old in old_names.items() if old is None}
+            new = _find_new(old_names)
             self._exempt |= {name for name in new - self._before.parents.keys() if is_harmless(self._root, name)}
             if not self._remove(new):
                 break
-            old_names = self._match_old_names(sites := self._find_sites(limit))
+            sites = self._find_sites(limit)
+            old_names = self._match_old_names(sites)
         else:
             self._report.is_complete = False
         if not new_only:
@@ -295,23 +327,35 @@ class _Reversal:
     def _match_old_names(self, sites: Sites) -> dict[str, str | None]:
         """Return each site with its name before the command: another one if the directory that it is in was moved."""
         states = _read_states(self._root, sites, sites.parents)  # of the sites alone
-        before = {name: state for name in self._before.parents if (state := self._snapshot.states.get(name)) is not None}
-        still_there: set[str] = set()
-        for name, old in before.items():
-            state, parent = states.get(name), self._before.parents[name]
+        still_there = self._find_unmoved(states)
+        gone: dict[object, str] = {}
+        for name, parent in self._before.parents.items():
+            old = self._snapshot.states.get(name)
+            if old is not None and name not in still_there:
+                gone[_identify(name, parent, old)] = name
+        old_names: dict[str, str | None] = {}
+        for name, state in states.items():
+            key = _identify(name, sites.parents[name], state)
+            old_names[name] = name if name in still_there else gone.get(key)
+        return old_names
+
+    def _find_unmoved(self, states: Mapping[str, _FileState]) -> set[str]:
+        """Return the sites that are what and where they were. Exempt those that only the user can have changed."""
+        snapshot = self._snapshot
+        unmoved: set[str] = set()
+        for name, parent in self._before.parents.items():
+            old, state = snapshot.states.get(name), states.get(name)
+            if old is None:
+                continue
             is_replaced = state is None or (stat.S_ISDIR(old.mode) and state.identity != old.identity)
             is_in_place = self._is_in_place(name)
-            if is_in_place and (name in self._snapshot.read_only or (is_replaced and name in self._snapshot.pinned)):
+            is_held = name in snapshot.read_only or (is_replaced and name in snapshot.pinned)
+            if is_in_place and is_held:  # the kernel keeps the command from it
                 self._exempt.add(name)
-            if not is_replaced and (is_in_place or parent == (0, 0)):
-                still_there.add(name)
-        gone = {
-            (self._before.parents[name], state.identity[:2], name.rpartition("/")[2]): name
-            for name, state in before.items()
-            if name not in still_there
-        }
-        keys = {name: (sites.parents[name], state.identity[:2], name.rpartition("/")[2]) for name, state in states.items()}
-        return {name: name if name in still_there else gone.get(key) for name, key in keys.items()}
+            is_link_target = parent == (0, 0)
+            if not is_replaced and (is_in_place or is_link_target):
+                unmoved.add(name)
+        return unmoved
 
     def _is_in_place(self, name: str) -> bool:
         """Return whether the directory that a site was in is still where it was."""
@@ -324,10 +368,15 @@ class _Reversal:
         """Move files away; return whether there were any."""
         moved: set[str] = set()
         for name in sorted(names):
-            # What is below another one went with it.
-            if _find_site(name, moved) is None and _find_site(name, self._exempt) is None and self._move_away(name):
+            went_along = _find_site(name, moved) is not None  # with the directory that it is in
+            if went_along or self._is_exempt(name):
+                continue
+            if self._move_away(name):
                 moved.add(name)
         return bool(moved)
+
+    def _is_exempt(self, name: str) -> bool:
+        return _find_site(name, self._exempt) is not None
 
     def _move_away(self, name: str) -> bool:
         try:
@@ -343,7 +392,7 @@ class _Reversal:
         restored: list[tuple[Path, Path | None]] = []
         for name in self._before.parents.keys() - present:
             state = self._snapshot.states.get(name)
-            if state is None or not stat.S_ISDIR(state.mode) or _find_site(name, self._exempt) is not None:
+            if state is None or not stat.S_ISDIR(state.mode) or self._is_exempt(name):
                 continue
             with suppress(OSError), open_parent(self._root, name) as parent:
                 for other in os.listdir(parent):
@@ -355,42 +404,66 @@ class _Reversal:
         return bool(restored)
 
     def _restore_changed(self, sites: Sites, old_names: Mapping[str, str]) -> None:
-        snapshot = self._snapshot
-        watched = {new: old for new, old in old_names.items() if _find_site(new, self._exempt) is None}
+        watched = {new: old for new, old in old_names.items() if not self._is_exempt(new)}
         closed = sites.parents.keys() - watched.keys()
         states = _read_states(self._root, sites, closed)
         now = {name: state for name, state in states.items() if name not in closed}
-        new_names = {old: new for new, old in watched.items()}
-        before: dict[str, _FileState] = {}
-        for name, state in snapshot.states.items():
-            if (site := _find_site(name, self._before.parents)) in new_names:
-                before[new_names[site] + name[len(site) :]] = state
-        for name in self._before.parents.keys() - old_names.values():
-            # Those that were removed, but not with the directory that they were in.
-            if _find_site(name, self._exempt) is None and name in snapshot.states and self._is_in_place(name):
-                before[name] = snapshot.states[name]
+        before = {**self._move_states(watched), **self._find_removed(old_names.values())}
         moved: set[str] = set()
         for name in sorted({*now, *before}):  # a directory comes before what is in it
             old, state = before.get(name), now.get(name)
-            if (state is not None and state.is_same(old)) or _find_site(name, moved) is not None:
+            is_untouched = state is not None and state.is_same(old)
+            if is_untouched or _find_site(name, moved) is not None:
                 continue
             if old is None:
-                with suppress(OSError):
-                    if os.lstat(self._root / name).st_ctime_ns < (snapshot.partial_since or 0):
-                        continue  # it was there, but was not recorded
-                moved |= {name} if self._move_away(name) else set()
-            elif not (
-                state
-                and old.data is not None
-                and state.mode == old.mode
-                and state.links <= old.links
-                and read_beneath(self._root, name, _MAX_FILE_SIZE) == old.data
-            ):
-                self._report.changed.append(self._root / name)
-                with suppress(OSError):
-                    if old.data is not None:
-                        self._report.restored.append((self._root / name, self._write_back(name, old.data, old.mode)))
-                        self._report.changed.pop()
+                if not self._was_unrecorded(name) and self._move_away(name):
+                    moved.add(name)
+            elif not self._has_old_content(name, old, state):
+                self._restore(name, old)
+
+    def _move_states(self, watched: Mapping[str, str]) -> dict[str, _FileState]:
+        """Return the states before the command, by the names that these sites (new -> old name) have given them."""
+        new_names = {old: new for new, old in watched.items()}
+        states: dict[str, _FileState] = {}
+        for name, state in self._snapshot.states.items():
+            site = _find_site(name, self._before.parents)
+            if site in new_names:
+                states[new_names[site] + name[len(site) :]] = state
+        return states
+
+    def _find_removed(self, old_names: Iterable[str]) -> dict[str, _FileState]:
+        """Return the states of sites that were removed, but not with the directory that they were in."""
+        recorded = self._snapshot.states
+        removed: dict[str, _FileState] = {}
+        for name in self._before.parents.keys() - old_names:
+            if name not in recorded or self._is_exempt(name):
+                continue
+            if self._is_in_place(name):
+                removed[name] = recorded[name]
+        return removed
+
+    def _was_unrecorded(self, name: str) -> bool:
+        """Whether a file was there before the command, but there were too many to record it."""
+        with suppress(OSError):
+            return os.lstat(self._root / name).st_ctime_ns < (self._snapshot.partial_since or 0)
+        return False
+
+    def _has_old_content(self, name: str, old: _FileState, state: _FileState | None) -> bool:
+        """Whether a file that was written or replaced is as it was, without a new name by which it could be changed later."""
+        if state is None or old.data is None:
+            return False
+        if state.mode != old.mode or state.links > old.links:
+            return False
+        return read_beneath(self._root, name, _MAX_FILE_SIZE) == old.data
+
+    def _restore(self, name: str, old: _FileState) -> None:
+        """Write a changed file as it was, or else report that it was changed."""
+        path = self._root / name
+        if old.data is not None:
+            with suppress(OSError):
+                self._report.restored.append((path, self._write_back(name, old.data, old.mode)))
+                return
+        self._report.changed.append(path)
 
     def _write_back(self, name: str, data: bytes, mode: int) -> Path | None:
         """Write a small file as it was; return where the one is now that was in its place. Raises OSError."""

@@ -328,25 +328,29 @@ class ShellSession:
 
     def _check_limits(self) -> tuple[EndReason, float | None]:
         """Return why the command has to end now; if it does not, the seconds until the next look."""
-        if self._kill_reason or self.output.total_bytes > MAX_OUTPUT_BYTES:
-            return self._kill_reason or "output", None
-        now, pause = time.monotonic(), None
+        if self._kill_reason:
+            return self._kill_reason, None
+        if self.output.total_bytes > MAX_OUTPUT_BYTES:
+            return "output", None
+        now = time.monotonic()
+        pauses: list[float] = []
         if self._disk_watch is not None:
             if now >= self._next_look:
                 self._next_look = now + _DISK_SECONDS
                 if self._disk_watch.is_full():
                     return "disk", None
-            pause = self._next_look - now
+            pauses.append(self._next_look - now)
         deadlines: list[tuple[float, EndReason]] = []
         if self.options.timeout is not None:
             deadlines.append((self.started_at + self.options.timeout, "timeout"))
         if self.options.inactivity_timeout is not None:
             deadlines.append((self.last_output_at + self.options.inactivity_timeout, "inactivity"))
-        if not deadlines:
-            return "", pause
-        deadline, reason = min(deadlines)
-        seconds = deadline - now
-        return (reason, None) if seconds <= 0 else ("", seconds if pause is None else min(seconds, pause))
+        if deadlines:
+            deadline, reason = min(deadlines)
+            if deadline <= now:
+                return reason, None
+            pauses.append(deadline - now)
+        return "", min(pauses, default=None)
 
     def _read_output(self) -> bool:
         """Read one chunk; return False at the end of the stream."""

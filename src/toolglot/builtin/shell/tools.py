@@ -211,18 +211,21 @@ class _ShellTools:
             if not command and argv is None:
                 return ToolOutput("All commands were killed; the next one runs in the workspace's root.", {"restarted": True})
         lines = check_commands(command, argv, then)
-        if then and (background or yield_after is not None or tty or stdin is not None):
+        needs_session = background or yield_after is not None or tty or stdin is not None
+        if then and needs_session:
             raise invalid_argument("then", "works only for commands that run in the foreground without a terminal or input")
+        has_sandbox = self._manager.level is not SandboxLevel.NONE
+        times = check_times(timeout, inactivity_timeout, yield_after, background=background, on_timeout=on_timeout)
         options = CommandOptions(
             cwd=cwd,
-            **check_times(timeout, inactivity_timeout, yield_after, background=background, on_timeout=on_timeout),
+            **times,
             output_limit=check_output_limit(max_output, head_share, keep_escapes=keep_escapes),
             variables=validate_environment(env),
             stdin=encode_input("stdin", stdin),
             tty=tty,
             background=background,
             login=login,
-            escalate=escalate and self._manager.level is not SandboxLevel.NONE,
+            escalate=escalate and has_sandbox,
             description=description,
         )
         return await self._run_commands(context, options, lines, argv)
@@ -252,8 +255,10 @@ class _ShellTools:
             filter: Show only lines that match this regular expression (grep -E).
             input: Text to send first. End a line with a newline; in a terminal, U+0003 is Ctrl-C.
         """
-        started_at, limit = monotonic(), check_output_limit(max_output, head_share, keep_escapes=keep_escapes)
-        seconds, first = check_seconds("timeout", timeout), check_seconds("wait_first", wait_first)
+        started_at = monotonic()
+        limit = check_output_limit(max_output, head_share, keep_escapes=keep_escapes)
+        seconds = check_seconds("timeout", timeout)
+        first = check_seconds("wait_first", wait_first)
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
             raise invalid_argument("tail_lines", f"is {tail_lines}; it must be 1 or more")
         data = encode_input("input", input)
@@ -262,9 +267,11 @@ class _ShellTools:
             if self._is_outside(session):  # the user approved the command, not what is typed into it
                 _require_approval(context)
             session.send_input(data)
-        if wait or timeout is not None or first:
-            pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
-            await _wait_for_end(session, pause, context)
+        if wait or seconds is not None or first:
+            pause = 30.0 if wait else 0.0
+            if seconds is not None:
+                pause = seconds
+            await _wait_for_end(session, max(pause, first or 0.0), context)
         output = await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter, handle, started_at)
         if forget_ended and not output.data["running"]:
             self._manager.forget(session)
@@ -401,7 +408,10 @@ async def _wait_for_end(session: ShellSession, seconds: float | None, context: C
         if pause <= 0:
             return
         await asyncio.wait([ended], timeout=pause)
-        if not ended.done() and (line := session.output.last_line()) and line != last_report:
+        if ended.done():
+            return
+        line = session.output.last_line()
+        if line and line != last_report:
             last_report = line
             context.report(line)
 
