@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from itertools import compress
 from typing import Annotated, Literal
@@ -109,23 +109,22 @@ class GlobSearch:
 
     def run(self, root: SearchRoot, should_stop: Callable[[int], bool], *, with_times: bool = True) -> None:
         """Search a directory."""
-        max_depth = None if any("**" in glob for glob in self._globs) else max(glob.count("/") for glob in self._globs)
+        max_depth = None
+        if not any("**" in glob for glob in self._globs):
+            max_depth = max(glob.count("/") for glob in self._globs)
         by_name, test = self._build_test()
-        # If all alternatives are in the same directory, nothing else has to be walked; not so if case does not matter.
-        starts = {split_literal_prefix(glob)[0] for glob in self._globs}
-        start = starts.pop() if len(starts) == 1 and self._case_sensitive else ""
-        path = "/".join(filter(None, (root.relative, start)))
+        path = "/".join(filter(None, (root.relative, self._find_start())))
         walk = Walk(root.root_fd, path, gitignore=self._gitignore, extra_ignore=self._extra_ignore)
         for directory in walk:
             prefix = f"{directory.path}/" if directory.path else ""
             local = "" if by_name else prefix[root.prefix_length :]
             if max_depth is not None and local.count("/") >= max_depth:
                 directory.subdirectories.clear()
-            for entry in _filter_entries(directory.files, local, test):
-                try:
-                    self._times[prefix + entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns if with_times else 0
-                except OSError:  # it has gone meanwhile
-                    continue
+            matches = _filter_entries(directory.files, local, test)
+            if with_times:
+                self._add_times(prefix, matches)
+            else:
+                self._times |= {prefix + entry.name: 0 for entry in matches}
             ignored = [entry for entry in directory.ignored if not entry.is_dir(follow_symlinks=False)]
             self.ignored += len(_filter_entries(ignored, local, test))
             if should_stop(walk.entry_count) or len(self._times) >= MAX_MATCHES:
@@ -133,17 +132,34 @@ class GlobSearch:
                 break
         self.complete = self.complete and not walk.stopped_early
 
+    def _add_times(self, prefix: str, entries: _Entries) -> None:
+        for entry in entries:
+            try:
+                self._times[prefix + entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
+            except OSError:  # it has gone meanwhile
+                continue
+
+    def _find_start(self) -> str:
+        """Return the directory that all globs are for, as nothing else has to be walked; "" if case does not matter there."""
+        starts = {split_literal_prefix(glob)[0] for glob in self._globs}
+        return starts.pop() if len(starts) == 1 and self._case_sensitive else ""
+
     def _build_test(self) -> tuple[bool, BatchTest | None]:
         """Return whether a file's name is enough to test it, and the test; None if everything matches."""
         names = [glob.removeprefix("**/") for glob in self._globs]
-        by_name = all(glob.startswith("**/") for glob in self._globs) and not any("/" in name for name in names)
-        globs = names if by_name else self._globs
-        if "**" in globs or (by_name and "*" in globs):
-            return by_name, None
-        if by_name and self._case_sensitive and len(tests := build_name_tests(names)) == 1:
-            return True, tests[0]
+        if not all(_is_about_names(glob) for glob in self._globs):
+            return False, None if "**" in self._globs else self._build_path_test(self._globs)
+        if "*" in names or "**" in names:
+            return True, None
+        if self._case_sensitive:
+            tests = build_name_tests(names)
+            if len(tests) == 1:
+                return True, tests[0]
+        return True, self._build_path_test(names)
+
+    def _build_path_test(self, globs: Iterable[str]) -> BatchTest:
         flags = re.DOTALL if self._case_sensitive else re.DOTALL | re.IGNORECASE
-        return by_name, build_regex_test(map(glob_to_regex, globs), flags)
+        return build_regex_test(map(glob_to_regex, globs), flags)
 
     def rank_files(self, order: Order, limit: int | None = None) -> list[str]:
         """Return the first matches."""
@@ -167,11 +183,18 @@ class GlobSearch:
         )
 
 
+def _is_about_names(glob: str) -> bool:
+    """Whether a glob looks only at the name of a file, in any directory."""
+    return glob.startswith("**/") and "/" not in glob.removeprefix("**/")
+
+
 def _filter_entries(entries: _Entries, prefix: str, test: BatchTest | None) -> _Entries:
     if test is None:
         return entries
     names = [entry.name for entry in entries]
-    return list(compress(entries, test([prefix + name for name in names] if prefix else names)))
+    if prefix:
+        names = [prefix + name for name in names]
+    return list(compress(entries, test(names)))
 
 
 # ---- the tool

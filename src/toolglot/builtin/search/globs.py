@@ -60,7 +60,10 @@ def glob_to_regex(pattern: str) -> str:
     try:
         parts: list[list[str]] = [[]]
         for token in _tokenize(pattern):
-            parts.append([]) if token == "/" else parts[-1].append(token)
+            if token == "/":
+                parts.append([])
+            else:
+                parts[-1].append(token)
     except _InvalidGlob:
         return _MATCH_NOTHING
     runs: list[list[str]] = [[]]  # the components between two `**`
@@ -74,7 +77,8 @@ def glob_to_regex(pattern: str) -> str:
         return "/".join(runs[0])
     head = "".join(f"{part}/" for part in runs[0])
     middle = "".join(f"(?>(?:[^/]+/)*?{'/'.join(run)}/)" for run in runs[1:-1])
-    return head + middle + (f"(?:[^/]+/)*{'/'.join(runs[-1])}" if runs[-1] else ".+")
+    tail = f"(?:[^/]+/)*{'/'.join(runs[-1])}" if runs[-1] else ".+"
+    return head + middle + tail
 
 
 def _component_to_regex(part: list[str]) -> str:
@@ -110,10 +114,14 @@ def _tokenize(pattern: str) -> Iterator[str]:
 def _class_to_regex(text: str, *, negated: bool) -> str:
     members = ""
     for name, low, high in _MEMBER.findall(text):
-        if not low and name not in _POSIX_CLASSES:
-            raise _InvalidGlob
+        if not low:
+            if name not in _POSIX_CLASSES:
+                raise _InvalidGlob
+            members += _POSIX_CLASSES[name]
+            continue
         first, last = low[-1:], (high or low)[-1:]  # without the backslash
-        members += _POSIX_CLASSES[name] if not low else f"{re.escape(first)}-{re.escape(last)}" if first <= last else ""
+        if first <= last:
+            members += f"{re.escape(first)}-{re.escape(last)}"
     if negated:
         return f"[^/{members}]"
     return f"(?!/)[{members}]" if members else _MATCH_NOTHING
@@ -133,11 +141,15 @@ def build_name_tests(globs: Iterable[str]) -> list[BatchTest]:
             suffixes.append(simple[2])
         else:
             names.add(simple[2])
-    tests: list[BatchTest] = [lambda texts: () if names.isdisjoint(texts) else map(names.__contains__, texts)] if names else []
+    tests: list[BatchTest] = []
+    if names:
+        tests.append(lambda texts: () if names.isdisjoint(texts) else map(names.__contains__, texts))
     if suffixes:
         endings = tuple(suffixes)
         tests.append(lambda texts: [text.endswith(endings) for text in texts])
-    return tests + ([build_regex_test(regexes)] if regexes else [])
+    if regexes:
+        tests.append(build_regex_test(regexes))
+    return tests
 
 
 def build_regex_test(regexes: Iterable[str], flags: int = re.DOTALL) -> BatchTest:
@@ -198,7 +210,7 @@ class GlobFilter:
         """(whether it excludes, glob without braces)"""
         for text in globs:
             negated = text.startswith("!")
-            self.patterns += [(negated, glob.removeprefix("./")) for glob in expand_braces(text[negated:]) if glob]
+            self.patterns += [(negated, glob.removeprefix("./")) for glob in expand_braces(text.removeprefix("!")) if glob]
         self._rules: list[tuple[bool, Callable[[str], object]]] = []
         for negated, glob in self.patterns:
             regex = glob_to_regex(to_byte_key(glob).removeprefix("/"))
@@ -212,11 +224,15 @@ class GlobFilter:
         """Read globs that are separated by commas outside of braces."""
         depth, start, globs = 0, 0, list[str]()
         for index, char in enumerate(text):
-            depth += (char == "{") - (char == "}" and depth > 0)
-            if char == "," and not depth:
+            if char == "{":
+                depth += 1
+            elif char == "}":
+                depth = max(depth - 1, 0)
+            elif char == "," and depth == 0:
                 globs.append(text[start:index])
                 start = index + 1
-        return cls(glob.strip() for glob in (*globs, text[start:]) if glob.strip())
+        globs.append(text[start:])
+        return cls(filter(None, map(str.strip, globs)))
 
     @property
     def globs(self) -> list[str]:

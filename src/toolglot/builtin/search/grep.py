@@ -93,10 +93,15 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def render(self, matches: Iterable[str]) -> str:
         """Return the text for a model. `matches`: the lines of mode content."""
-        lines = list(matches)
-        if self.mode != "content":
-            lines = [file.path if self.mode == "files" else f"{file.path}:{file.count}" for file in self.files]
-        unit = "matching lines" if self.mode == "content" else "files"
+        unit = "files"
+        match self.mode:
+            case "files":
+                lines = [file.path for file in self.files]
+            case "count":
+                lines = [f"{file.path}:{file.count}" for file in self.files]
+            case _:
+                lines = list(matches)
+                unit = "matching lines"
         if self.truncated:
             total = f"{self.total}" if self.exact else f"at least {self.total}"
             page = f"{self.skip + 1}-{self.skip + self.shown}"
@@ -176,22 +181,29 @@ class _GrepTool:
             after: Lines of context to show after each match (0-100, default 0).
             max_results: Maximum number of lines or files to show (default 250, 0 for the limit of 10000).
         """
+        _check_pattern(pattern, "pattern", multiline=multiline)
+        if exclude_line_regex:
+            _check_pattern(exclude_line_regex, "exclude_line_regex")
+        include = GlobFilter.parse(include_glob).globs
+        per_file = UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1)
+        limit = check_minimum("max_results", max_results) or MAX_RESULTS
+        has_context = before is not None or after is not None
         query = GrepQuery(
-            pattern=_check_pattern(pattern, "pattern", multiline=multiline),
-            exclude=exclude_line_regex and _check_pattern(exclude_line_regex, "exclude_line_regex"),
-            include=GlobFilter.parse(include_glob).globs,
+            pattern=pattern,
+            exclude=exclude_line_regex,
+            include=include,
             file_type=file_type,
             mode=mode,
             ignore_case=ignore_case,
             literal=literal,
             multiline=multiline,
             respect_ignore=not no_ignore,
-            max_per_file=UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1),
-            limit=min(check_minimum("max_results", max_results) or MAX_RESULTS, MAX_RESULTS),
+            max_per_file=per_file,
+            limit=min(limit, MAX_RESULTS),
             skip=check_minimum("skip", skip),
-            before=min(check_minimum("before", before or 0), MAX_CONTEXT_LINES),
-            after=min(check_minimum("after", after or 0), MAX_CONTEXT_LINES),
-            auto_context=auto_context and mode == "content" and before is None and after is None,
+            before=_limit_context("before", before),
+            after=_limit_context("after", after),
+            auto_context=auto_context and mode == "content" and not has_context,
             only_matching=only_matching,
             line_numbers=line_numbers,
             hidden=hidden,
@@ -206,24 +218,16 @@ class _GrepTool:
         if entry is None:
             raise missing_file_error(state, path)
         if not entry.is_directory:
-            with state.workspace.open_file(path) as opened:
-                if opened.status.st_size > MAX_FILE_SIZE:
-                    message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
-                    raise ToolError(message, kind="limit", code="file_too_large")
-                if has_early_nul(os.read(opened.fd, BINARY_PROBE_SIZE)):
-                    raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
+            self._check_file(path)
         with open_root_of(state, entry) as root:
             query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=not entry.is_directory)
             # ripgrep cannot exclude lines that it has found.
             program = find_ripgrep(state, root.root_fd) if self._use_ripgrep and not query.exclude else ""
-            matches = search_with_ripgrep(program, query, should_stop) if program else search_with_python(query, should_stop)
-            closed, prefix = state.workspace.closed_paths, f"{root.root_path}/"
-            matches.files[:] = [
-                file
-                for file in matches.files
-                if not closed.find_reason(prefix + file.path, reading=True)
-                and (query.hidden or query.is_file or not _is_hidden(file.path[query.prefix_length :], query.include))
-            ]
+            if program:
+                matches = search_with_ripgrep(program, query, should_stop)
+            else:
+                matches = search_with_python(query, should_stop)
+            matches.files[:] = [file for file in matches.files if self._may_show(file.path, root, query)]
             if not matches.complete and not matches.files:
                 message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
                 message += "; search a smaller directory, fewer files or a simpler pattern"
@@ -238,13 +242,34 @@ class _GrepTool:
         matched = format_matches(data, numbers=query.line_numbers, only_matching=query.only_matching)
         return ToolOutput(result.render(matched), data)
 
+    def _check_file(self, path: str) -> None:
+        """Raise ToolError if a file is too large to search, or not text."""
+        with self._state.workspace.open_file(path) as opened:
+            if opened.status.st_size > MAX_FILE_SIZE:
+                message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
+                raise ToolError(message, kind="limit", code="file_too_large")
+            if has_early_nul(os.read(opened.fd, BINARY_PROBE_SIZE)):
+                raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
 
-def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> str:
+    def _may_show(self, path: str, root: SearchRoot, query: GrepQuery) -> bool:
+        """Whether a file is open to the model, and not hidden where hidden files are left out."""
+        if self._state.workspace.closed_paths.find_reason(f"{root.root_path}/{path}", reading=True):
+            return False
+        if query.hidden or query.is_file:
+            return True
+        return not _is_hidden(path[query.prefix_length :], query.include)
+
+
+def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> None:
     if not pattern:
         raise invalid_argument(name, "is empty; give a regular expression")
     if "\n" in pattern and not multiline:
         raise invalid_argument(name, "contains a newline, but is matched line by line")
-    return check_text(pattern, name, MAX_PATTERN_LENGTH)
+    check_text(pattern, name, MAX_PATTERN_LENGTH)
+
+
+def _limit_context(name: str, lines: int | None) -> int:
+    return min(check_minimum(name, lines or 0), MAX_CONTEXT_LINES)
 
 
 def _is_hidden(path: str, include: list[str]) -> bool:
@@ -258,20 +283,13 @@ def _is_hidden(path: str, include: list[str]) -> bool:
 
 
 def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches: GrepMatches) -> GrepResult:
-    files, total, skip = matches.files[query.skip : query.skip + query.limit], len(matches.files), query.skip
-    shown = len(files)
-    if query.with_lines:  # then a page is made of lines
-        files, total, shown = list[FileMatches](), 0, 0
-        for file in matches.files:
-            start, total = skip - total, total + file.count
-            if lines := file.lines[max(start, 0) : max(start + query.limit, 0)]:
-                files.append(FileMatches(file.path, file.count, lines))
-                shown += len(lines)
-    auto_context = query.auto_context and 1 <= total <= 3
-    before, after = (50, 50) if auto_context and total == 1 else (15, 15) if auto_context else (query.before, query.after)
+    files, total, shown = _take_page(query, matches.files)
+    before, after = _choose_context(query, total)
     context_lines = (0, 0) if query.only_matching else (before, after)
-    # A file with more matches than the page may have even more than were counted.
-    is_exact = not query.with_lines or all(file.count <= skip + query.limit for file in matches.files)
+    total_lines = 0
+    if query.mode != "files":
+        total_lines = sum(file.count for file in matches.files)
+    is_fallback = matches.engine == "python" and not query.literal
     return GrepResult(
         pattern=query.pattern,
         path=escape_surrogates(root.path),
@@ -279,26 +297,62 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
         mode=query.mode,
         files=tuple(_build_file(state, root, file, *context_lines) for file in files),
         total=total,
-        total_lines=sum(file.count for file in matches.files) if query.mode != "files" else 0,
+        total_lines=total_lines,
         shown=shown,
-        skip=skip,
-        truncated=total > skip + shown,
-        exact=matches.complete and is_exact,
+        skip=query.skip,
+        truncated=total > query.skip + shown,
+        exact=_is_exact(query, matches),
         complete=matches.complete,
         before=before,
         after=after,
         engine=matches.engine,
-        note=FALLBACK_NOTE if matches.engine == "python" and not query.literal else "",
+        note=FALLBACK_NOTE if is_fallback else "",
     )
+
+
+def _take_page(query: GrepQuery, all_files: list[FileMatches]) -> tuple[list[FileMatches], int, int]:
+    """Return the files of the page, and how many there are in all and on the page: lines, if the query shows them."""
+    if not query.with_lines:
+        page = all_files[query.skip : query.skip + query.limit]
+        return page, len(all_files), len(page)
+    files: list[FileMatches] = []
+    total = shown = 0
+    for file in all_files:
+        start = query.skip - total
+        lines = file.lines[max(start, 0) : max(start + query.limit, 0)]
+        if lines:
+            files.append(FileMatches(file.path, file.count, lines))
+        shown += len(lines)
+        total += file.count
+    return files, total, shown
+
+
+def _choose_context(query: GrepQuery, total: int) -> tuple[int, int]:
+    """Return how many lines to show before and after a match: many, if few matches are to have context by themselves."""
+    if query.auto_context and total == 1:
+        return 50, 50
+    if query.auto_context and total in (2, 3):
+        return 15, 15
+    return query.before, query.after
+
+
+def _is_exact(query: GrepQuery, matches: GrepMatches) -> bool:
+    """Whether everything was counted. A file with more matches than the page may have even more than were counted."""
+    if not query.with_lines:
+        return matches.complete
+    return matches.complete and all(file.count <= query.skip + query.limit for file in matches.files)
 
 
 def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, before: int, after: int) -> GrepFile:
     absolute = f"{root.root_path}/{file.path}"
-    path = file.path if root.root_path == str(state.workspace.root).rstrip("/") else absolute
+    is_in_workspace = root.root_path == str(state.workspace.root).rstrip("/")
+    path = file.path if is_in_workspace else absolute
     lines: dict[int, GrepLine] = {}
     for number, text, parts, at in file.lines:
-        more = () if len(parts) < MAX_LINE_MATCHES else (f"[only the first {MAX_LINE_MATCHES} matches of this line]",)
-        lines[number] = GrepLine(number, _shorten_line(text, at), True, (*map(_shorten_line, parts), *more))
+        shown_parts = list(map(_shorten_line, parts))
+        if len(parts) >= MAX_LINE_MATCHES:
+            shown_parts.append(f"[only the first {MAX_LINE_MATCHES} matches of this line]")
+        lines[number] = GrepLine(number, _shorten_line(text, at), True, tuple(shown_parts))
     if (before or after) and lines:
         numbers = {number for match in lines for number in range(match - before, match + after + 1)}
         last = max(numbers)
@@ -327,7 +381,9 @@ def _shorten_line(text: str, match_start: int = 0) -> str:
     text = text.removesuffix("\r")
     if len(text) <= MAX_LINE_LENGTH:
         return text
-    start = max(match_start - MAX_LINE_LENGTH // 4, 0) if match_start > MAX_LINE_LENGTH * 3 // 4 else 0
+    start = 0
+    if match_start > MAX_LINE_LENGTH * 3 // 4:
+        start = match_start - MAX_LINE_LENGTH // 4
     end = start + MAX_LINE_LENGTH
     before = f"[… {start} characters] " if start else ""
     after = f" [{len(text) - end} more characters …]" if len(text) > end else ""

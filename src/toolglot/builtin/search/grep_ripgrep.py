@@ -156,7 +156,9 @@ def _write_ignore_file(query: GrepQuery, include: GlobFilter) -> BinaryIO:
 
 def _is_included(path: str, query: GrepQuery, include: GlobFilter, extra_scope: IgnoreScope | None) -> bool:
     local = path[query.prefix_length :]
-    if not VCS_DIRECTORIES.isdisjoint(local.split("/")) or (include and not include.admits(local)):
+    if not VCS_DIRECTORIES.isdisjoint(local.split("/")):
+        return False
+    if include and not include.admits(local):
         return False
     if extra_scope is None:
         return True
@@ -203,34 +205,44 @@ def _parse_json(chunks: Iterator[bytes], limit: int) -> Iterator[FileMatches]:
     decode = msgspec.json.Decoder(_RgEvent).decode
     lines: list[MatchedLine] = []
     for record in split_records(chunks, b"\n"):
-        # The matches in a line of 1 MB may be 60 MB of JSON. Quotes in texts are escaped, so this can only be the key.
-        if (key := record.find(b'"submatches":[')) >= 0 and len(record) - key > _MAX_SUBMATCH_BYTES:
-            end = record.rfind(b'},{"match":', key, key + _MAX_SUBMATCH_BYTES)
-            record = record if end < 0 else record[:end] + b"}]}}"
-        event = decode(record)
+        event = decode(_shorten_record(record))
         data = event.data
         if event.type == "begin":
             lines = []
         elif event.type == "match" and data.lines is not None:
-            start = index = 0  # a match over several lines is one event: each line gets its part of the submatches
-            for number, line in enumerate(data.lines.raw.removesuffix(b"\n").split(b"\n"), data.line_number or 0):
-                if len(lines) >= limit:
-                    break
-                while index < len(data.submatches) and data.submatches[index].end < start:
-                    index += 1
-                spans: list[tuple[int, int]] = []
-                for sub in islice(data.submatches, index, None):
-                    if sub.start > start + len(line):
-                        break
-                    spans.append((max(sub.start - start, 0), min(sub.end - start, len(line))))
-                first = spans[0][0] if spans else 0
-                matches = [_decode(line[a:b]) for a, b in spans[:MAX_LINE_MATCHES] if b > a]
-                lines.append((number, _decode(line), matches, len(_decode(line[:first]))))
-                start += len(line) + 1
+            _add_lines(lines, data.lines.raw, data, limit)
         elif event.type == "end" and lines and data.path is not None:
             # ripgrep searches a file up to its first NUL; one near the start makes it binary for us
             if data.binary_offset is None or data.binary_offset >= BINARY_PROBE_SIZE:
                 yield _make_file(data.path.raw, len(lines), lines)
+
+
+def _shorten_record(record: bytes) -> bytes:
+    """Drop most submatches of a line that has very many: those in a line of 1 MB may be 60 MB of JSON."""
+    key = record.find(b'"submatches":[')  # quotes in texts are escaped, so this can only be the key
+    if key < 0 or len(record) - key <= _MAX_SUBMATCH_BYTES:
+        return record
+    end = record.rfind(b'},{"match":', key, key + _MAX_SUBMATCH_BYTES)
+    return record if end < 0 else record[:end] + b"}]}}"
+
+
+def _add_lines(lines: list[MatchedLine], text: bytes, data: _RgData, limit: int) -> None:
+    """Add the lines of a match, which may be several: each gets its part of the submatches."""
+    start = index = 0
+    for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), data.line_number or 0):
+        if len(lines) >= limit:
+            return
+        while index < len(data.submatches) and data.submatches[index].end < start:
+            index += 1
+        spans: list[tuple[int, int]] = []
+        for sub in islice(data.submatches, index, None):
+            if sub.start > start + len(line):
+                break
+            spans.append((max(sub.start - start, 0), min(sub.end - start, len(line))))
+        first = spans[0][0] if spans else 0
+        matches = [_decode(line[a:b]) for a, b in spans[:MAX_LINE_MATCHES] if b > a]
+        lines.append((number, _decode(line), matches, len(_decode(line[:first]))))
+        start += len(line) + 1
 
 
 def _parse_counts(chunks: Iterator[bytes]) -> Iterator[FileMatches]:

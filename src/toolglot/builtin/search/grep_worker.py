@@ -90,10 +90,12 @@ def worker() -> None:
 
 def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
     """Yield each file with matches, then `{"complete": bool}`; or `{"error": …}` for an invalid pattern."""
-    pattern, limit = re.escape(query.pattern) if query.literal else query.pattern, query.limit_per_file
-    flags = re.IGNORECASE if query.ignore_case else 0
+    pattern = re.escape(query.pattern) if query.literal else query.pattern
+    limit = query.limit_per_file
+    flags = re.IGNORECASE if query.ignore_case else re.NOFLAG
+    match_flags = flags | re.MULTILINE | re.DOTALL if query.multiline else flags
     try:
-        regex = re.compile(pattern, flags | (re.MULTILINE | re.DOTALL if query.multiline else 0))
+        regex = re.compile(pattern, match_flags)
         exclude = re.compile(query.exclude, flags) if query.exclude else None
         # Most files do not match, and one search of the whole text is far faster than one per line. Only anchors and
         # look-around can tell the two apart.
@@ -112,14 +114,20 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
             continue
         lines: list[MatchedLine] = []
         for number, line, spans in _match_text(regex, text, multiline=query.multiline):
-            if exclude is None or not exclude.search(line):
-                parts = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
-                lines.append((number, replace_surrogates(line), parts, len(replace_surrogates(line[: spans[0][0]]))))
-                if len(lines) >= limit:
-                    break
+            if exclude is not None and exclude.search(line):
+                continue
+            lines.append(_build_line(number, line, spans))
+            if len(lines) >= limit:
+                break
         if lines:
             yield {"path": path, "count": len(lines), "lines": lines if query.with_lines else []}
     yield {"complete": not walk.stopped_early}
+
+
+def _build_line(number: int, line: str, spans: Spans) -> MatchedLine:
+    parts = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
+    first = spans[0][0]
+    return number, replace_surrogates(line), parts, len(replace_surrogates(line[:first]))
 
 
 def _read_files(walk: Walk, query: GrepQuery) -> Iterator[tuple[str, bytes]]:
@@ -131,7 +139,9 @@ def _read_files(walk: Walk, query: GrepQuery) -> Iterator[tuple[str, bytes]]:
         prefix = f"{directory.path}/" if directory.path else ""
         for entry in directory.files:
             path = prefix + entry.name
-            if (include and not include.admits(path[query.prefix_length :])) or (types and not types.admits(entry.name)):
+            if include and not include.admits(path[query.prefix_length :]):
+                continue
+            if types and not types.admits(entry.name):
                 continue
             try:
                 yield path, read_and_close(os.open(entry.name, READ_FLAGS, dir_fd=directory.fd), MAX_FILE_SIZE)

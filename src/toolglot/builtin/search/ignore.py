@@ -16,6 +16,7 @@ __all__ = ["IgnoreRules", "IgnoreScope", "rebase_rules"]
 MAX_RULES = 5000
 MAX_RULE_LENGTH = 4096
 _TRAILING_SPACES = re.compile(r"((?: *(?:\\.?|[^ \\]))*) *", re.DOTALL)  # a backslash keeps the space after it
+_LITERAL_START = re.compile(r"([^*?\[\\]*[^*?\[\\/])\*\*+(?:/(.*))?", re.DOTALL)
 
 
 class _Rule(NamedTuple):
@@ -34,10 +35,12 @@ class _Rule(NamedTuple):
     def regex(self) -> str:
         # Git compares everything before the first special character literally, so that a `**` right after it acts as if it
         # stood at the start of a pattern.
-        literal = re.fullmatch(r"([^*?\[\\]*[^*?\[\\/])\*\*+(?:/(.*))?", self.glob, re.DOTALL) if self.anchored else None
-        if literal is None:
+        literal = _LITERAL_START.fullmatch(self.glob)
+        if literal is None or not self.anchored:
             return glob_to_regex(self.glob)
-        return re.escape(literal[1]) + (".*" if literal[2] is None else f"(?:.*/)?{glob_to_regex(literal[2])}")
+        if literal[2] is None:
+            return re.escape(literal[1]) + ".*"
+        return f"{re.escape(literal[1])}(?:.*/)?{glob_to_regex(literal[2])}"
 
 
 def _parse_rules(text: str) -> Iterator[_Rule]:

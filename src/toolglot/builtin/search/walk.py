@@ -104,33 +104,50 @@ class Walk:
         except OSError:
             entries = []
         self.entry_count += len(entries)
-        key = to_byte_key(path)
         names = [entry.name for entry in entries]
         excluded: set[int] = set()
         if not self._special_names.isdisjoint(names):
             excluded = {index for index, name in enumerate(names) if name in self._skip_names}
             if self._gitignore:
-                # As in git, a nested repository does not see the rules above it.
-                scope = self._parent_scope if ".git" in names and path != self._start else scope
-                scope = _build_scope([(key, _read_ignore_file(fd, ".gitignore"))], scope)
+                scope = self._enter_scope(path, fd, names, scope)
+        self._exclude_ignored(excluded, path, names, entries, scope)
+        kept, ignored = entries, _Entries()
+        if excluded:
+            kept = [entry for index, entry in enumerate(entries) if index not in excluded]
+            ignored = [entries[index] for index in sorted(excluded)]
+        files = [entry for entry in kept if entry.is_file(follow_symlinks=False)]
+        subdirectories, others = _Entries(), _Entries()
+        remaining = kept if len(files) < len(kept) else []
+        for entry in remaining:
+            if entry.is_dir(follow_symlinks=False):
+                subdirectories.append(entry)
+            elif not entry.is_file(follow_symlinks=False):
+                others.append(entry)
+        return Directory(path, fd, files, subdirectories, others, ignored), scope
+
+    def _enter_scope(self, path: str, fd: int, names: list[str], scope: IgnoreScope | None) -> IgnoreScope | None:
+        """Return the rules of a directory that has git's files: its own are added."""
+        is_nested_repository = ".git" in names and path != self._start
+        if is_nested_repository:  # as in git, it does not see the rules above it
+            scope = self._parent_scope
+        return _build_scope([(to_byte_key(path), _read_ignore_file(fd, ".gitignore"))], scope)
+
+    def _exclude_ignored(
+        self, excluded: set[int], path: str, names: list[str], entries: _Entries, scope: IgnoreScope | None
+    ) -> None:
+        """Add the indices of the entries that the rules exclude."""
+        key = to_byte_key(path)
         prefix = f"{key}/" if key else ""
         if not "".join(names).isascii():
             names = [to_byte_key(name) for name in names]
-        for rules in filter(None, (scope, self._extra_scope)):
+        for rules in (scope, self._extra_scope):
+            if rules is None:
+                continue
             # Most names appear in no rule, so candidates are found in bulk first.
             for index in rules.find_candidates(prefix, names) - excluded:
                 name = names[index]
                 if rules.ignores(prefix + name, name, entries[index].is_dir(follow_symlinks=False)):
                     excluded.add(index)
-        kept, ignored = entries, list[os.DirEntry[str]]()
-        if excluded:
-            kept = [entry for index, entry in enumerate(entries) if index not in excluded]
-            ignored = [entries[index] for index in sorted(excluded)]
-        files = [entry for entry in kept if entry.is_file(follow_symlinks=False)]
-        remaining = [entry for entry in kept if not entry.is_file(follow_symlinks=False)] if len(files) < len(kept) else []
-        subdirectories = [entry for entry in remaining if entry.is_dir(follow_symlinks=False)]
-        others = [entry for entry in remaining if not entry.is_dir(follow_symlinks=False)]
-        return Directory(path, fd, files, subdirectories, others, ignored), scope
 
 
 # ---- ignore files
@@ -169,10 +186,10 @@ def is_ignored(root_fd: int, path: str) -> bool:
     for depth, name in enumerate(parts, 1):
         part = "/".join(parts[:depth])
         scope = _build_scope([(base, text) for base, text in texts if not base or part.startswith(f"{base}/")])
+        if name in VCS_DIRECTORIES:
+            return True
         is_directory = depth < len(parts)
-        if name in VCS_DIRECTORIES or any(
-            rules.ignores(part, name, is_directory) for rules in filter(None, (scope, extra_scope))
-        ):
+        if any(rules.ignores(part, name, is_directory) for rules in (scope, extra_scope) if rules is not None):
             return True
     return False
 
