@@ -112,6 +112,8 @@ class AstQuery:
             raise invalid_argument("pattern", "is empty; give code, with $NAME for the parts that vary")
         self._language = resolve_language(language) if language else ""
         self._globs = GlobFilter.parse(include) if include else None
+        # Whether the globs ask for files, not only exclude some.
+        self._has_requests = self._globs is not None and not all(negated for negated, _ in self._globs.patterns)
         names = [match.groups() for match in METAVARIABLE.finditer(pattern)]
         self.multi_names = sorted({name for name, _ in names if name and not name.startswith("_")})
         self.single_names = sorted({name for _, name in names if name and not name.startswith("_")} - set(self.multi_names))
@@ -198,12 +200,15 @@ class AstQuery:
         suffix = os.path.splitext(name)[1].lower()
         language = LANGUAGE_BY_SUFFIX.get(suffix, "")
         if not self._language:
-            return language if self._globs is not None or language not in NON_CODE else ""
+            is_omitted = language in NON_CODE and self._globs is None
+            return "" if is_omitted else language
         if extra := EXTRA_SUFFIXES.get(self._language, {}).get(suffix, ""):
             return extra
         # A file with an unknown suffix that a glob asks for is parsed in the language of the call.
-        is_named = self._globs is not None and not language and not all(negated for negated, _ in self._globs.patterns)
-        return self._language if language == self._language or is_named else ""
+        is_requested = self._has_requests and not language
+        if is_requested or language == self._language:
+            return self._language
+        return ""
 
     def _search_file(self, path: str, language: str, limit: int) -> AstFileMatches | None:
         self.file_count += 1

@@ -203,17 +203,25 @@ class EditTools:
 def _render_edit(saved: SavedFile, replacements: Sequence[Replacement], snippet: str) -> str:
     if saved.created:
         return f"created {saved.path!r} ({pluralize(saved.lines, 'line')}, {pluralize(saved.size, 'byte')})"
-    all_ranges = replacements[-1].ranges
-    ranges = [f"{first}-{last}" if first != last else str(first) for first, last in all_ranges[:10]]
-    lines = ", ".join(ranges) + (" …" if len(all_ranges) > len(ranges) else "")
-    lines = f"line{'s' if len(ranges) > 1 or '-' in lines else ''} {lines}"
-    edits, position = (f"{len(replacements)} edits, ", "; the last in ") if len(replacements) > 1 else ("", " in ")
+    lines = _describe_ranges(replacements[-1].ranges)
+    edits, position = "", " in "
+    if len(replacements) > 1:
+        edits, position = f"{len(replacements)} edits, ", "; the last in "
     count = pluralize(sum(replacement.count for replacement in replacements), "replacement")
     text = f"edited {saved.path!r}: {edits}{count}{position}{lines}"
     inexact = [replacement.strategy for replacement in replacements if replacement.strategy != "exact"]
     if not inexact:
         return text
     return f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is now:]\n{snippet}"
+
+
+def _describe_ranges(ranges: Sequence[tuple[int, int]]) -> str:
+    """Return the first ten ranges of lines, such as "lines 1-3, 7 …"."""
+    shown = [f"{first}-{last}" if first != last else str(first) for first, last in ranges[:10]]
+    text = ", ".join(shown)
+    noun = "lines" if len(shown) > 1 or "-" in text else "line"
+    more = " …" if len(ranges) > len(shown) else ""
+    return f"{noun} {text}{more}"
 
 
 def edit_tools(state: ToolState) -> list[Tool]:

@@ -108,8 +108,12 @@ class _PatchTool:
             files = [file for file in draft.files.values() if file.exists or file.version is not None]
             # The model knows the new content only of files that it wrote whole, or whose old content it knew.
             seen = state.seen_versions
-            known = {file.real_path for file in files if file.is_fully_known or seen.get(file.real_path, "") == file.version}
-            for file, change in zip(files, state.workspace.apply_changes(file.to_change() for file in files), strict=True):
+            known: set[Path] = set()
+            for file in files:
+                if file.is_fully_known or seen.get(file.real_path, "") == file.version:
+                    known.add(file.real_path)
+            changes = state.workspace.apply_changes(map(_FileDraft.to_change, files))
+            for file, change in zip(files, changes, strict=True):
                 if change.version is None or file.real_path in known:
                     state.mark_seen(change.path, change.version)
         letters = {"add": "A", "update": "M", "delete": "D"}
@@ -140,18 +144,29 @@ def list_patched_paths(arguments: dict[str, Any]) -> list[str]:
     ops: list[PatchOp] = []
     with suppress(ToolError, msgspec.ValidationError):
         ops = _parse_arguments(arguments)
-    return [path for op in ops for path in (op.path, op.move_to if isinstance(op, UpdateFile) else "") if path]
+    paths: list[str] = []
+    for op in ops:
+        paths.append(op.path)
+        if isinstance(op, UpdateFile):
+            paths.append(op.move_to)
+    return list(filter(None, paths))
 
 
 def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[PatchOp]:
-    if bool(text) == bool(operations):
-        raise invalid_argument("text", "is missing; write the patch" if not text else "and operations exclude each other")
-    parts = [text, *(part for operation in operations or () for part in (operation.path, operation.diff))]
-    if (size := sum(map(len, parts))) > MAX_PATCH_CHARS:
+    operations = operations or ()
+    if text and operations:
+        raise invalid_argument("text", "and operations exclude each other")
+    if not text and not operations:
+        raise invalid_argument("text", "is missing; write the patch")
+    parts = [text]
+    for operation in operations:
+        parts += [operation.path, operation.diff]
+    size = sum(map(len, parts))
+    if size > MAX_PATCH_CHARS:
         raise invalid_argument("text", f"has {size} characters; the maximum is {MAX_PATCH_CHARS}: split it", kind="limit")
     for part in parts:
         check_text(part, "text", MAX_PATCH_CHARS)
-    ops = parse_patch(text) if text else [op for operation in operations or () for op in operation_to_ops(operation)]
+    ops = parse_patch(text) if text else [op for operation in operations for op in operation_to_ops(operation)]
     if len(ops) > MAX_FILES:
         raise invalid_argument("text", f"has {len(ops)} sections; the maximum is {MAX_FILES}: split it", kind="limit")
     return ops

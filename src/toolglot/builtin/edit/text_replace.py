@@ -83,30 +83,46 @@ def replace_text(text: str, edit: TextEdit, *, name: str = "the file", should_st
     if count not in ("one", "all") and not is_number:
         raise invalid_argument("count", f'is {count!r:.40}; use "one", "all" or a number above 0')
     lf_text, lf_old, lf_new = (value.replace("\r\n", "\n") for value in (text, old, new))
-    if not lf_old:
-        message = f"the text to replace is empty, and {name!r} is not: copy the text to replace from the file"
-        raise _edit_error(message, EditFailed("empty"))
-    if lf_old == lf_new:
-        message = f"the old and the new text are identical, so nothing would change in {name!r}"
-        raise _edit_error(f"{message} (line endings stay as they are)", EditFailed("identical"))
-    if tolerant and (line := find_elision(lf_new, lf_old)):
-        message = f"the new text has the line {line!r}, which stands for omitted code: write all of the code"
-        raise _edit_error(message, EditFailed("elision"))
+    _check_texts(lf_old, lf_new, name, tolerant=tolerant)
     search = _Search(lf_text, lf_old, should_stop)
     strategy, spans = search.find(lf_new, tolerant=tolerant)
     if not spans:
         raise search.not_found_error(name)
-    expected = 1 if count == "one" else len(spans) if count == "all" else count
+    match count:
+        case "one":
+            expected = 1
+        case "all":
+            expected = len(spans)
+        case _:
+            expected = count
     if len(spans) != expected:
         raise _ambiguous_error(lf_text, spans, count, name)
     after = _apply_spans(text, lf_text, spans, "\r\n" if "\r\n" in new else "\n")
     if tolerant:
-        # Models often forget or add the line feed at the end of the text that they replace.
-        if text.endswith("\n") and not after.endswith("\n"):
-            after += "\r\n" if text.endswith("\r\n") else "\n"
-        elif not text.endswith("\n") and after.endswith("\n"):
-            after = after[:-1].removesuffix("\r")
+        after = _match_final_newline(after, text)
     return Replacement(after, len(spans), strategy, tuple(_iter_line_ranges(lf_text, spans)))
+
+
+def _check_texts(old: str, new: str, name: str, *, tolerant: bool) -> None:
+    """Raise ToolError for an edit that can have no sense, whatever the file contains."""
+    if not old:
+        message = f"the text to replace is empty, and {name!r} is not: copy the text to replace from the file"
+        raise _edit_error(message, EditFailed("empty"))
+    if old == new:
+        message = f"the old and the new text are identical, so nothing would change in {name!r}"
+        raise _edit_error(f"{message} (line endings stay as they are)", EditFailed("identical"))
+    if tolerant and (line := find_elision(new, old)):
+        message = f"the new text has the line {line!r}, which stands for omitted code: write all of the code"
+        raise _edit_error(message, EditFailed("elision"))
+
+
+def _match_final_newline(after: str, before: str) -> str:
+    """Let a text end as before: models often forget or add the line feed at the end of the text that they replace."""
+    if before.endswith("\n") and not after.endswith("\n"):
+        return after + ("\r\n" if before.endswith("\r\n") else "\n")
+    if after.endswith("\n") and not before.endswith("\n"):
+        return after[:-1].removesuffix("\r")
+    return after
 
 
 def _edit_error(message: str, details: EditFailed) -> ToolError:

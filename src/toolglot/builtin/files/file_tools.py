@@ -99,20 +99,18 @@ class _ReadRequest(msgspec.Struct, frozen=True):
     max_page: int | None = None
 
     def check(self) -> None:
+        """Raises ToolError for values that make no sense, or contradict each other."""
         for name in ("start_line", "end_line", "max_lines", "tail_lines", "list_depth"):
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 check_minimum(name, value, 1)
-        if self.tail_lines is not None and (self.start_line is not None or self.end_line is not None):
+        bounds = (self.start_line, self.end_line)
+        if self.tail_lines is not None and any(bounds):
             raise invalid_argument("tail_lines", "cannot be combined with a first or last line")
         if self.end_line is not None and self.end_line < (self.start_line or 1):
             raise invalid_argument("end_line", f"is {self.end_line}, before the start line {self.start_line}; use a later line")
         if self.pages:
-            match = _PAGES_PATTERN.fullmatch(self.pages)
-            first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-            if not 1 <= first <= last:
-                raise invalid_argument("pages", f'is {self.pages!r:.40}; use a page or a range such as "3" or "1-5"')
-            if last - first >= _MAX_PAGES:
-                raise invalid_argument("pages", f"is {self.pages!r}; at most {_MAX_PAGES} pages are read at once", kind="limit")
+            _check_pages(self.pages)
 
     def check_size(self, path: str, size: int) -> None:
         """Raises ToolError for a file that is too large to be read without an end."""
@@ -123,19 +121,45 @@ class _ReadRequest(msgspec.Struct, frozen=True):
 
     def line_range(self, line_count: int | None) -> LineRange:
         """Return the lines that this means; `line_count` is needed for the last ones."""
-        has_range = self.start_line is not None or self.end_line is not None or self.tail_lines is not None
-        first, limit = self.start_line or 1, self.max_lines or MAX_LINES
+        first = self.start_line or 1
         if self.tail_lines is not None:
             first = max(1, (line_count or 0) - self.tail_lines + 1)
-            limit = min(self.tail_lines, self.max_lines or self.tail_lines)
-        if self.end_line is not None:
-            limit = min(self.end_line - first + 1, self.max_lines or self.end_line - first + 1)
-        max_bytes = _LARGE_PAGE_BYTES if self.allow_large or has_range else _PAGE_BYTES
-        max_width = _LARGE_LINE_CHARS if self.allow_large else MAX_LINE_CHARS
+        has_range = self.start_line is not None or self.end_line is not None or self.tail_lines is not None
+        max_lines, max_width = MAX_LINES, MAX_LINE_CHARS
+        max_bytes = _LARGE_PAGE_BYTES if has_range else _PAGE_BYTES
         if self.max_page is not None:  # then only bytes count, neither lines nor their length
-            limit = limit if self.end_line or self.tail_lines or self.max_lines else _MAX_REQUESTED_LINES
-            max_bytes, max_width = max_bytes if self.allow_large else self.max_page, _LARGE_LINE_CHARS
+            max_bytes, max_lines, max_width = self.max_page, _MAX_REQUESTED_LINES, _LARGE_LINE_CHARS
+        if self.allow_large:
+            max_bytes, max_width = _LARGE_PAGE_BYTES, _LARGE_LINE_CHARS
+        limit = min(self._list_limits(first), default=max_lines)
         return LineRange(first, min(limit, _MAX_REQUESTED_LINES), max_bytes, max_width)
+
+    def _list_limits(self, first: int) -> list[int]:
+        """Return how many lines each argument asks for, starting with this one."""
+        limits: list[int] = []
+        if self.end_line is not None:
+            limits.append(self.end_line - first + 1)
+        if self.tail_lines is not None:
+            limits.append(self.tail_lines)
+        if self.max_lines is not None:
+            limits.append(self.max_lines)
+        return limits
+
+    def is_met(self, last: int, count: int) -> bool:
+        """Whether so many lines, the last with this number, are all that the arguments ask for."""
+        if self.end_line is not None and last >= self.end_line:
+            return True
+        return self.max_lines is not None and count >= self.max_lines
+
+
+def _check_pages(pages: str) -> None:
+    first = last = 0
+    if match := _PAGES_PATTERN.fullmatch(pages):
+        first, last = int(match[1]), int(match[2] or match[1])
+    if not 1 <= first <= last:
+        raise invalid_argument("pages", f'is {pages!r:.40}; use a page or a range such as "3" or "1-5"')
+    if last - first >= _MAX_PAGES:
+        raise invalid_argument("pages", f"is {pages!r}; at most {_MAX_PAGES} pages are read at once", kind="limit")
 
 
 class _WriteChange(TextChange, frozen=True, kw_only=True):
@@ -154,7 +178,9 @@ def _render_read(result: ReadResult, max_width: int) -> str:
         hint = f"; continue with start_line={result.next_line}" if result.next_line else ""
         notes.append(f"lines {result.first} to {result.last}{total}{hint}")
     if result.long_lines:
-        numbers = ", ".join(map(str, result.long_lines[:10])) + (" …" if len(result.long_lines) > 10 else "")
+        numbers = ", ".join(map(str, result.long_lines[:10]))
+        if len(result.long_lines) > 10:
+            numbers += " …"
         notes.append(f"truncated after {max_width} characters: line {numbers}; allow_large shows longer lines")
     if result.encoding == "windows-1252":
         notes.append("not valid UTF-8: decoded as windows-1252, so characters beyond ASCII may be wrong")
@@ -205,8 +231,10 @@ class _FileTools:
         """
         request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth, max_size, max_page)
         request.check()
-        if list_depth is not None and (entry := self._state.workspace.inspect(path)) is not None and entry.is_directory:
-            return list_directory(self._state, path, depth=list_depth, context=context)
+        if list_depth is not None:
+            entry = self._state.workspace.inspect(path)
+            if entry is not None and entry.is_directory:
+                return list_directory(self._state, path, depth=list_depth, context=context)
         self._check_file(path, respect_ignore=respect_ignore)
         with self._open(path) as entry:
             head = read_all(entry.fd, _HEAD_SIZE)
@@ -228,7 +256,8 @@ class _FileTools:
                 message = f"{path!r} is not text but {kind} ({size}): use a shell command to examine it"
                 raise ToolError(message, code="not_text") from None
             self._state.mark_seen(entry.path, entry.version)
-            return ToolOutput(_render_read(result, _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS), to_data(result))
+            max_width = _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS
+            return ToolOutput(_render_read(result, max_width), to_data(result))
 
     @contextmanager
     def _open(self, path: str) -> Generator[WorkspaceEntry]:
@@ -258,30 +287,34 @@ class _FileTools:
                     raise ToolError(message, kind="not_allowed", code="path_ignored")
 
     def _read_lines(self, entry: WorkspaceEntry, read: Callable[..., LineScan], request: _ReadRequest, path: str) -> ReadResult:
-        line_count = read(LineRange(1, 0, 0, 0), count_all=True).line_count if request.tail_lines is not None else None
+        line_count = None
+        if request.tail_lines is not None:
+            line_count = read(LineRange(1, 0, 0, 0), count_all=True).line_count
         line_range = request.line_range(line_count)
         scan = read(line_range)
-        lines, first, last = scan.lines, line_range.first, line_range.first + len(scan.lines) - 1
-        if not lines and (scan.line_count or first > 1):
+        first, last = line_range.first, line_range.first + len(scan.lines) - 1
+        if not scan.lines and (scan.line_count or first > 1):
             size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
             message = f"{path!r} has {size}, so there is no line {first}: start earlier"
             details = LineOutOfRange(first, scan.line_count, not scan.is_unterminated)
             raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
         has_more = not scan.is_complete or scan.line_count > last
-        is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
+        total, has_final_newline = line_count, None
+        if scan.is_complete:
+            total, has_final_newline = scan.line_count, not scan.is_unterminated
         return ReadResult(
             path=self._state.display_path(entry.path),
             size=entry.status.st_size,
-            lines=lines,
+            lines=scan.lines,
             first=first,
             last=last,
-            total=scan.line_count if scan.is_complete else line_count,
+            total=total,
             partial=has_more or first > 1,
-            truncated=has_more and not is_as_requested,
+            truncated=has_more and not request.is_met(last, len(scan.lines)),
             next_line=last + 1 if has_more else None,
             long_lines=scan.truncated_lines,
             encoding=scan.encoding,
-            final_newline=not scan.is_unterminated if scan.is_complete else None,
+            final_newline=has_final_newline,
         )
 
     def _attach_media(
@@ -299,7 +332,8 @@ class _FileTools:
             raise ToolError(f"{message}: make it smaller", kind="limit", code="file_too_large")
         self._state.mark_seen(entry.path, entry.version)
         display_path, size = self._state.display_path(entry.path), pluralize(len(data), "byte")
-        label = Text(f"[{display_path}: {media_type}, {size}{f'; look at pages {pages}' if pages else ''}]")
+        hint = f"; look at pages {pages}" if pages else ""
+        label = Text(f"[{display_path}: {media_type}, {size}{hint}]")
         block = Media.from_bytes(data, media_type, name=entry.path.name)
         if detail != "auto":
             block = msgspec.structs.replace(block, detail=detail)
@@ -342,7 +376,11 @@ class _FileTools:
         with self._state.lock:
             change = self.plan_write(path, content, mode, read_first)
             saved = save_change(self._state, path, change, read_first)
-        verb = "created" if saved.created else "appended to" if mode == "append" else "wrote"
+        verb = "wrote"
+        if saved.created:
+            verb = "created"
+        elif mode == "append":
+            verb = "appended to"
         notes = "; kept its CRLF line endings" if change.converted else ""
         if change.reencoded:
             notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
@@ -361,8 +399,11 @@ class _FileTools:
         if mode == "create_only" and loaded.version != "absent":
             raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
         document = loaded.require_document(path) if mode == "append" else loaded.document or Document()
-        content = content.removeprefix("\ufeff") if document.bom else content
-        new = convert_newlines(content, "crlf") if document.newline == "crlf" else content
+        if document.bom:
+            content = content.removeprefix("\ufeff")
+        new = content
+        if document.newline == "crlf":
+            new = convert_newlines(content, "crlf")
         if mode == "append":
             return _WriteChange.plan(path, document, document.text + new, loaded.version, converted=new != content)
         try:

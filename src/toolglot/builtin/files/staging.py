@@ -300,8 +300,13 @@ class StagedChange:
 
     def _write_new(self, data: bytes, old_status: os.stat_result | None) -> None:
         # Masked to 0o777: like an ordinary write, this drops set-user-id bits.
-        mode = self.change.mode if self.change.mode is not None else stat.S_IMODE(old_status.st_mode) if old_status else 0o666
-        fd = os.open(self._new_name, CREATE_FLAGS, 0o600 if old_status is not None else mode & 0o777, dir_fd=self.dir_fd)
+        mode = 0o666
+        if self.change.mode is not None:
+            mode = self.change.mode
+        elif old_status is not None:
+            mode = stat.S_IMODE(old_status.st_mode)
+        first_mode = mode & 0o777 if old_status is None else 0o600  # nobody else may read it until it is as the old file
+        fd = os.open(self._new_name, CREATE_FLAGS, first_mode, dir_fd=self.dir_fd)
         try:
             write_all(fd, data)
             attributes: dict[str, bytes] = {}
@@ -313,7 +318,8 @@ class StagedChange:
                     os.removexattr(fd, ACCESS_LIST)
             if old_status is not None or self.change.mode is not None:
                 # With an access list, the bits of the group are the most that anybody in the list may do.
-                os.fchmod(fd, mode & (0o707 if ACCESS_LIST in attributes else 0o777))
+                mask = 0o707 if ACCESS_LIST in attributes else 0o777
+                os.fchmod(fd, mode & mask)
             for name, value in attributes.items():
                 with suppress(OSError, AttributeError):
                     os.setxattr(fd, name, value)

@@ -139,7 +139,9 @@ def detect_newline(text: str) -> Newline:
     line_feeds, crlf_count = text.count("\n"), text.count("\r\n")
     if not line_feeds:
         return "none"
-    return "crlf" if crlf_count == line_feeds else "mixed" if crlf_count else "lf"
+    if not crlf_count:
+        return "lf"
+    return "crlf" if crlf_count == line_feeds else "mixed"
 
 
 def convert_newlines(text: str, newline: Newline) -> str:

@@ -71,7 +71,8 @@ def load_file(state: ToolState, path: str, read_first: ReadRule = "required") ->
     if seen is not None and seen != entry.version and state.must_be_current(read_first):
         message = f"{path!r} has changed since it was read: read it again, then change it"
         raise ToolError(message, kind="not_allowed", code="changed_since_read")
-    return LoadedFile(decode_document(data) if len(data) <= MAX_TEXT_BYTES else None, entry.version)
+    document = decode_document(data) if len(data) <= MAX_TEXT_BYTES else None
+    return LoadedFile(document, entry.version)
 
 
 def load_document(state: ToolState, path: str, read_first: ReadRule = "required") -> "tuple[Document, FileVersion | str]":
@@ -136,12 +137,19 @@ def save_change(state: ToolState, path: str, change: TextChange, read_first: Rea
     seen = state.seen_versions.get(result.path)
     if not (result.created and read_first == "shown"):
         state.mark_seen(result.path, result.version)
+    known: Literal["new", "unread", "changed", "current"] = "changed"
+    if result.created:
+        known = "new"
+    elif seen is None:
+        known = "unread"
+    elif seen == change.expected:
+        known = "current"
     display_path = state.display_path(result.path)
     return SavedFile(
         path=display_path,
         absolute=str(result.path),
         created=result.created,
-        known="new" if result.created else "unread" if seen is None else "current" if seen == change.expected else "changed",
+        known=known,
         size=len(change.data),
         lines=len(split_lines(change.after)),
         final_newline=change.after.endswith("\n"),
@@ -187,7 +195,10 @@ def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[st
     except (ToolError, OSError):
         return ()
     stem, _ = posixpath.splitext(name)
-    similar = suggest(name, names, cutoff=cutoff)  # and not only because of the same suffix
-    similar = [other for other in similar if suggest(stem, [posixpath.splitext(other)[0]])]
-    similar = similar or [other for other in names if name and name.casefold() in other.casefold()][:3]
+    similar: list[str] = []
+    for other in suggest(name, names, cutoff=cutoff):
+        if suggest(stem, [posixpath.splitext(other)[0]]):  # not only because of the same suffix
+            similar.append(other)
+    if name and not similar:
+        similar = [other for other in names if name.casefold() in other.casefold()][:3]
     return tuple(posixpath.join(parent, other) for other in similar)
