@@ -69,17 +69,27 @@ def create_tools(state: ToolState) -> list[Tool]:
         answered: list[dict[str, Any]] = []
         lines: list[str] = []
         for question, answer in zip(validated, answers, strict=True):
-            texts = [answer] if isinstance(answer, str) else list(map(str, answer))
-            texts = [text.strip()[:_MAX_ANSWER_CHARS] for text in texts if text.strip()]
-            labels = {option.label for option in question.options}
-            own_words = question.kind == "choice" and any(text not in labels for text in texts)
-            texts = texts if question.multi or len(texts) < 2 else [", ".join(texts)]
+            texts = _split_answer(answer)
+            suffix = " (in the user's own words)" if _is_in_own_words(question, texts) else ""
+            if len(texts) > 1 and not question.multi:
+                texts = [", ".join(texts)]
             answered.append({"id": question.id, "question": question.question, "answers": texts})
-            suffix = " (in the user's own words)" if own_words else ""
             lines.append(f"{question.question}\n  {', '.join(texts) or '(no answer)'}{suffix}")
         return ToolOutput("\n".join(lines), {"answers": answered})
 
     return [ask_user]
+
+
+def _split_answer(answer: UserAnswer) -> list[str]:
+    texts = [answer] if isinstance(answer, str) else list(map(str, answer))
+    stripped = [text.strip() for text in texts]
+    return [text[:_MAX_ANSWER_CHARS] for text in stripped if text]
+
+
+def _is_in_own_words(question: UserQuestion, texts: list[str]) -> bool:
+    """Whether the answer to a choice is none of its options."""
+    labels = {option.label for option in question.options}
+    return question.kind == "choice" and not labels.issuperset(texts)
 
 
 def _validate_question(question: UserQuestion, number: int) -> UserQuestion:

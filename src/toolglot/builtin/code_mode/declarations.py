@@ -17,6 +17,7 @@ __all__ = ["declare_tools", "list_script_tools"]
 
 _PRIMITIVES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 _PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None", "object": "dict"}
+_JAVASCRIPT_NAME = re.compile(r"[A-Za-z_$][\w$]*")
 _MAX_DEPTH = 12
 _MAX_REFERENCES = 200
 _JAVASCRIPT = """\
@@ -48,14 +49,20 @@ def list_script_tools(definitions: Iterable[ToolDefinition], language: Language)
             name = f"{'__'.join(path)}_{number}"
         if number > 1:
             path = [name]
-        schema, is_freeform = definition.parameters or {}, definition.kind == "freeform"
-        required = schema.get("required", ())
-        parameters = ["input"] if is_freeform else sorted(schema.get("properties", {}), key=lambda name: name not in required)
+        is_freeform = definition.kind == "freeform"
+        parameters = ["input"] if is_freeform else _list_parameters(definition)
         tool = ScriptTool(name, path, definition.description, parameters, is_freeform)
         if definition.deferred:  # nothing else tells how it is called
             tool = replace(tool, description=_DECLARE[language](tool, definition))
         tools[name] = tool, definition
     return [*tools.values()]
+
+
+def _list_parameters(definition: ToolDefinition) -> list[str]:
+    """Return the names of parameters, required ones first."""
+    schema = definition.parameters or {}
+    required = schema.get("required", ())
+    return sorted(schema.get("properties", {}), key=lambda name: name not in required)
 
 
 def _to_identifier(name: str, language: Language) -> str:
@@ -92,6 +99,24 @@ def inline_references(schema: Schema) -> Schema:
     return cast(Schema, inline(schema, ()))
 
 
+def _list_constants(schema: Schema) -> list[Any] | None:
+    """Return the values that a schema admits, if it lists them."""
+    if "enum" in schema:
+        return schema["enum"]
+    return [schema["const"]] if "const" in schema else None
+
+
+def _find_kind(schema: Schema) -> Any:
+    """Return the type that a schema names, or several; "" if it may be anything."""
+    default = "object" if "properties" in schema else ""
+    return schema.get("type", default)
+
+
+def _describe(schema: Any) -> str:
+    description = cast(Schema, schema).get("description") if isinstance(schema, dict) else None
+    return str(description) if description else ""
+
+
 # ---- JavaScript
 
 
@@ -112,31 +137,39 @@ def to_typescript(schema: Any, depth: int = 0) -> str:
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return "unknown"
     node = cast(Schema, schema)
-    if "const" in node or "enum" in node:
-        return " | ".join(json.dumps(value) for value in node.get("enum", [node.get("const")]))
+    if (constants := _list_constants(node)) is not None:
+        return " | ".join(map(json.dumps, constants))
     for key, separator in (("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")):
         if node.get(key):
-            return separator.join(dict.fromkeys(to_typescript(part, depth + 1) for part in node[key]))
-    kind = node.get("type", "object" if "properties" in node else "")
+            types = [to_typescript(part, depth + 1) for part in node[key]]
+            return separator.join(dict.fromkeys(types))
+    kind = _find_kind(node)
     if isinstance(kind, list):
         return " | ".join(to_typescript({**node, "type": part}, depth + 1) for part in cast(list[str], kind))
     if kind == "array":
         return f"Array<{to_typescript(node.get('items', {}), depth + 1)}>"
-    return _object_type(node, depth) if kind == "object" else _PRIMITIVES.get(kind, "unknown")
+    if kind == "object":
+        return _object_type(node, depth)
+    return _PRIMITIVES.get(kind, "unknown")
 
 
 def _object_type(schema: Schema, depth: int) -> str:
     required, indent = schema.get("required", ()), "  " * (depth + 1)
     lines: list[str] = []
     for name, part in cast(dict[str, Any], schema.get("properties", {})).items():
-        description = cast(Schema, part).get("description", "") if isinstance(part, dict) else ""
-        lines += [f"{indent}// {line.strip()}" for line in str(description).splitlines() if line.strip()]
-        key = name if re.fullmatch(r"[A-Za-z_$][\w$]*", name) else json.dumps(name)
-        lines.append(f"{indent}{key}{'' if name in required else '?'}: {to_typescript(part, depth + 1)};")
-    more = schema.get("additionalProperties", not lines)
-    if more is not False and (more is not True or not lines):
-        lines.append(f"{indent}[key: string]: {'unknown' if more is True else to_typescript(more, depth + 1)};")
-    return "\n".join(["{", *lines, f"{'  ' * depth}}}"]) if lines else "{}"
+        for line in filter(None, map(str.strip, _describe(part).splitlines())):
+            lines.append(f"{indent}// {line}")
+        key = name if _JAVASCRIPT_NAME.fullmatch(name) else json.dumps(name)
+        mark = "" if name in required else "?"
+        lines.append(f"{indent}{key}{mark}: {to_typescript(part, depth + 1)};")
+    additional = schema.get("additionalProperties", True)
+    if not isinstance(additional, bool):
+        lines.append(f"{indent}[key: string]: {to_typescript(additional, depth + 1)};")
+    elif additional and not lines:  # beside known ones, it goes without saying
+        lines.append(f"{indent}[key: string]: unknown;")
+    if not lines:
+        return "{}"
+    return "\n".join(["{", *lines, f"{'  ' * depth}}}"])
 
 
 # ---- Python
@@ -151,9 +184,10 @@ def declare_python(tool: ScriptTool, definition: ToolDefinition) -> str:
             parameters.append(f"{name}: str")
             continue
         part = properties.get(name)
-        parameters.append(f"{name}: {_python_type(part)}" + ("" if name in required else " = …"))
-        if isinstance(part, dict) and (description := cast(Schema, part).get("description", "")):
-            notes.append(f"    {name}: {' '.join(str(description).split())}")
+        default = "" if name in required else " = …"
+        parameters.append(f"{name}: {_python_type(part)}{default}")
+        if description := _describe(part):
+            notes.append(f"    {name}: {' '.join(description.split())}")
     output = _python_type(inline_references(definition.output_schema)) if definition.output_schema else "str"
     body = "\n".join([f"def {tool.name}({', '.join(parameters)}) -> {output}:", *notes])
     return f"### `{tool.name}`\n{definition.description.strip()}\n```python\n{body}\n```"
@@ -163,11 +197,11 @@ def _python_type(schema: Any, depth: int = 0) -> str:
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return "Any"
     node = cast(Schema, schema)
-    if "const" in node or "enum" in node:
-        return f"Literal[{', '.join(map(repr, node.get('enum', [node.get('const')])))}]"
+    if (constants := _list_constants(node)) is not None:
+        return f"Literal[{', '.join(map(repr, constants))}]"
     if parts := node.get("anyOf") or node.get("oneOf"):
         return " | ".join(dict.fromkeys(_python_type(part, depth + 1) for part in parts))
-    kind = node.get("type", "object" if "properties" in node else "")
+    kind = _find_kind(node)
     if isinstance(kind, list):
         return " | ".join(_python_type({**node, "type": part}, depth + 1) for part in cast(list[str], kind))
     if kind == "array":
@@ -176,7 +210,9 @@ def _python_type(schema: Any, depth: int = 0) -> str:
         fields: list[str] = []
         for name, part in cast(dict[str, Any], node["properties"]).items():
             type_name = _python_type(part, depth + 1)
-            fields.append(f"{name!r}: {type_name if name in node.get('required', ()) else f'NotRequired[{type_name}]'}")
+            if name not in node.get("required", ()):
+                type_name = f"NotRequired[{type_name}]"
+            fields.append(f"{name!r}: {type_name}")
         return f"TypedDict[{{{', '.join(fields)}}}]"
     return _PYTHON_TYPES.get(kind, "Any")
 

@@ -46,6 +46,14 @@ _BLOCK_TAGS = frozenset(
     | {"summary", "table", "tbody", "tfoot", "thead", "ul", "option", "label", "legend"}
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_BLOCKS = _BLOCK_TAGS | _HEADINGS.keys()
+# Tags that begin a new line: how many line ends come before it, and what it begins with.
+_BREAKS = {
+    **dict.fromkeys(_BLOCK_TAGS, (2, "")),
+    **{tag: (2, mark) for tag, mark in _HEADINGS.items()},
+    "br": (1, ""),
+    "li": (1, "- "),
+}
 _UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined", "mbcs", "oem"})
 
 
@@ -216,15 +224,14 @@ class _MarkdownWriter:
             case "head" | "title" | "body":
                 self._in_head = tag != "body"
             case "base":
-                self._url = _resolve_url(self._url, _get_attribute(attributes, "href")) or self._url
-            case "br":
-                self._break(1)
+                target = _resolve_url(self._url, _get_attribute(attributes, "href"))
+                self._url = target or self._url
             case "img":
-                self._out.append(_SPACES.sub(" ", _get_attribute(attributes, "alt")))
-            case "li":
-                self._break(1, "- ")
+                text = _get_attribute(attributes, "alt")
+                self._out.append(_SPACES.sub(" ", text))
             case "pre":
-                self._break(2, "" if self._in_row else "```\n")
+                self._break(2)
+                self._write_fence("```\n")
                 self._pre += 1
             case "code" if not self._pre:
                 self._out.append("`")
@@ -237,33 +244,44 @@ class _MarkdownWriter:
                 self._out.append("| " if self._cells == 1 else " | ")
             case "a":
                 self._link = _get_attribute(attributes, "href"), len(self._out)  # links cannot be nested
-            case _ if tag in _BLOCK_TAGS or tag in _HEADINGS:
-                self._break(2, _HEADINGS.get(tag, ""))
+            case _ if tag in _BREAKS:
+                self._break(*_BREAKS[tag])
             case _:
                 pass
 
     def close_tag(self, tag: str) -> None:
-        self._in_row = self._in_row and tag != "table"  # rows need not be closed
+        if tag == "table":  # rows need not be closed
+            self._in_row = False
         match tag:
             case "head" | "title":
                 self._in_head = False
             case "pre" if self._pre:
                 self._pre -= 1
-                self._out.append("" if self._in_row else "\n```\n")
+                self._write_fence("\n```\n")
             case "code" if not self._pre:
                 self._out.append("`")
             case "tr" if self._in_row:
                 self._in_row = False
                 self._out.append(" |\n" if self._cells else "\n")
             case "a" if self._link is not None:
-                (href, start), self._link = self._link, None
-                text, target = _SPACES.sub(" ", "".join(self._out[start:])).strip(), _resolve_url(self._url, href)
-                if text and target and not self._pre and len(text) <= 300 and "\n" not in text:
-                    self._out[start:] = [f"[{text}]({target})"]
-            case _ if tag in _BLOCK_TAGS or tag in _HEADINGS:
+                self._close_link(*self._link)
+                self._link = None
+            case _ if tag in _BLOCKS:
                 self._break(2)
             case _:
                 pass
+
+    def _close_link(self, href: str, start: int) -> None:
+        """Make a link of what was written since its start, if that is one short line."""
+        text = _SPACES.sub(" ", "".join(self._out[start:])).strip()
+        target = _resolve_url(self._url, href)
+        is_label = bool(text) and len(text) <= 300 and "\n" not in text
+        if is_label and target and not self._pre:
+            self._out[start:] = [f"[{text}]({target})"]
+
+    def _write_fence(self, fence: str) -> None:
+        if not self._in_row:  # a row is one line
+            self._out.append(fence)
 
 
 def _get_attribute(attributes: str, name: str) -> str:

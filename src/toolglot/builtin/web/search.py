@@ -61,7 +61,9 @@ class SearchQuery(msgspec.Struct, frozen=True):
         def is_in(domains: Iterable[str]) -> bool:
             return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
-        return (not self.allowed_domains or is_in(self.allowed_domains)) and not is_in(self.blocked_domains)
+        if self.allowed_domains and not is_in(self.allowed_domains):
+            return False
+        return not is_in(self.blocked_domains)
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -117,22 +119,33 @@ class _ServiceRequest(msgspec.Struct, frozen=True):
 
     def parse_hits(self, response: Any) -> Iterator[SearchHit]:
         """Yield the results in a response that are web pages."""
+        for item in self._list_items(response):
+            if not isinstance(item, dict):
+                continue
+            fields = cast(dict[str, Any], item)
+            url = fields.get("url")
+            if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > 4000:
+                continue
+            url = self._clean(url)
+            title = self._clean(fields.get("title"), is_html=True)
+            snippet = self._clean(fields.get(self.snippet_key), is_html=True)
+            date = next((str(fields[name]) for name in self.date_keys if fields.get(name)), "")
+            yield SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], self._clean(date)[:40])
+
+    def _list_items(self, response: Any) -> list[Any]:
+        """Return the list of results in a response; [] if there is none where the service has it."""
         path = ("web", "results") if self.service == "brave" else ("results",)
         for name in path:
-            response = cast(dict[str, Any], response).get(name) if isinstance(response, dict) else None
-        for item in cast(list[Any], response) if isinstance(response, list) else []:
-            fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
-            url = fields.get("url")
-            if isinstance(url, str) and url.startswith(("http://", "https://")) and len(url) <= 4000:
-                title, snippet = (self._clean(fields.get(name), is_html=True) for name in ("title", self.snippet_key))
-                date = next((self._clean(str(fields[name])) for name in self.date_keys if fields.get(name)), "")
-                url = self._clean(url)
-                yield SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
+            if not isinstance(response, dict):
+                return []
+            response = cast(dict[str, Any], response).get(name)
+        return cast(list[Any], response) if isinstance(response, list) else []
 
     def _clean(self, value: Any, *, is_html: bool = False) -> str:
         """Return a text on one line, without the key. Services highlight matches with HTML tags."""
         text = value if isinstance(value, str) else ""
-        text = _SPACES.sub(" ", html_to_markdown(text[:8000]) if is_html else clean_text(text)).strip()
+        text = html_to_markdown(text[:8000]) if is_html else clean_text(text)
+        text = _SPACES.sub(" ", text).strip()
         return text.replace(self.key, REDACTED) if self.key else text
 
 
@@ -154,7 +167,8 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
         base = config.searxng_url.rstrip("/")
         url = base if base.endswith("/search") else f"{base}/search"
         params = {"q": query.query_with_sites, "format": "json"}
-        params |= {"time_range": query.time_range} if query.time_range else {}
+        if query.time_range:
+            params["time_range"] = query.time_range
         return _ServiceRequest("searxng", "GET", url, "content", ("publishedDate",), params=params)
     if key := resolve_secret(config.brave_key):
         params = {"q": query.query_with_sites, "count": str(min(query.limit, 20))}
@@ -165,9 +179,12 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
         return _ServiceRequest("brave", "GET", config.brave_url, "description", dates, headers, params, key=key)
     if key := resolve_secret(config.tavily_key):
         body: dict[str, Any] = {"query": query.query, "max_results": min(query.limit, 20)}
-        body |= {"include_domains": list(query.allowed_domains)} if query.allowed_domains else {}
-        body |= {"exclude_domains": list(query.blocked_domains)} if query.blocked_domains else {}
-        body |= {"time_range": query.time_range} if query.time_range else {}
+        if query.allowed_domains:
+            body["include_domains"] = list(query.allowed_domains)
+        if query.blocked_domains:
+            body["exclude_domains"] = list(query.blocked_domains)
+        if query.time_range:
+            body["time_range"] = query.time_range
         headers, dates = {"Authorization": f"Bearer {key}"}, ("published_date",)
         return _ServiceRequest("tavily", "POST", config.tavily_url, "content", dates, headers, json=body, key=key)
     raise ToolError(NO_SEARCH_SERVICE, kind="not_allowed", code="search_unavailable")

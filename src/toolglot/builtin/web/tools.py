@@ -360,20 +360,23 @@ class _WebTools:
             open: Pages to read.
             find: Texts to find in pages; done after the pages are open.
         """
-        queries, pages, finds = search_query or [], open or [], find or []
-        if not 1 <= (count := len(queries) + len(pages) + len(finds)) <= MAX_STEPS:
-            raise ToolError(
-                f"the lists have {count} steps in total; use 1 to {MAX_STEPS}", kind="validation", code="invalid_argument"
-            )
-        searches = [
-            _run_step("search_query", self.web_search([query.q], query.domains or None, None, query.recency))
-            for query in queries
-        ]
-        opens = [_run_step("open", self.web_open(page.ref_id, context, page.lineno, link=page.link)) for page in pages]
-        results = await asyncio.gather(*searches, *opens)
+        queries = search_query or []
+        pages = open or []
+        finds = find or []
+        count = len(queries) + len(pages) + len(finds)
+        if not 1 <= count <= MAX_STEPS:
+            message = f"the lists have {count} steps in total; use 1 to {MAX_STEPS}"
+            raise ToolError(message, kind="validation", code="invalid_argument")
+        steps: list[Awaitable[WebStepResult]] = []
+        for query in queries:
+            search = self.web_search([query.q], query.domains or None, None, query.recency)
+            steps.append(_run_step("search_query", search))
+        for page in pages:
+            steps.append(_run_step("open", self.web_open(page.ref_id, context, page.lineno, link=page.link)))
+        results = await asyncio.gather(*steps)
         # Only now: pages that were just opened need not be opened again.
-        steps = [_run_step("find", self.web_find(item.ref_id, item.pattern, context)) for item in finds]
-        results += await asyncio.gather(*steps)
+        searches = [_run_step("find", self.web_find(item.ref_id, item.pattern, context)) for item in finds]
+        results += await asyncio.gather(*searches)
         text = "\n\n---\n\n".join(result.text for result in results)
         return ToolOutput(text, {"parts": to_data(results)}, is_error=all(result.is_error for result in results))
 
@@ -426,13 +429,15 @@ def _build_queries(
     texts = list(dict.fromkeys(" ".join(query.split()) for query in queries))
     if not 1 <= len(texts) <= MAX_QUERIES or not all(texts):
         raise invalid_argument("queries", f"must have 1 to {MAX_QUERIES} entries that are not empty")
-    if any(len(text) > MAX_QUERY_CHARS or not text.isprintable() for text in texts):
-        raise invalid_argument("queries", f"must be printable texts of at most {MAX_QUERY_CHARS} characters")
+    for text in texts:
+        if len(text) > MAX_QUERY_CHARS or not text.isprintable():
+            raise invalid_argument("queries", f"must be printable texts of at most {MAX_QUERY_CHARS} characters")
     if days is not None and not 1 <= days <= 36_500:
         raise invalid_argument("recency_days", f"is {days}; use 1 to 36500")
     if not 1 <= limit <= MAX_RESULTS:
         raise invalid_argument("max_results", f"is {limit}; use 1 to {MAX_RESULTS}")
-    allowed_domains, blocked_domains = _check_domains(allowed, "allowed_domains"), _check_domains(blocked, "blocked_domains")
+    allowed_domains = _check_domains(allowed, "allowed_domains")
+    blocked_domains = _check_domains(blocked, "blocked_domains")
     return [SearchQuery(text, allowed_domains, blocked_domains, days, limit) for text in texts]
 
 
