@@ -718,6 +718,7 @@ async def test_escapes_are_kept_where_the_harness_keeps_them(sandboxed: Kit) -> 
 
 async def test_a_session_whose_end_was_reported_can_be_forgotten(sandboxed: Kit) -> None:
     started = await sandboxed.shell(command="read; echo done", background=True)
+    await asyncio.sleep(0.5)  # the call, which also looks for protected files, takes less than that
     arguments = {"handle": started["handle"], "timeout": 20, "forget_ended": True}
     ended = await sandboxed.data("shell_output", **arguments, input="\n")
     assert (ended["running"], ended["output"]) == (False, "done\n")
