@@ -242,6 +242,7 @@ def _is_below_any(path: str, directories: Iterable[str]) -> bool:
 
 
 def _is_dot_file(path: str, homes: Iterable[str]) -> bool:
+    """Whether a path is an entry of a home directory whose name begins with a dot, or is in one."""
     return any(path.startswith(f"{home}/.") for home in homes)
 
 
