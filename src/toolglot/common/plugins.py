@@ -67,10 +67,12 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
 def find_plugin(kind: PluginKind, name: str) -> Any:
     """Import the plug-in with this name; None if there is none. Raises UsageError if it cannot be imported, or two have it."""
     plugins = [plugin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
+    if not plugins:
+        return None
     if len(plugins) > 1:
         raise UsageError(_describe_conflict(kind, name, [plugin.origin for plugin in plugins]))
     try:
-        return _read_entry_points()[0][plugins[0]].load() if plugins else None
+        return _read_entry_points()[0][plugins[0]].load()
     except (Exception, SystemExit) as e:  # third-party code may raise anything
         raise plugin_error(kind, name, f"cannot be loaded: {type(e).__name__}: {e}") from e
 

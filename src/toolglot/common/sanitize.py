@@ -49,26 +49,36 @@ def escape_deceptive(text: str) -> str:
 
     A word of another alphabet stays as it is, unless it could be taken for an English one.
     """
-    text = re.sub(rf" {{{_MAX_BLANKS + 1},}}", lambda match: f"⟨{len(match[0])} spaces⟩", escape_invisible(text))
+    text = escape_invisible(text)
+    text = re.sub(rf" {{{_MAX_BLANKS + 1},}}", lambda match: f"⟨{len(match[0])} spaces⟩", text)
     if text.isascii():
         return text
-    is_foreign_text = any(_looks_foreign(character) for character in text)
+    is_foreign_text = any(map(_looks_foreign, text))
+    text = _WORD.sub(lambda match: _escape_word(match[0], is_foreign_text), text)
+    escaped = [_code_point(character) if _is_deceptive_mark(character) else character for character in text]
+    return "".join(escaped)
 
-    def escape_word(match: re.Match[str]) -> str:
-        word = match[0]
-        foreign = [character for character in word if _looks_foreign(character) or _looks_english(character)]
-        is_mixed = any(character.isascii() and character.isalpha() for character in word)
-        is_deceptive = is_mixed or not any(map(_looks_foreign, foreign))
-        if not foreign or not is_deceptive or (is_foreign_text and len(foreign) == len(word) < 3):
-            return word
-        return "".join(_code_point(character) if character in foreign else character for character in word)
 
-    return "".join(
-        _code_point(character)
-        if character in _PUNCTUATION or (character != " " and unicodedata.category(character) == "Zs")
-        else character
-        for character in _WORD.sub(escape_word, text)
-    )
+def _escape_word(word: str, is_foreign_text: bool) -> str:
+    """Replace the letters of a word that are not what they look like."""
+    suspects = [character for character in word if _looks_foreign(character) or _looks_english(character)]
+    if not suspects:
+        return word
+    has_ascii_letters = re.search(r"[A-Za-z]", word) is not None
+    has_foreign_letters = any(map(_looks_foreign, suspects))
+    if has_foreign_letters and not has_ascii_letters:
+        return word  # of another alphabet
+    if is_foreign_text and len(suspects) == len(word) < 3:
+        return word  # other alphabets have short words that look English
+    escaped = [_code_point(character) if character in suspects else character for character in word]
+    return "".join(escaped)
+
+
+def _is_deceptive_mark(character: str) -> bool:
+    """Whether a character looks like a sign of ASCII, or like a space, and is another."""
+    if character in _PUNCTUATION:
+        return True
+    return character != " " and unicodedata.category(character) == "Zs"
 
 
 def escape_line(text: str) -> str:
@@ -84,10 +94,13 @@ def quote_lines(text: str) -> str:
 @cache
 def _looks_english(character: str) -> bool:
     """Return whether a character that is not ASCII can be taken for a letter or digit that is."""
-    if character.isascii() or character in _LOOK_ALIKES:
-        return not character.isascii()
+    if character.isascii():
+        return False
+    if character in _LOOK_ALIKES:
+        return True
     # Full-width and mathematical letters have a compatible form in ASCII; letters with accents have a canonical one.
-    canonical, compatible = (unicodedata.normalize(form, character) for form in ("NFD", "NFKD"))
+    compatible = unicodedata.normalize("NFKD", character)
+    canonical = unicodedata.normalize("NFD", character)
     has_form = compatible.isascii() and compatible.isalnum() and not canonical.isascii()
     return has_form and unicodedata.category(character) != "No"
 

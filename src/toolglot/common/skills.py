@@ -121,8 +121,10 @@ def list_skill_files(skill: Skill) -> list[str]:
     files: list[str] = []
     for parent, directories, names in os.walk(skill.directory):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
-        paths = (Path(parent, name).relative_to(skill.directory).as_posix() for name in sorted(names) if name[0] != ".")
-        files += [path for path in paths if path != SKILL_FILE]
+        for name in sorted(names):
+            path = Path(parent, name).relative_to(skill.directory).as_posix()
+            if path != SKILL_FILE and not name.startswith("."):
+                files.append(path)
         if len(files) >= MAX_LISTED_FILES:
             break
     return files[:MAX_LISTED_FILES]
@@ -130,9 +132,13 @@ def list_skill_files(skill: Skill) -> list[str]:
 
 def render_skill_list(skills: Iterable[Skill]) -> str:
     """Return the names and descriptions for a system prompt; long descriptions are shortened if there are too many."""
-    listed, text = [skill for skill in skills if skill.is_listed], ""
+    listed = [skill for skill in skills if skill.is_listed]
+    text = ""
     for length in _DESCRIPTION_LENGTHS:
-        lines = [f"- {skill.name}: {truncate(skill.description, length)}" if length else f"- {skill.name}" for skill in listed]
+        if length:
+            lines = [f"- {skill.name}: {truncate(skill.description, length)}" for skill in listed]
+        else:
+            lines = [f"- {skill.name}" for skill in listed]
         text = "\n".join(lines)
         if len(text) <= MAX_LIST_CHARS:
             return text

@@ -59,7 +59,11 @@ def pluralize(count: int, noun: str, plural: str = "") -> str:
 
 def format_size(size: int) -> str:
     """Return a number of bytes as `ls -h` does: `12B`, `3.4K`, `5.6M`."""
-    return f"{size}B" if size < 1024 else f"{size / 1024:.1f}K" if size < 1024**2 else f"{size / 1024**2:.1f}M"
+    if size < 1024:
+        return f"{size}B"
+    if size < 1024**2:
+        return f"{size / 1024:.1f}K"
+    return f"{size / 1024**2:.1f}M"
 
 
 def to_ascii_punctuation(text: str) -> str:
@@ -126,17 +130,28 @@ def excerpt_changes(before: str, after: str, context_lines: int = 5) -> str:
 
     If nothing was there before, or nothing changed, it is the whole text. A final newline ends an excerpt that reaches the end.
     """
-    lines, ranges, growth = after.replace("\r\n", "\n").split("\n"), list[tuple[int, int]](), 0
-    for edit in find_line_edits(split_lines(before), split_lines(after)) if before else []:
+    lines = after.replace("\r\n", "\n").split("\n")
+    edits = find_line_edits(split_lines(before), split_lines(after)) if before else []
+    ranges: list[tuple[int, int]] = []
+    growth = 0
+    for edit in edits:
         start = edit.start + growth
         growth += len(edit.added) - len(edit.removed)
-        first, end = max(start - context_lines, 0), min(start + len(edit.added) + context_lines, len(lines))
+        first = max(start - context_lines, 0)
+        end = min(start + len(edit.added) + context_lines, len(lines))
         if ranges and first <= ranges[-1][1]:
             first, _ = ranges.pop()
         ranges.append((first, end))
-    ranges = ranges or [(0, len(lines))]
-    parts = [line for first, end in ranges for line in (*(["..."] if first else []), *lines[first:end])]
-    return "\n".join([*parts, "..."] if ranges[-1][1] < len(lines) else parts)
+    if not ranges:
+        ranges = [(0, len(lines))]
+    parts: list[str] = []
+    for first, end in ranges:
+        if first:
+            parts.append("...")
+        parts += lines[first:end]
+    if ranges[-1][1] < len(lines):
+        parts.append("...")
+    return "\n".join(parts)
 
 
 def _mark_final_newline(text: str) -> list[str]:
@@ -188,4 +203,8 @@ def _group_edits(edits: Sequence[LineEdit]) -> Iterator[list[LineEdit]]:
 
 def _format_range(start: int, count: int) -> str:
     """Return a hunk's range as diff writes it: an empty one names the line before it."""
-    return f"{start + 1}" if count == 1 else f"{start + (1 if count else 0)},{count}"
+    if count == 1:
+        return f"{start + 1}"
+    if not count:
+        return f"{start},0"
+    return f"{start + 1},{count}"

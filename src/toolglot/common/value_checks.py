@@ -66,10 +66,10 @@ def check_arguments(arguments: Mapping[str, Any], expected: Mapping[str, tuple[A
     """Check the arguments of a function: name -> types, and the words for what to pass. Raises UsageError."""
     for name, (kinds, words) in expected.items():
         value = arguments[name]
-        if not isinstance(value, kinds) or isinstance(value, type):
-            shown = (
-                f"the class {value.__name__}" if isinstance(value, type) else "None" if value is None else type(value).__name__
-            )
+        if isinstance(value, type):
+            raise UsageError(f"{name}: pass {words}, not the class {value.__name__}")
+        if not isinstance(value, kinds):
+            shown = "None" if value is None else type(value).__name__
             raise UsageError(f"{name}: pass {words}, not {shown}")
 
 

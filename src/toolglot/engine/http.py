@@ -78,6 +78,10 @@ class HttpTransport:
             self._tls = await asyncio.to_thread(_create_tls_context)
         await client.acquire()  # before the timeout starts: waiting for a slot is not the server's fault
         timeout = asyncio.timeout(None)
+        tls = self._tls if needs_tls and self._tls is not None else True
+        body = request.body or None
+        if len(request.body) >= STREAMED_BODY_BYTES:
+            body = BytesIO(request.body)
         try:
             async with timeout:
                 client.watchdog.add(timeout)
@@ -85,9 +89,9 @@ class HttpTransport:
                     request.method,
                     url,
                     headers=request.headers,
-                    data=(request.body or None) if len(request.body) < STREAMED_BODY_BYTES else BytesIO(request.body),
+                    data=body,
                     proxy=proxy,
-                    ssl=self._tls if self._tls is not None and needs_tls else True,
+                    ssl=tls,
                     allow_redirects=False,
                 )
             return _AiohttpResponse(response, _format_host(url), self._timeouts, client)
@@ -96,9 +100,9 @@ class HttpTransport:
             if not isinstance(error, Exception):
                 raise
             # A key that was read from a file may end in a line break; aiohttp's message would repeat it.
-            bad = [name for name, value in request.headers.items() if any(mark in name + value for mark in "\r\n\0")]
-            if type(error) is ValueError and bad:
-                raise UsageError(f"the header {bad[0]} contains a line break or a null character") from None
+            bad_header = _find_bad_header(request.headers)
+            if type(error) is ValueError and bad_header is not None:
+                raise UsageError(f"the header {bad_header} contains a line break or a null character") from None
             raise _translate_error(error, _format_host(url), self._timeouts) from None
         finally:
             client.watchdog.remove(timeout)
@@ -366,6 +370,14 @@ def _bypasses_proxy(host: str, port: int | None, exceptions: str) -> bool:
 # ---- errors
 
 
+def _find_bad_header(headers: Mapping[str, str]) -> str | None:
+    """Return the name of the first header that holds what would end it."""
+    for name, value in headers.items():
+        if any(mark in name + value for mark in "\r\n\0"):
+            return name
+    return None
+
+
 def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False) -> ToolglotError:
     import aiohttp
 
@@ -389,9 +401,9 @@ def _describe_connect_error(error: Exception, host: str) -> str:
 
     match error:  # from the most specific class to the most general one
         case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
-            return f"the certificate of {host} is not trusted: {getattr(reason, 'verify_message', '') or reason}"
+            return f"the certificate of {host} is not trusted: {_describe_cause(reason, 'verify_message')}"
         case aiohttp.ClientSSLError():
-            return f"TLS with {host} failed: {getattr(error.os_error, 'reason', None) or error.os_error}"
+            return f"TLS with {host} failed: {_describe_cause(error.os_error, 'reason')}"
         case aiohttp.ClientProxyConnectionError(os_error=reason):
             return f"could not connect to the proxy for {host}: {_describe_os_error(reason)}"
         case aiohttp.ClientHttpProxyError(status=status):
@@ -402,6 +414,11 @@ def _describe_connect_error(error: Exception, host: str) -> str:
             return f"could not connect to {host}: {_describe_os_error(reason)}"
         case _:
             return f"could not connect to {host}"
+
+
+def _describe_cause(error: BaseException, attribute: str) -> object:
+    """Return what an error says in an attribute that only some have, else the error."""
+    return getattr(error, attribute, None) or error
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -224,17 +224,16 @@ class ReplayTransport:
             return f"nothing is recorded for {_describe_request(actual)}{used}"
         if actual in self._replayed:
             return f"the recording of this request ({_describe_request(actual)}) was already used: it was sent once too often"
-        candidates = [
-            ([where for where in {**recorded, **actual} if recorded.get(where) != actual.get(where)], recorded)
-            for recorded, _ in self._remaining
-        ]
-        differences, nearest = min(candidates, key=lambda candidate: len(candidate[0]))
+        nearest: _FlatRequest = {}
+        differences: list[str] | None = None
+        for recorded, _ in self._remaining:
+            places = [where for where in {**recorded, **actual} if recorded.get(where) != actual.get(where)]
+            if differences is None or len(places) < len(differences):
+                nearest = recorded
+                differences = places
+        assert differences
         where = differences[0]
-        values = nearest.get(where, "nothing"), actual.get(where, "nothing")
-        # Of long texts, the part where they start to differ.
-        same = next((i for i, (left, right) in enumerate(zip(*values, strict=False)) if left != right), 0)
-        start = max(0, same - 30)
-        recorded, sent = (value if len(value) <= 120 else f"…{value[start : start + 80]}…" for value in values)
+        recorded, sent = _excerpt_difference(nearest.get(where, "nothing"), actual.get(where, "nothing"))
         others = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
         return (
             f"no recording of this request; the nearest is {_describe_request(nearest)}, which differs at {where}: "
@@ -253,6 +252,23 @@ class _ReplayedResponse:
 
     async def close(self) -> None:
         pass
+
+
+def _excerpt_difference(left: str, right: str) -> tuple[str, str]:
+    """Return both texts, or of a long one the part where they start to differ."""
+    same = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        same += 1
+    else:
+        same = 0  # one begins with the other
+    start = max(0, same - 30)
+    return _excerpt(left, start), _excerpt(right, start)
+
+
+def _excerpt(text: str, start: int) -> str:
+    return text if len(text) <= 120 else f"…{text[start : start + 80]}…"
 
 
 def _load_exchanges(path: Path) -> Iterator[_Exchange]:

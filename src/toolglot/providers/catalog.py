@@ -373,9 +373,14 @@ def infer_provider(model: str) -> str | None:
 
 def suggest_model(name: str) -> str:
     """Return "; did you mean …?" for a misspelt provider or well-known model, or an empty text."""
-    names = {provider: f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items()} | {"simulator": "simulator"}
-    models = [model for id in PROFILES for model in known_models(id) if infer_provider(model)]
-    names |= {model: f"{infer_provider(model)}:{model}" for model in models if "*" not in model}
+    # what may have been meant -> how to write it
+    names = {provider: f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items()}
+    names["simulator"] = "simulator"
+    for profile_id in PROFILES:
+        for model in known_models(profile_id):
+            provider = infer_provider(model)
+            if provider and "*" not in model:
+                names[model] = f"{provider}:{model}"
     hint = did_you_mean(names[match] for match in suggest(name, names, limit=1, cutoff=0.75))
     return f"; {hint}" if hint else ""
 
@@ -383,7 +388,10 @@ def suggest_model(name: str) -> str:
 def split_model(name: str) -> tuple[str, str]:
     """Return provider and model of PROVIDER:MODEL; the provider may be left out if the name of the model says it."""
     provider, colon, model = name.partition(":")
-    return (provider, model) if colon else (infer_provider(name) or name, name if infer_provider(name) else "")
+    if colon:
+        return provider, model
+    inferred = infer_provider(name)
+    return (inferred, name) if inferred else (name, "")
 
 
 def select_row(provider: str, model: str) -> str:

@@ -276,10 +276,20 @@ _ALTERNATIVES = re.compile(r"\(([^()]*)\)(\??)")
 def known_models(profile_id: str) -> list[str]:
     """Return the models at an endpoint whose window or price is known; `*` stands for any end of a name, dates are left out."""
     vendor = find_vendor(profile_id)
-    names = [name for row in WINDOWS.get(vendor, ()) for name in _expand_pattern(row.model)]
-    priced = [name for pattern, _ in PRICES.get(vendor, ()) for name in _expand_pattern(pattern)]
-    names += [name for name in priced if "/" in name or find_window(profile_id, name.rstrip("*")) is None]
-    return [name for name in dict.fromkeys(names) if not any(other.endswith(f"/{name}") for other in names)]
+    names: list[str] = []
+    for row in WINDOWS.get(vendor, ()):
+        names += _expand_pattern(row.model)
+    for pattern, _ in PRICES.get(vendor, ()):
+        for name in _expand_pattern(pattern):
+            # A window that fits the name has listed the model already.
+            if "/" in name or find_window(profile_id, name.rstrip("*")) is None:
+                names.append(name)
+    return [name for name in dict.fromkeys(names) if not _is_without_maker(name, names)]
+
+
+def _is_without_maker(name: str, names: list[str]) -> bool:
+    """Whether a name is another one without its maker, as `gpt-oss-120b` is `openai/gpt-oss-120b`."""
+    return any(other.endswith(f"/{name}") for other in names)
 
 
 def _expand_pattern(pattern: str) -> list[str]:

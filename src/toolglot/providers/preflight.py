@@ -101,9 +101,11 @@ def _may_be_object(node: dict[str, Any]) -> bool:
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
     """Return the tools that the provider accepts, and a Loss for each other one: a bad tool must not cost the request."""
-    refused = {problem.tool: problem for problem in preflight(tools, profile) if problem.is_refused and problem.tool}
-    kept = [tool for tool in tools if tool.name not in refused]
-    limit = profile.limits.tools or len(kept)
-    losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in refused.items()]
+    problems = {problem.tool: problem for problem in preflight(tools, profile) if problem.is_refused}
+    problems.pop("", None)  # about no tool that could be named
+    losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in problems.items()]
+    accepted = [tool for tool in tools if tool.name not in problems]
+    limit = profile.limits.tools or len(accepted)
     reason = f"left out: {profile.title} accepts at most {limit} tools"
-    return kept[:limit], [*losses, *(Loss(f"tool {tool.name!r}", "tools", reason) for tool in kept[limit:])]
+    losses += [Loss(f"tool {tool.name!r}", "tools", reason) for tool in accepted[limit:]]
+    return accepted[:limit], losses

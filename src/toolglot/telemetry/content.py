@@ -104,18 +104,12 @@ def _convert_block(block: Any) -> dict[str, Any]:
         case Thinking(text):
             return {"type": "reasoning", "content": text}
         case ToolCall(id, name, arguments):
-            return {"type": "tool_call", "id": id, "name": name, "arguments": block.text if arguments is None else arguments}
-        case ToolResult(call_id, content):
-            parts = [_convert_block(part) for part in content]
-            is_text = all(part["type"] == "text" for part in parts)
-            return {"type": "tool_call_response", "id": call_id, "response": block.text if is_text else parts}
+            value = block.text if arguments is None else arguments
+            return {"type": "tool_call", "id": id, "name": name, "arguments": value}
+        case ToolResult():
+            return _convert_result(block)
         case Media():
-            media = {"mime_type": block.media_type or None, "modality": _MODALITIES.get(block.kind, block.kind)}
-            if block.url is not None:
-                return {"type": "uri", **media, "uri": block.url}
-            if block.file_id is not None:
-                return {"type": "file", **media, "file_id": block.file_id}
-            return {"type": "blob", **media, "content": block.data or ""}
+            return _convert_media(block)
         case ToolsChanged(added, loaded, removed):
             names = [tool.qualified_name for tool in added]
             return {"type": "tools_changed", "added": names, "loaded": [*loaded], "removed": [*removed]}
@@ -123,6 +117,24 @@ def _convert_block(block: Any) -> dict[str, Any]:
             return {"type": "foreign", "wire": wire, "item": item}
         case _:
             return {"type": type(block).__name__}
+
+
+def _convert_result(result: ToolResult) -> dict[str, Any]:
+    """Return a result: its text if it is only text, else its parts."""
+    parts = [_convert_block(part) for part in result.content]
+    is_text = all(part["type"] == "text" for part in parts)
+    response = result.text if is_text else parts
+    return {"type": "tool_call_response", "id": result.call_id, "response": response}
+
+
+def _convert_media(block: Media) -> dict[str, Any]:
+    """Return media in the form of OpenTelemetry: a URI, a file, or the data itself."""
+    media = {"mime_type": block.media_type or None, "modality": _MODALITIES.get(block.kind, block.kind)}
+    if block.url is not None:
+        return {"type": "uri", **media, "uri": block.url}
+    if block.file_id is not None:
+        return {"type": "file", **media, "file_id": block.file_id}
+    return {"type": "blob", **media, "content": block.data or ""}
 
 
 def _convert_tool(tool: ToolDefinition) -> dict[str, Any]:

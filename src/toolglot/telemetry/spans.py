@@ -301,11 +301,15 @@ class ToolSpan(_Span):
             self.fail("interrupted")
             return
         if outcome.suspended is not None:
-            self.add_event("suspended", {"reason": outcome.suspended.reason} if with_content else {})
+            reason = {"reason": outcome.suspended.reason} if with_content else {}
+            self.add_event("suspended", reason)
         if outcome.retries:
             self.set({"toolglot.tool.retries": outcome.retries})
-        for repair in outcome.repairs:  # the reason quotes the arguments
+        for repair in outcome.repairs:
             fields = {"subject": repair.subject, "where": repair.where}
-            self.add_event("repair", {**fields, "reason": repair.reason} if with_content else fields)
-        if outcome.result.is_error:  # its text may quote what must not be recorded
-            self.fail(outcome.result.error_code or outcome.result.error_kind or "execution")
+            if with_content:  # the reason quotes the arguments
+                fields["reason"] = repair.reason
+            self.add_event("repair", fields)
+        result = outcome.result
+        if result.is_error:  # its text may quote what must not be recorded
+            self.fail(result.error_code or result.error_kind or "execution")

@@ -471,7 +471,9 @@ def save(conversation: Iterable[Message], **header: Any) -> bytes:
 
 def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
     """Load what `save` wrote. Return the conversation and its header. Unknown types of blocks load as `Foreign`."""
-    lines = [line for line in (data.encode() if isinstance(data, str) else data).split(b"\n") if line.strip()]
+    if isinstance(data, str):
+        data = data.encode()
+    lines = [line for line in data.split(b"\n") if line.strip()]
     header = _parse_line(lines[0], 1) if lines else {}
     version = header.pop("toolglot", None)
     if version != FORMAT_VERSION:

@@ -165,4 +165,6 @@ def iter_changes(messages: Sequence[Message]) -> Iterator[ToolsChanged]:
             if type(block) is ToolsChanged:
                 yield block
             elif type(block) is ToolResult:
-                yield from [part for part in block.content if type(part) is ToolsChanged]
+                for part in block.content:
+                    if type(part) is ToolsChanged:
+                        yield part

@@ -67,7 +67,8 @@ class GitHub(msgspec.Struct, frozen=True):
         """A company's GitHub (company.ghe.com); None: the public one. Raises UsageError."""
         if host is None or host == "github.com":
             return cls()
-        if not all(part and part.replace("-", "").isalnum() and part.isascii() for part in host.split(".")):
+        labels = [label.replace("-", "") for label in host.split(".")]
+        if not all(label.isalnum() and label.isascii() for label in labels):
             raise UsageError(f"{host!r} is not a host name: write it as in company.ghe.com")
         return cls(f"https://{host}", f"https://api.{host}")
 
