@@ -222,12 +222,16 @@ class AgUiEncoder:
         if call.caller:  # the client knows only the call that ran the code
             value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
             return [_custom("inner_call", value)]
+        content: Any = result.text
         media = [_convert_media(block) for block in result_media(result)]
-        text = {"type": "text", "text": result.text}
-        content = [*([text] if result.text else []), *media] if media else result.text
+        if media:
+            text = [{"type": "text", "text": result.text}] if result.text else []
+            content = [*text, *media]
         ids = {"messageId": f"{self._run_id}-{call.id}", "toolCallId": call.id, "role": "tool"}
-        failure = {"metadata": {"toolglot": {"error": result.error_kind or "execution"}}} if result.is_error else {}
-        return [{"type": "TOOL_CALL_RESULT", **ids, "content": content, **failure}]
+        encoded: Event = {"type": "TOOL_CALL_RESULT", **ids, "content": content}
+        if result.is_error:
+            encoded["metadata"] = {"toolglot": {"error": result.error_kind or "execution"}}
+        return [encoded]
 
     def _finish_run(self, result: RunResult) -> list[Event]:
         message = STOP_MESSAGES.get(result.stop)

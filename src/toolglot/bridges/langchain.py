@@ -339,16 +339,28 @@ _OPTION_NAMES = frozenset(Options.__struct_fields__) - {"cache", "stop"}  # Lang
 def describe_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
     """Return a tool as the dict that LangChain traces: a function in OpenAI's format, or a provider's own definition."""
     definition = tool.definition if isinstance(tool, Tool) else tool
-    if isinstance(definition, ToolDefinition) and definition.kind == "hosted":
-        return dict(definition.opaque or {})
     if isinstance(definition, ToolDefinition):
-        parameters = FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
-        strict = definition.strict if strict is None else strict
-        function = {"name": definition.name, "description": definition.description, "parameters": parameters}
-        return {"type": "function", "function": {**function, **({} if strict is None else {"strict": strict})}}
-    if isinstance(definition, dict) and definition.get("type", "function") != "function" and "function" not in definition:  # pyright: ignore[reportUnknownMemberType]
-        return cast(dict[str, Any], definition)
+        return _describe_definition(definition, strict)
+    if isinstance(definition, dict):
+        fields = cast(dict[str, Any], definition)
+        if fields.get("type", "function") != "function" and "function" not in fields:
+            return fields
     return convert_to_openai_tool(cast(Any, definition), strict=strict)
+
+
+def _describe_definition(definition: ToolDefinition, strict: bool | None) -> dict[str, Any]:
+    """Return a definition as OpenAI's, or as the provider's own. `strict`: None leaves it to the definition."""
+    if definition.kind == "hosted":
+        return dict(definition.opaque or {})
+    parameters = definition.parameters or {}
+    if definition.kind == "freeform":
+        parameters = FREEFORM_SCHEMA
+    function: dict[str, Any] = {"name": definition.name, "description": definition.description, "parameters": parameters}
+    if strict is None:
+        strict = definition.strict
+    if strict is not None:
+        function["strict"] = strict
+    return {"type": "function", "function": function}
 
 
 def read_choice(choice: Any) -> ToolChoice | None:

@@ -82,31 +82,49 @@ def import_message(message: BaseMessage, index: int) -> Message:
     """Convert a message. `index`: used in ids for calls that have none. Raises MalformedRequest."""
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
-    name = message.role if isinstance(message, ChatMessage) else message.type
-    role = (_CHAT_ROLES if isinstance(message, ChatMessage) else _ROLES).get(name)
+    if isinstance(message, ChatMessage):
+        name = message.role
+        role = _CHAT_ROLES.get(name)
+    else:
+        name = message.type
+        role = _ROLES.get(name)
     if role is None:
         raise MalformedRequest(f"a message of type {name!r} cannot be sent to a model")
     if role == "tool":
-        content = import_content(message)
-        call_id, name = str(getattr(message, "tool_call_id", "") or message.name or ""), message.name or ""
-        return Message("tool", (ToolResult(call_id, content, name, is_error=getattr(message, "status", "") == "error"),))
-    if not isinstance(message, AIMessage):
-        return Message(role, import_content(message))
+        return Message("tool", (_import_result(message),))
+    if isinstance(message, AIMessage):
+        return _import_reply(message, index)
+    return Message(role, import_content(message))
+
+
+def _import_result(message: BaseMessage) -> ToolResult:
+    name = message.name or ""
+    call_id = str(getattr(message, "tool_call_id", "") or name)
+    is_error = getattr(message, "status", "") == "error"
+    return ToolResult(call_id, import_content(message), name, is_error=is_error)
+
+
+def _import_reply(message: AIMessage, index: int) -> Message:
+    """Convert a reply: the stored original if the program left it as it was."""
     metadata = cast(dict[str, Any], message.response_metadata)
-    provider, model = str(metadata.get("model_provider") or ""), str(metadata.get("model_name") or "")
+    provider = str(metadata.get("model_provider") or "")
+    model = str(metadata.get("model_name") or "")
     wire, profile = _KNOWN_PROVIDERS.get(provider, (FORMAT, provider))
-    parts = [cast(dict[str, Any], block) for block in message.content_blocks]
-    calls = [
-        *({**call, "type": "tool_call"} for call in message.tool_calls),
-        *({**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls),
-    ]
-    others = [part for part in parts if part.get("type") not in ("tool_call", "invalid_tool_call")]
-    if len(others) + len(calls) != len(parts):  # `content_blocks` omits calls without an id and with that of another call
-        parts = [*others, *calls]
-    blocks = tuple(_import_block(part, f"call_{index}_{number}") for number, part in enumerate(parts))
-    has_state = provider or model or any(isinstance(block, Thinking) for block in blocks)
-    visible = Message("assistant", blocks, Origin(wire, profile, model) if has_state else None)
+    blocks = [_import_block(part, f"call_{index}_{number}") for number, part in enumerate(_list_parts(message))]
+    has_thinking = any(isinstance(block, Thinking) for block in blocks)
+    origin = Origin(wire, profile, model) if provider or model or has_thinking else None
+    visible = Message("assistant", tuple(blocks), origin)
     return restore_original(cast(dict[str, Any], message.additional_kwargs).get(ORIGINAL), visible)
+
+
+def _list_parts(message: AIMessage) -> list[dict[str, Any]]:
+    """Return the parts of a reply. LangChain's own list omits calls without an id and with that of another call."""
+    parts = [cast(dict[str, Any], block) for block in message.content_blocks]
+    calls: list[dict[str, Any]] = [{**call, "type": "tool_call"} for call in message.tool_calls]
+    calls += [{**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls]
+    others = [part for part in parts if part.get("type") not in ("tool_call", "invalid_tool_call")]
+    is_complete = len(others) + len(calls) == len(parts)
+    return parts if is_complete else [*others, *calls]
 
 
 def import_content(message: BaseMessage) -> tuple[ResultBlock, ...]:
@@ -117,27 +135,27 @@ def import_content(message: BaseMessage) -> tuple[ResultBlock, ...]:
 
 
 def _import_block(block: Mapping[str, Any], call_id: str) -> Block:
-    kind, extras = block.get("type"), cast(dict[str, Any], block.get("extras") or {})
-    if kind == "text" and isinstance(block.get("text"), str):
-        return Text(block["text"])
-    if kind == "reasoning":
-        return Thinking(str(block.get("reasoning") or ""), extras or None)
-    if kind == "tool_call":
-        return ToolCall(str(block.get("id") or call_id), block["name"], dict(block.get("args") or {}))
-    if kind == "invalid_tool_call":
-        return ToolCall(str(block.get("id") or call_id), str(block.get("name") or ""), None, str(block.get("args") or ""))
-    if kind == "text-plain" and isinstance(block.get("text"), str):
-        return Text(block["text"])
-    if kind in _MEDIA_TYPES and (block.get("base64") or block.get("url") or block.get("file_id")):
-        return Media(
-            kind,
-            str(block.get("mime_type") or ""),
-            block.get("base64"),
-            block.get("url"),
-            block.get("file_id"),
-            str(block.get("filename") or extras.get("filename") or ""),
-        )
-    return Foreign(FORMAT, dict(block))
+    match block.get("type"):
+        case "text" | "text-plain" if isinstance(block.get("text"), str):
+            return Text(block["text"])
+        case "reasoning":
+            return Thinking(_read_text(block, "reasoning"), block.get("extras") or None)
+        case "tool_call":
+            return ToolCall(_read_text(block, "id", call_id), block["name"], dict(block.get("args") or {}))
+        case "invalid_tool_call":
+            return ToolCall(_read_text(block, "id", call_id), _read_text(block, "name"), None, _read_text(block, "args"))
+        case kind if kind in _MEDIA_TYPES and any(block.get(source) for source in ("base64", "url", "file_id")):
+            extras = cast(dict[str, Any], block.get("extras") or {})
+            name = _read_text(block, "filename") or _read_text(extras, "filename")
+            media_type = _read_text(block, "mime_type")
+            return Media(kind, media_type, block.get("base64"), block.get("url"), block.get("file_id"), name)
+        case _:
+            return Foreign(FORMAT, dict(block))
+
+
+def _read_text(fields: Mapping[str, Any], name: str, default: str = "") -> str:
+    """Return a field as text; the default if it is missing or empty."""
+    return str(fields.get(name) or default)
 
 
 # ---- to LangChain
@@ -169,23 +187,20 @@ def export_reply(message: Message, where: str, losses: list[Loss], broken: Colle
     others = [block for block in message.blocks if not isinstance(block, ToolCall)]
     if original is not None:  # content that LangChain cannot express is restored from the original
         others = [block for block in others if isinstance(block, Text | Thinking | Media)]
-    valid = [call for call in message.calls if visible_arguments(call) is not None and call not in broken]
+    valid: list[Any] = []
+    invalid: list[dict[str, Any]] = []
+    for call in message.calls:
+        if visible_arguments(call) is not None and call not in broken:
+            valid.append(export_call(call))
+            continue
+        # LangChain completes truncated JSON and would run the call, so it must not look like JSON.
+        arguments = f"(not valid) {call.text}"
+        invalid.append({"name": call.name, "args": arguments, "id": call.id, "error": INVALID, "type": "invalid_tool_call"})
     return {
         "content": export_content(others, where, losses),
-        "tool_calls": [export_call(call) for call in valid],
-        "invalid_tool_calls": [
-            # LangChain completes truncated JSON and would run the call, so it must not look like JSON.
-            {
-                "name": call.name,
-                "args": f"(not valid) {call.text}",
-                "id": call.id,
-                "error": INVALID,
-                "type": "invalid_tool_call",
-            }
-            for call in message.calls
-            if call not in valid
-        ],
-        "additional_kwargs": {ORIGINAL: original} if original is not None else {},
+        "tool_calls": valid,
+        "invalid_tool_calls": invalid,
+        "additional_kwargs": {} if original is None else {ORIGINAL: original},
     }
 
 
@@ -210,19 +225,32 @@ def export_blocks(blocks: Iterable[Block], where: str, losses: list[Loss]) -> It
         match block:
             case Text():
                 yield {"type": "text", "text": block.text}
+            case Thinking(text=""):
+                continue
             case Thinking():
-                if block.text:
-                    yield {"type": "reasoning", "reasoning": block.text, **({"extras": block.opaque} if block.opaque else {})}
+                part = {"type": "reasoning", "reasoning": block.text}
+                yield {**part, "extras": block.opaque} if block.opaque else part
             case Media():
-                source = {"base64": block.data, "url": block.url, "file_id": block.file_id, "mime_type": block.media_type}
-                name = {"filename": block.name} if block.name else {}
-                yield {"type": block.kind, **{key: value for key, value in source.items() if value}, **name}
+                yield _export_media(block)
             case Foreign(wire="langchain"):
                 yield block.item
             case Foreign():
                 losses.append(Loss("content", where, f"only {block.wire} understands it"))
             case _:
                 losses.append(Loss("a change of the tools", where, "LangChain's messages cannot express it"))
+
+
+def _export_media(block: Media) -> dict[str, Any]:
+    """Return media with the fields that it has."""
+    fields = {
+        "type": block.kind,
+        "base64": block.data,
+        "url": block.url,
+        "file_id": block.file_id,
+        "mime_type": block.media_type,
+        "filename": block.name,
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 # ---- replies of our models

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -41,6 +42,7 @@ _FORMATS: dict[str, tuple[frozenset[Any], frozenset[str]]] = {
     spec.OLLAMA_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
 }
 _CONTENT_KEYS = ("content", "parts", "tool_calls")
+_CALL_ID = attrgetter("id")
 
 
 class ExportedMessages(msgspec.Struct, frozen=True):
@@ -98,19 +100,34 @@ def _check_item(item: Any, number: int, wire: str) -> None:
     """Refuse messages in another format: decoding is tolerant, and would drop most of them. Raises MalformedRequest."""
     if not isinstance(item, dict):
         raise MalformedRequest("a message must be a dict or an object from the provider's SDK")
-    fields, problem = cast(dict[str, Any], item), ""
-    roles, keys = _FORMATS.get(wire, (None, frozenset(_CONTENT_KEYS)))
-    if wire == spec.OPENAI_RESPONSES and fields.get("type", "message") != "message":
-        return  # a call, a result, reasoning …
-    role = fields.get("role")
-    if roles is not None and (not isinstance(role, str | None) or role not in roles):
-        problem = f"its role is {role!r:.40}" if "role" in fields else "it has no role"
-    elif foreign := next((key for key in _CONTENT_KEYS if fields.get(key) is not None and key not in keys), ""):
-        problem = f"it has the key {foreign!r}"
-    elif "parts" not in keys and fields.get("content") is None and ("tool_calls" not in keys or role in ("user", "system")):
-        problem = "it has no content"
+    problem = _find_problem(cast(dict[str, Any], item), wire)
     if problem:
         raise MalformedRequest(f"messages[{number}] is not in {wire} format: {problem}; is it in another format?")
+
+
+def _find_problem(fields: Mapping[str, Any], wire: str) -> str:
+    """Return what shows that a message is in another format than the wire's, or an empty text."""
+    if wire not in _FORMATS:  # of a plug-in
+        return ""
+    if wire == spec.OPENAI_RESPONSES and fields.get("type", "message") != "message":
+        return ""  # a call, a result, reasoning …
+    roles, keys = _FORMATS[wire]
+    role = fields.get("role")
+    if not isinstance(role, str | None) or role not in roles:
+        return f"its role is {role!r:.40}" if "role" in fields else "it has no role"
+    for key in _CONTENT_KEYS:
+        if fields.get(key) is not None and key not in keys:
+            return f"it has the key {key!r}"
+    if fields.get("content") is None and not _may_lack_content(role, keys):
+        return "it has no content"
+    return ""
+
+
+def _may_lack_content(role: str | None, keys: Collection[str]) -> bool:
+    """Whether a message of a format with these keys may hold calls only, or holds its content under another key."""
+    if "parts" in keys:
+        return True
+    return "tool_calls" in keys and role not in ("user", "system")
 
 
 def _find_profile(format: str) -> Profile:
@@ -172,14 +189,17 @@ def restore_original(stored: Any, visible: Message) -> Message:
         message = msgspec.convert(stored, Message)
     except (msgspec.ValidationError, UsageError):  # data from another source
         return visible
-    contents = [
-        (item.role, item.text, "".join(block.text for block in item.blocks if isinstance(block, Thinking)))
-        for item in (message, visible)
-    ]
-    if contents[0] != contents[1] or len(message.calls) != len(visible.calls):
+    if _list_words(message) != _list_words(visible) or len(message.calls) != len(visible.calls):
         return visible
-    calls, visible_calls = (sorted(item.calls, key=lambda call: call.id) for item in (message, visible))  # ids may repeat
+    calls = sorted(message.calls, key=_CALL_ID)  # ids may repeat
+    visible_calls = sorted(visible.calls, key=_CALL_ID)
     return message if all(map(_is_same_call, calls, visible_calls)) else visible
+
+
+def _list_words(message: Message) -> tuple[str, str, str]:
+    """Return who says what in a message, and thinks what: a framework keeps all of it."""
+    thinking = [block.text for block in message.blocks if isinstance(block, Thinking)]
+    return message.role, message.text, "".join(thinking)
 
 
 def _is_same_call(stored: ToolCall, visible: ToolCall) -> bool:
@@ -196,6 +216,8 @@ def visible_arguments(call: ToolCall) -> dict[str, Any] | None:
 def find_truncated_calls(reply: Reply) -> tuple[ToolCall, ...]:
     """Return the calls that must not run: those truncated by the length limit, and those that are not JSON."""
     broken = [call for call in reply.calls if call.arguments is None and not call.freeform]
-    if reply.stop == "length" and reply.blocks and isinstance(last := reply.blocks[-1], ToolCall) and last not in broken:
-        broken.append(last)  # even if it looks complete: a string in it may not be
+    if reply.stop == "length" and reply.blocks:
+        last = reply.blocks[-1]
+        if isinstance(last, ToolCall) and last not in broken:
+            broken.append(last)  # even if it looks complete: a string in it may not be
     return tuple(broken)

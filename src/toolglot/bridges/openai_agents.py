@@ -151,14 +151,21 @@ def export_content(content: Iterable[ResultBlock]) -> Any:
         if isinstance(block, Text):
             outputs.append(ToolOutputText(text=block.text))
         elif isinstance(block, Media):
-            url = block.url or (f"data:{block.media_type};base64,{block.data}" if block.data else None)
-            if block.kind == "image":
-                outputs.append(ToolOutputImage(image_url=url, file_id=block.file_id))
-            else:
-                data, name = url if block.data else None, block.name or None
-                file = ToolOutputFileContent(file_data=data, file_url=block.url, file_id=block.file_id, filename=name)
-                outputs.append(file)
-    return outputs[0].text if len(outputs) == 1 and isinstance(outputs[0], ToolOutputText) else outputs
+            outputs.append(_export_media(block))
+    if len(outputs) == 1 and isinstance(outputs[0], ToolOutputText):
+        return outputs[0].text
+    return outputs
+
+
+def _export_media(block: Media) -> ToolOutputImage | ToolOutputFileContent:
+    """Return media as the SDK's output; its data as a URL that contains it."""
+    url = block.url
+    if not url and block.data:
+        url = f"data:{block.media_type};base64,{block.data}"
+    if block.kind == "image":
+        return ToolOutputImage(image_url=url, file_id=block.file_id)
+    data = url if block.data else None
+    return ToolOutputFileContent(file_data=data, file_url=block.url, file_id=block.file_id, filename=block.name or None)
 
 
 # ---- the model
@@ -270,10 +277,12 @@ class ToolglotModel(Model):
         handoffs: list[Handoff[Any, Any]],
         others: Mapping[str, Any],
     ) -> Request:
-        if unsupported := next((name for name in ("extra_headers", "extra_query") if getattr(settings, name)), ""):
-            raise UsageError(f"ModelSettings.{unsupported} is not supported; pass headers= or base_url= to the model")
-        if stored := next((name for name, value in others.items() if value), ""):
-            raise UsageError(f"{stored} refers to data stored by OpenAI; with other models, pass the whole conversation")
+        for name in ("extra_headers", "extra_query"):
+            if getattr(settings, name):
+                raise UsageError(f"ModelSettings.{name} is not supported; pass headers= or base_url= to the model")
+        for name, value in others.items():
+            if value:
+                raise UsageError(f"{name} refers to data stored by OpenAI; with other models, pass the whole conversation")
         fields = {
             "model": self.engine.model,
             "instructions": instructions,
@@ -285,12 +294,14 @@ class ToolglotModel(Model):
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "max_output_tokens": settings.max_tokens,
-            "reasoning": None if settings.reasoning is None else to_plain(settings.reasoning),
+            "reasoning": to_plain(settings.reasoning),
             "include": settings.response_include,
-            **{name: getattr(settings, name, None) for name in _RESPONSES_FIELDS},
-            **cast(dict[str, Any], settings.extra_body or {}),
-            **(settings.extra_args or {}),
         }
+        for name in _RESPONSES_FIELDS:
+            fields[name] = getattr(settings, name, None)
+        fields |= cast(dict[str, Any], settings.extra_body or {})
+        fields |= settings.extra_args or {}
+        # `Omit` is the SDK's way to say that a field is not sent.
         body = {name: value for name, value in fields.items() if value is not None and type(value).__name__ != "Omit"}
         request = decode_request(OPENAI_RESPONSES, body)
         penalties = {"presence_penalty": settings.presence_penalty, "frequency_penalty": settings.frequency_penalty}
@@ -313,14 +324,12 @@ def _drop_raw(call: ToolCall) -> ToolCall:
 def _hide_truncated_calls(reply: Reply) -> Reply:
     """Return a reply in which truncated calls have invalid arguments, so that they are not run."""
     broken = find_truncated_calls(reply)
-    blocks = (
-        replace(block, arguments=None, raw=f"(invalid) {block.text}")
-        if block in broken
-        else _drop_raw(block)
-        if isinstance(block, ToolCall)
-        else block
-        for block in reply.blocks
-    )
+    blocks = list(reply.blocks)
+    for index, block in enumerate(blocks):
+        if block in broken:
+            blocks[index] = replace(block, arguments=None, raw=f"(invalid) {block.text}")
+        elif isinstance(block, ToolCall):
+            blocks[index] = _drop_raw(block)
     return replace(reply, blocks=tuple(blocks), id=reply.id or f"resp_{uuid4().hex}")
 
 
@@ -329,12 +338,17 @@ def _hide_truncated_calls(reply: Reply) -> Reply:
 
 def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any]]:
     """Return a reply's items, with the reply itself in the first reasoning item if it has another wire's state."""
-    original, origin = store_original(reply.message), reply.origin
-    if original is None or (origin is not None and (origin.wire, origin.profile) == (OPENAI_RESPONSES, OPENAI_RESPONSES)):
+    original = store_original(reply.message)
+    origin = reply.origin
+    is_openais = origin is not None and (origin.wire, origin.profile) == (OPENAI_RESPONSES, OPENAI_RESPONSES)
+    if original is None or is_openais:
         return items  # OpenAI's own items contain it
     state = {"encrypted_content": _PREFIX + b64encode(dumps(original)).decode()}
-    if first := next((item for item in items if item["type"] == "reasoning"), None):
-        return [{**item, **state} if item is first else item for item in items]
+    wrapped = list(items)
+    for index, item in enumerate(items):
+        if item["type"] == "reasoning":
+            wrapped[index] = {**item, **state}
+            return wrapped
     return [{"type": "reasoning", "id": f"rs_{reply.id}", "summary": list[Any](), **state}, *items]
 
 

@@ -62,6 +62,7 @@ __all__ = ["ToolglotModel", "ToolglotToolset", "import_tools", "import_toolset"]
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())  # the executor validates and repairs them
 _NATIVE_TOOLS: dict[str, type[AbstractNativeTool]] = {"web_search": WebSearchTool, "code_execution": CodeExecutionTool}
+_EFFORTS: dict[Any, str] = {True: "medium", False: "none"}
 _SETTINGS = {"stop_sequences": "stop", **{name: name for name in Options.__struct_fields__ if name not in ("stop", "cache")}}
 
 
@@ -149,13 +150,19 @@ def import_tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any], options: 
 
 def import_value(value: Any, name: str) -> ToolOutput:
     """Convert the return value of a Pydantic AI tool."""
-    content, value = (value.content, value.return_value) if isinstance(value, ToolReturn) else (None, value)
+    content: Any = None
+    if isinstance(value, ToolReturn):
+        content = value.content
+        value = value.return_value
     part = ToolReturnPart(name, value)
     files = import_content(part.files)
     text = part.model_response_str()
+    parts: list[Any] = []
+    if text or not files:
+        parts.append(Text(text))
     additions = import_content([content] if isinstance(content, str) else content or ())
     data = value if not files and isinstance(value, dict | list) else None  # pyright: ignore[reportUnknownVariableType]
-    return ToolOutput([*([Text(text)] if text or not files else ()), *files, *additions], data=data)
+    return ToolOutput([*parts, *files, *additions], data=data)
 
 
 class ToolglotToolset(AbstractToolset[Any]):
@@ -298,55 +305,68 @@ class ToolglotModel(Model):
     ) -> Request:
         settings, parameters = self.prepare_request(settings, parameters)
         values = cast(dict[str, Any], settings or {})
-        options = {_SETTINGS[name]: value for name, value in values.items() if name in _SETTINGS and value is not None}
-        if parameters.thinking is not None and not isinstance(parameters.thinking, bool):
-            options["effort"] = parameters.thinking
-        elif parameters.thinking is not None:
-            options["effort"] = "medium" if parameters.thinking else "none"
-        cache, wire = parameters.cache, self.engine.profile.wire
+        options: dict[str, Any] = {}
+        for name, option in _SETTINGS.items():
+            if values.get(name) is not None:
+                options[option] = values[name]
+        if parameters.thinking is not None:
+            options["effort"] = _EFFORTS.get(parameters.thinking, parameters.thinking)
+        cache = parameters.cache
+        options["cache"] = CacheMark(cache) if isinstance(cache, str) else cache is not False
         parts = self._get_instruction_parts(messages, parameters) or []
         instructions = "\n\n".join(part.content for part in parts)
-        output = parameters.output_object if parameters.output_mode == "native" else None
         extras = values.get("extra_body")
         return Request(
             messages=import_messages(messages, system=instructions),
             tools=self._build_tools(parameters),
             tool_choice=read_choice(values.get("tool_choice"), parameters),
             parallel=values.get("parallel_tool_calls"),
-            options=Options(**options, cache=CacheMark(cache) if isinstance(cache, str) else cache is not False),
-            output=None
-            if output is None
-            else Output(output.json_schema, output.name or "output", output.description or "", output.strict),
-            extras={wire: dict(cast(dict[str, Any], extras))} if isinstance(extras, dict) else {},
+            options=Options(**options),
+            output=_read_output(parameters),
+            extras={self.engine.profile.wire: dict(cast(dict[str, Any], extras))} if isinstance(extras, dict) else {},
         )
 
     def _build_tools(self, parameters: ModelRequestParameters) -> tuple[ToolDefinition, ...]:
-        names = [name for native in parameters.native_tools for name, cls in _NATIVE_TOOLS.items() if isinstance(native, cls)]
+        names: list[str] = []
         for native in parameters.native_tools:
-            options = [
-                item.name for item in fields(native) if item.name != "optional" and getattr(native, item.name) != item.default
-            ]
-            if options:
-                raise UserError(f"ToolglotModel does not support {options[0]!r} of {type(native).__name__}; leave it out")
-        functions = (
+            _check_native_options(native)
+            names += [name for name, cls in _NATIVE_TOOLS.items() if isinstance(native, cls)]
+        functions = [
             ToolDefinition(tool.name, tool.description or "", tool.parameters_json_schema, strict=tool.strict)
             for tool in (*parameters.declared_function_tools, *parameters.output_tools)
-        )
+        ]
         return (*functions, *HostedTools(names).definitions_for(self.engine.profile.wire))
+
+
+def _check_native_options(native: Any) -> None:
+    """Refuse options of a provider's own tool: there is no place for them here."""
+    for option in fields(native):
+        if option.name != "optional" and getattr(native, option.name) != option.default:
+            raise UserError(f"ToolglotModel does not support {option.name!r} of {type(native).__name__}; leave it out")
+
+
+def _read_output(parameters: ModelRequestParameters) -> Output | None:
+    """Return the schema of the answer, if the provider is to enforce it."""
+    output = parameters.output_object
+    if output is None or parameters.output_mode != "native":
+        return None
+    return Output(output.json_schema, output.name or "output", output.description or "", output.strict)
 
 
 def read_choice(choice: Any, parameters: ModelRequestParameters) -> ToolChoice | None:
     """Return which tools the model may or must call. If text is not allowed, the output is a tool call, too."""
     outputs = [tool.name for tool in parameters.output_tools]
     may_answer = parameters.allow_text_output or parameters.allow_image_output
-    if choice is None or choice == "auto":
-        return None if may_answer or not parameters.tool_defs else ToolChoice("required")
+    mode = "auto" if may_answer else "required"
+    if choice in (None, "auto"):
+        is_forced = not may_answer and parameters.tool_defs
+        return ToolChoice("required") if is_forced else None
     if choice == "required":
         return ToolChoice("required")
-    if choice == "none" or choice == []:
-        return ToolChoice("none") if not outputs else ToolChoice("auto" if may_answer else "required", outputs)
+    if choice in ("none", []):
+        return ToolChoice(mode, outputs) if outputs else ToolChoice("none")
     if isinstance(choice, ToolOrOutput):
-        return ToolChoice("auto" if may_answer else "required", (*choice.function_tools, *outputs))
+        return ToolChoice(mode, (*choice.function_tools, *outputs))
     if isinstance(choice, list):
         return ToolChoice("required", cast(list[str], choice))
     raise UserError(f"unknown tool_choice: {choice!r}")

@@ -97,15 +97,28 @@ def import_messages(messages: Iterable[ModelMessage], *, system: str | None = No
     Raises MalformedRequest.
     """
     messages = list(messages)
-    if any(not isinstance(cast(Any, message), ModelRequest | ModelResponse) for message in messages):
-        raise MalformedRequest("a message must be a ModelRequest or a ModelResponse; read JSON with ModelMessagesTypeAdapter")
+    for message in messages:
+        if not isinstance(cast(Any, message), ModelRequest | ModelResponse):
+            raise MalformedRequest(
+                "a message must be a ModelRequest or a ModelResponse; read JSON with ModelMessagesTypeAdapter"
+            )
     if system is None:
-        instructions = [message.instructions for message in messages if isinstance(message, ModelRequest)]
-        system = next((text for text in reversed(instructions) if text), None)
+        system = _find_instructions(messages)
     conversation = Conversation([system_message(system)] if system else ())
     for message in messages:
-        conversation.append(*(import_request(message) if isinstance(message, ModelRequest) else [import_reply(message)]))
+        if isinstance(message, ModelRequest):
+            conversation.append(*import_request(message))
+        else:
+            conversation.append(import_reply(message))
     return conversation
+
+
+def _find_instructions(messages: list[ModelMessage]) -> str | None:
+    """Return the instructions of the last request that has any."""
+    for message in reversed(messages):
+        if isinstance(message, ModelRequest) and message.instructions:
+            return message.instructions
+    return None
 
 
 def import_request(message: ModelRequest) -> Iterator[Message]:
@@ -180,14 +193,16 @@ def import_part(part: ModelResponsePart) -> Block:
         case TextPart():
             return Text(part.content)
         case ThinkingPart():
-            return Thinking(part.content, {"signature": part.signature} if part.signature else None)
-        case ToolCallPart():
-            if not isinstance(part.args, str):
-                return ToolCall(part.tool_call_id, part.tool_name, dict(part.args or {}))
+            opaque = {"signature": part.signature} if part.signature else None
+            return Thinking(part.content, opaque)
+        case ToolCallPart(args=str(raw)):
             try:
-                return ToolCall(part.tool_call_id, part.tool_name, loads_object(part.args or "{}"), part.args)
+                arguments = loads_object(raw or "{}")
             except ValueError:
-                return ToolCall(part.tool_call_id, part.tool_name, None, part.args)
+                arguments = None
+            return ToolCall(part.tool_call_id, part.tool_name, arguments, raw)
+        case ToolCallPart():
+            return ToolCall(part.tool_call_id, part.tool_name, dict(cast(dict[str, Any], part.args or {})))
         case FilePart():
             return Media.from_bytes(part.content.data, part.content.media_type)
         case _:
@@ -236,18 +251,30 @@ def export_result(content: Sequence[Block], where: str, losses: list[Loss]) -> A
 def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> Iterator[UserContent]:
     """Yield the content of a user's prompt or a tool's result."""
     for block in blocks:
-        if isinstance(block, Text):
-            yield block.text
-        elif isinstance(block, Media) and block.data is not None:
-            yield BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type))
-        elif isinstance(block, Media) and block.url is not None:
-            yield next(cls for cls, kind in _URL_KINDS if kind == block.kind)(block.url, media_type=block.media_type or None)
-        elif isinstance(block, Media):
-            losses.append(Loss(block.kind, where, "it is stored at the provider, and Pydantic AI cannot refer to it"))
-        else:
-            _record_changes([block], where, losses)
-        if isinstance(block, Text | Media) and block.cache is not None:
+        match block:
+            case Text():
+                yield block.text
+            case Media():
+                content = _export_media(block)
+                if content is None:
+                    losses.append(Loss(block.kind, where, "it is stored at the provider, and Pydantic AI cannot refer to it"))
+                else:
+                    yield content
+            case _:
+                _record_changes([block], where, losses)
+                continue
+        if block.cache is not None:
             yield CachePoint(ttl="1h" if block.cache.ttl == "1h" else "5m")
+
+
+def _export_media(block: Media) -> UserContent | None:
+    """Return media by its data or URL; None if it has neither."""
+    if block.data is not None:
+        return BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type))
+    if block.url is None:
+        return None
+    url_class = next(cls for cls, kind in _URL_KINDS if kind == block.kind)
+    return url_class(block.url, media_type=block.media_type or None)
 
 
 def _record_changes(blocks: Iterable[Block], where: str, losses: list[Loss]) -> None:
@@ -260,15 +287,17 @@ def _record_changes(blocks: Iterable[Block], where: str, losses: list[Loss]) -> 
 
 def export_reply(message: Message, where: str, losses: list[Loss]) -> ModelResponse:
     """Convert a message of the history to a response."""
-    original, origin = store_original(message), message.origin
+    original = store_original(message)
     if original is None:
         _record_changes(message.blocks, where, losses)
-    return ModelResponse(
-        [part for block in message.blocks if (part := export_part(block)) is not None],
-        model_name=origin.model if origin else None,
-        provider_name=(origin.profile or None) if origin else None,
-        provider_details={ORIGINAL: original} if original is not None else None,
-    )
+    parts = [export_part(block) for block in message.blocks]
+    response = ModelResponse([part for part in parts if part is not None])
+    if message.origin is not None:
+        response.model_name = message.origin.model
+        response.provider_name = message.origin.profile or None
+    if original is not None:
+        response.provider_details = {ORIGINAL: original}
+    return response
 
 
 def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelResponsePart | None:

@@ -96,15 +96,19 @@ class _ExportedTool(SmolTool):
             raise ToolError(f"{self.name} takes {len(self.inputs)} arguments but was given {len(args)}")
         arguments = {**dict(zip(self.inputs, args, strict=False)), **arguments}
         # Omitted parameters are None here.
-        optional = {key for key, value in self.inputs.items() if value.get("nullable")}
-        present = {key: value for key, value in arguments.items() if value is not None or key not in optional}
-        outcome = run_sync(self._exported.run_or_refuse(self._exported.make_call(self._own_name, present)))
-        if outcome.result.is_error:
-            raise ToolError(outcome.result.text)
-        texts = [block.text for block in outcome.result.content if isinstance(block, Text)]
-        media = [block for block in outcome.result.content if isinstance(block, Media)]
-        if not texts and len(media) == 1 and media[0].kind == "image" and media[0].data is not None:
-            return Image.open(BytesIO(b64decode(media[0].data)))
+        for key, field in self.inputs.items():
+            if field.get("nullable") and arguments.get(key) is None:
+                arguments.pop(key, None)
+        call = self._exported.make_call(self._own_name, arguments)
+        result = run_sync(self._exported.run_or_refuse(call)).result
+        if result.is_error:
+            raise ToolError(result.text)
+        texts = [block.text for block in result.content if isinstance(block, Text)]
+        media = [block for block in result.content if isinstance(block, Media)]
+        if not texts and len(media) == 1:
+            (block,) = media
+            if block.kind == "image" and block.data is not None:
+                return Image.open(BytesIO(b64decode(block.data)))
         left_out = [f"[{block.kind} left out: smolagents accepts only text here]" for block in media]
         return "\n".join([*texts, *left_out])
 
@@ -113,15 +117,25 @@ def describe_input(schema: dict[str, Any], root: dict[str, Any], *, is_required:
     """Return a parameter as smolagents describes it."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
     if len(choices) == 1:  # it may be null
-        schema = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
-    kind, description = schema.get("type"), str(schema.get("description", ""))
+        schema = {**_without(schema, "anyOf"), **choices[0]}
+    kind = schema.get("type")
     types = cast(list[str], kind if isinstance(kind, list) else [kind])
     if not all(name in AUTHORIZED_TYPES for name in types):
         kind = "any"
-    if kind in ("any", "object", "array") and schema.keys() - {"type", "description", "title", "default"}:
-        parts = {key: value for key, value in schema.items() if key not in ("description", "title")}
-        definitions = {"$defs": root["$defs"]} if "$defs" in root and "$ref" in dumps_text(parts) else {}
-        description = f"{description} (JSON Schema: {dumps_text({**parts, **definitions})})".strip()
-    extra = {"enum": schema["enum"]} if "enum" in schema else {}
-    nullable = {} if is_required else {"nullable": True}
-    return {"type": kind, "description": description or "No description.", **extra, **nullable}
+    description = str(schema.get("description", ""))
+    has_form = bool(schema.keys() - {"type", "description", "title", "default"})
+    if has_form and kind in ("any", "object", "array"):  # smolagents would show the type only
+        form = _without(schema, "description", "title")
+        if "$defs" in root and "$ref" in dumps_text(form):
+            form["$defs"] = root["$defs"]
+        description = f"{description} (JSON Schema: {dumps_text(form)})".strip()
+    described = {"type": kind, "description": description or "No description."}
+    if "enum" in schema:
+        described["enum"] = schema["enum"]
+    if not is_required:
+        described["nullable"] = True
+    return described
+
+
+def _without(schema: dict[str, Any], *keywords: str) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key not in keywords}

@@ -181,14 +181,17 @@ class VercelEncoder:
     def _close_block(self, index: int, block: Block) -> list[Event]:
         match block:
             case Text(text) | Thinking(text):
-                if index not in self._open:  # it was not streamed
-                    if not text:
-                        return []
-                    delta = TextDelta(index, text) if isinstance(block, Text) else ThinkingDelta(index, text)
-                    return [*self.encode(delta), *self._close_block(index, block)]
-                return [{"type": "text-end" if isinstance(block, Text) else "reasoning-end", "id": self._open.pop(index)}]
+                is_text = isinstance(block, Text)
+                if index in self._open:
+                    return [{"type": "text-end" if is_text else "reasoning-end", "id": self._open.pop(index)}]
+                if not text:
+                    return []
+                # It was not streamed.
+                delta = TextDelta(index, text) if is_text else ThinkingDelta(index, text)
+                return [*self.encode(delta), *self._close_block(index, block)]
             case Media():
-                if not (url := media_url(block)):
+                url = media_url(block)
+                if not url:
                     return [_notice("provider-file", {"fileId": block.file_id, "mediaType": block.media_type})]
                 return [{"type": "file", "url": url, "mediaType": block.media_type or "application/octet-stream"}]
             case Foreign(wire, item):
@@ -299,17 +302,22 @@ def rewind(conversation: Conversation, request: FrontEndRequest) -> Conversation
     The client must have sent all of its messages.
     """
     is_edited = "messageId" in request.extras and bool(request.prompt)
-    if request.extras.get("trigger") != "regenerate-message" and not is_edited:
+    is_regenerated = request.extras.get("trigger") == "regenerate-message"
+    if not is_edited and not is_regenerated:
         return conversation
     prompts = [index for index, message in enumerate(conversation) if message.role == "user"]
     kept = sum(message.role == "user" for message in request.history)
-    return Conversation(conversation[: prompts[kept]]) if kept < len(prompts) else conversation
+    if kept >= len(prompts):
+        return conversation
+    return Conversation(conversation[: prompts[kept]])
 
 
 def _tool_name(part: Event) -> str:
     """Return a tool part's tool name; "" for other parts."""
     kind = read_text(part, "type")
-    return read_text(part, "toolName") if kind == "dynamic-tool" else kind[5:] if kind.startswith("tool-") else ""
+    if kind == "dynamic-tool":
+        return read_text(part, "toolName")
+    return kind[5:] if kind.startswith("tool-") else ""
 
 
 def _read_approval(part: Event, arguments: Event) -> tuple[str, Any] | None:
@@ -350,20 +358,26 @@ def _read_parts(parts: list[Event], where: str, losses: list[Loss], *, is_reply:
         kind = read_text(part, "type")
         if kind == "text":
             blocks.append(Text(read_text(part, "text")))
-        elif is_reply and kind == "reasoning":
-            blocks.append(Thinking(read_text(part, "text")))
         elif kind == "file":
             name, url = read_text(part, "filename"), read_text(part, "url")
             blocks.append(make_media(read_text(part, "mediaType"), url=url, name=name))
-        elif is_reply and (name := _tool_name(part)):
+        elif is_reply and kind == "reasoning":
+            blocks.append(Thinking(read_text(part, "text")))
+        elif is_reply and _tool_name(part):
             if part.get("state") != "input-streaming":  # it never became a call
-                input: Any = part.get("input")
-                arguments = cast(Event, input) if isinstance(input, dict) else None
-                raw = None if arguments is not None else input if isinstance(input, str) else dumps_text(input)
-                blocks.append(ToolCall(read_text(part, "toolCallId"), name, arguments, raw=raw))
+                blocks.append(_read_call(part))
         elif not kind.startswith("data-toolglot-"):
             losses.append(Loss(f"part of type {kind!r:.60}", where, "only the front end understands it"))
     return blocks
+
+
+def _read_call(part: Event) -> ToolCall:
+    """Return a tool part's call. An input that is no object is kept as the text that it is, or as JSON."""
+    name, call_id = _tool_name(part), read_text(part, "toolCallId")
+    input: Any = part.get("input")
+    if isinstance(input, dict):
+        return ToolCall(call_id, name, cast(Event, input))
+    return ToolCall(call_id, name, None, raw=input if isinstance(input, str) else dumps_text(input))
 
 
 def _is_file(value: object) -> bool:
@@ -379,12 +393,7 @@ def _read_result(part: Event) -> ToolResult | None:
     name, call_id = _tool_name(part), read_text(part, "toolCallId")
     match name and part.get("state"):
         case "output-available":
-            match part.get("output"):
-                case {"text": str(text), "files": [*files]} if all(map(_is_file, files)):
-                    media = [make_media(file["mediaType"], url=file["url"]) for file in cast(list[Event], files)]
-                    return ToolResult(call_id, (*([Text(text)] if text else ()), *media), name)
-                case output:
-                    return ToolResult(call_id, (Text(output if isinstance(output, str) else dumps_text(output)),), name)
+            return ToolResult(call_id, _read_output(part.get("output")), name)
         case "output-error":
             return ToolResult(call_id, (Text(read_text(part, "errorText")),), name, is_error=True, error_kind="execution")
         case "output-denied":
@@ -392,3 +401,15 @@ def _read_result(part: Event) -> ToolResult | None:
             return ToolResult(call_id, (Text(text),), name, is_error=True, error_kind="rejected")
         case _:
             return None
+
+
+def _read_output(output: Any) -> tuple[Text | Media, ...]:
+    """Return what a tool has returned: our own form of it, or any text or JSON."""
+    match output:
+        case {"text": str(text), "files": [*files]} if all(map(_is_file, files)):
+            media = [make_media(file["mediaType"], url=file["url"]) for file in cast(list[Event], files)]
+            return (Text(text), *media) if text else tuple(media)
+        case str():
+            return (Text(output),)
+        case _:
+            return (Text(dumps_text(output)),)

@@ -61,17 +61,15 @@ def escape_deceptive(text: str) -> str:
 
 def _escape_word(word: str, is_foreign_text: bool) -> str:
     """Replace the letters of a word that are not what they look like."""
-    suspects = [character for character in word if _looks_foreign(character) or _looks_english(character)]
-    if not suspects:
-        return word
+    foreign = set(filter(_looks_foreign, word))
+    suspects = foreign | set(filter(_looks_english, word))
     has_ascii_letters = re.search(r"[A-Za-z]", word) is not None
-    has_foreign_letters = any(map(_looks_foreign, suspects))
-    if has_foreign_letters and not has_ascii_letters:
+    if foreign and not has_ascii_letters:
         return word  # of another alphabet
-    if is_foreign_text and len(suspects) == len(word) < 3:
-        return word  # other alphabets have short words that look English
-    escaped = [_code_point(character) if character in suspects else character for character in word]
-    return "".join(escaped)
+    # Other alphabets have short words that look English.
+    if is_foreign_text and len(word) < 3 and suspects == {*word}:
+        return word
+    return word.translate({ord(character): _code_point(character) for character in suspects})
 
 
 def _is_deceptive_mark(character: str) -> bool:

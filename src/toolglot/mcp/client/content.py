@@ -56,8 +56,13 @@ def convert_content(block: "ContentBlock") -> Part:
         case "resource_link":
             size = f"{block.size} bytes" if block.size is not None else ""
             details = ", ".join(filter(None, [block.mime_type, size]))
-            text = f"[resource {block.name}: {block.uri}{f' ({details})' if details else ''}]"
-            return Text(escape_surrogates(f"{text} {block.description}" if block.description else text))
+            text = f"resource {block.name}: {block.uri}"
+            if details:
+                text += f" ({details})"
+            text = f"[{text}]"
+            if block.description:
+                text += f" {block.description}"
+            return Text(escape_surrogates(text))
 
 
 def convert_resource(resource: "TextResourceContents | BlobResourceContents") -> Part:
@@ -79,22 +84,36 @@ def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") ->
     A provider would refuse a request with an invalid image, and every later request in that conversation: it is left out.
     """
     media_type = media_type.partition(";")[0].strip().lower()
-    media_type = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
-    data, reason = "".join(data.split()), ""  # some servers wrap the lines
+    if not _MEDIA_TYPE.fullmatch(media_type):
+        media_type = "application/octet-stream"
+    data = "".join(data.split())  # some servers wrap the lines
+    reason = ""
+    detected: tuple[str, str] | None = None
     try:
         content = b64decode(data, validate=True)
     except (Base64Error, ValueError):
-        content, reason = b"", "its data is not base64"
-    detected = detect_media(content[:16])
-    is_checked = kind == "image" or media_type.startswith("image/") or media_type == "application/pdf"
-    if not content:
-        reason = reason or "it is empty"
-    elif detected is None and is_checked:
-        reason = "models cannot view its data (they accept PNG, JPEG, GIF, WebP, PDF)"
-    elif detected and kind == "image" and detected[0] != "image":
-        reason = f"its data is {detected[1]}"
+        reason = "its data is not base64"
+    else:
+        detected = detect_media(content[:16])
+        reason = _find_problem(content, kind, media_type, detected)
     if reason:
         return Text(f"[{kind or 'a file'} ({media_type}) was left out: {reason}]")
-    media_type = detected[1] if detected else media_type
+    if detected:
+        media_type = detected[1]
     family = media_type.partition("/")[0]
-    return Media(cast(MediaKind, family if family in get_args(MediaKind) else kind or "file"), media_type, data, name=name)
+    if family not in get_args(MediaKind):
+        family = kind or "file"
+    return Media(cast(MediaKind, family), media_type, data, name=name)
+
+
+def _find_problem(content: bytes, kind: str, media_type: str, detected: tuple[str, str] | None) -> str:
+    """Return why a provider would refuse media, or an empty text. `detected`: the family and the type of its bytes."""
+    if not content:
+        return "it is empty"
+    if detected is None:
+        is_checked = kind == "image" or media_type.startswith("image/") or media_type == "application/pdf"
+        return "models cannot view its data (they accept PNG, JPEG, GIF, WebP, PDF)" if is_checked else ""
+    family, detected_type = detected
+    if kind == "image" and family != "image":
+        return f"its data is {detected_type}"
+    return ""

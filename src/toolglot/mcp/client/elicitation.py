@@ -70,26 +70,35 @@ def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestPar
 
 def _describe_field(name: str, field: dict[str, Any], *, is_required: bool) -> str:
     """Return one line about a form field: its purpose and the values it accepts."""
-    items = field.get("items", {})
-    choices = (
-        field.get("enum")
-        or items.get("enum")
-        or [
-            f"{option.get('const')} ({option['title']})" if "title" in option else option.get("const")
-            for option in (*field.get("oneOf", ()), *items.get("anyOf", ()), *items.get("oneOf", ()))
-        ]
-    )
-    kind = f"{'any' if field.get('type') == 'array' else 'one'} of {', '.join(map(str, choices))}" if choices else ""
-    bounds = [f"{word} {field[key]}" for key, word in _BOUNDS.items() if key in field]
-    default = f"default {dumps_text(field['default'])}" if "default" in field else ""
-    details = [
-        kind or str(field.get("format") or field.get("type", "any")),
-        *bounds,
-        default,
-        "required" if is_required else "",
-    ]
+    kind = str(field.get("format") or field.get("type", "any"))
+    choices = _list_choices(field)
+    if choices:
+        number = "any" if field.get("type") == "array" else "one"
+        kind = f"{number} of {', '.join(choices)}"
+    details = [kind]
+    details += [f"{word} {field[key]}" for key, word in _BOUNDS.items() if key in field]
+    if "default" in field:
+        details.append(f"default {dumps_text(field['default'])}")
+    if is_required:
+        details.append("required")
+    line = f"{name} ({', '.join(details)})"
     title = ": ".join(filter(None, [field.get("title"), field.get("description")]))
-    return f"{name} ({', '.join(filter(None, details))})" + (f": {title}" if title else "")
+    return f"{line}: {title}" if title else line
+
+
+def _list_choices(field: dict[str, Any]) -> list[str]:
+    """Return the values that a field accepts, with their titles, if it lists them."""
+    items = field.get("items", {})
+    values = field.get("enum") or items.get("enum")
+    if values:
+        return [str(value) for value in values]
+    choices: list[str] = []
+    for option in (*field.get("oneOf", ()), *items.get("anyOf", ()), *items.get("oneOf", ())):
+        choice = str(option.get("const"))
+        if "title" in option:
+            choice += f" ({option['title']})"
+        choices.append(choice)
+    return choices
 
 
 _BOUNDS = {

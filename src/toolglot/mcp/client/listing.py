@@ -83,13 +83,18 @@ class McpPrompt(msgspec.Struct, frozen=True):
         except ValueError:  # an apostrophe
             words = text.split()
         names = [argument.name for argument in self.arguments]
-        values = {name: value for name, equals, value in (word.partition("=") for word in words) if equals and name in names}
+        values: dict[str, str] = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals and name in names:
+                values[name] = value
         unnamed = [word for word in words if word.partition("=")[0] not in values]
         unset = [name for name in names if name not in values]
         if unnamed and not unset:
             raise UsageError(f"the prompt {self.command} takes {len(names) or 'no'} arguments: {unnamed[0]!r} is one too many")
-        if unset:
-            unnamed[len(unset) - 1 :] = [" ".join(unnamed[len(unset) - 1 :])] if len(unnamed) >= len(unset) else []
+        if unset and len(unnamed) > len(unset):
+            last = len(unset) - 1
+            unnamed = [*unnamed[:last], " ".join(unnamed[last:])]
         values |= zip(unset, unnamed, strict=False)
         for argument in self.arguments:
             if argument.required and argument.name not in values:
@@ -179,19 +184,14 @@ async def _list_items(what: str, list_page: Any, problems: dict[str, str], secon
 
 async def list_prompts(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpPrompt, ...]:
     """Return the prompts of a server."""
-    return tuple(
-        McpPrompt(
-            name,
-            prompt.name,
-            prompt.title or "",
-            prompt.description or "",
-            tuple(
-                McpPromptArgument(argument.name, argument.description or "", bool(argument.required))
-                for argument in prompt.arguments or ()
-            ),
+    prompts: list[McpPrompt] = []
+    for prompt in await _list_items("prompts", client.list_prompts, problems, seconds):
+        arguments = tuple(
+            McpPromptArgument(argument.name, argument.description or "", bool(argument.required))
+            for argument in prompt.arguments or ()
         )
-        for prompt in await _list_items("prompts", client.list_prompts, problems, seconds)
-    )
+        prompts.append(McpPrompt(name, prompt.name, prompt.title or "", prompt.description or "", arguments))
+    return tuple(prompts)
 
 
 async def list_resources(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpResource, ...]:
