@@ -555,6 +555,20 @@ def test_a_timeout_is_retried_if_that_does_no_harm() -> None:
     assert [context.is_cancelled for context in attempts] == [True, False], "each attempt has a flag of its own"
 
 
+def test_a_tool_that_cancels_itself_after_a_timeout_is_not_taken_for_a_cancelled_run() -> None:
+    attempts: list[int] = []
+
+    async def slow() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            await asyncio.Event().wait()
+        raise asyncio.CancelledError
+
+    outcome = outcome_of(tool(timeout=0.02, idempotent=True)(slow), {"on_error": "retry", "retry": QUICK})
+    assert (kind_of(outcome), outcome.retries) == ("cancelled", 1)
+    assert outcome.result.text == "The tool cancelled itself."
+
+
 @pytest.mark.parametrize("most", [0, 1, 4])
 def test_the_number_of_retries_is_limited_and_told(most: int) -> None:
     flaky = Flaky(*(AGAIN() for _ in range(10)))

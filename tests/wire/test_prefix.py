@@ -17,6 +17,7 @@ from toolglot.values.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    ToolsChanged,
     assistant,
     system,
     user,
@@ -102,6 +103,24 @@ def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [message for _ in range(rounds) for message in HISTORY[1:5]]
     list(steps(Request("m", []), resolve_profile("openai-chat"), said))
     assert sum(seen) <= 3 * len(said)
+
+
+def test_a_change_of_the_tools_at_the_beginning_of_a_turn_keeps_what_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an item of the history, not a part of the head, also once its turn is closed."""
+    starts: list[int] = []
+    real = PrefixEncoder._start_prefix  # pyright: ignore[reportPrivateUsage]
+
+    def counting(encoder: PrefixEncoder, request: Request) -> None:
+        starts.append(len(request.messages))
+        real(encoder, request)
+
+    monkeypatch.setattr(PrefixEncoder, "_start_prefix", counting)
+    profile = resolve_profile("openai-responses", "gpt-5.6")
+    change = system([ToolsChanged((replace(GET, name="late"),))])
+    messages = [*HISTORY[1:4], change, *HISTORY[5:], user("and now")]
+    for step, full in steps(Request("gpt-5.6", [], (GET,)), profile, messages):
+        assert step.body == full
+    assert starts == [1, 4], "the first change says that there may be others"
 
 
 @pytest.mark.parametrize("change", [
