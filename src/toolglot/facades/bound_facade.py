@@ -6,7 +6,7 @@ through unchanged. If a function of a table fails, the model reads an error, or 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps, json_type_name
 from toolglot.common.loggers import get_logger
-from toolglot.errors import ToolError, UnknownName
+from toolglot.errors import ToolError, ToolErrorKind, UnknownName
 from toolglot.facades.catalog import BASE_TOOLS, strip_model_prefix
 from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
-from toolglot.facades.view import Facade, RenderContext, View
+from toolglot.facades.view import Case, Facade, RenderContext, View
 from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
 from toolglot.tools.calls import InterpretedCall, base_call
 from toolglot.values.failures import InvalidArgument
@@ -38,11 +38,16 @@ def split_base_tools(
 
     The former are built-in tools, and those of the user that a custom facade names. `allowed`: those that may be used.
     """
-    named = facade.base_tools if isinstance(facade, Facade) and not is_bundled(facade) else ()
-    base_tools, other_names = list[str](), list[str]()
+    named_by_facade = frozenset[str]()
+    if isinstance(facade, Facade) and not is_bundled(facade):
+        named_by_facade = facade.base_tools
+    base_tools: list[str] = []
+    other_names: list[str] = []
     for tool in tools:
-        is_allowed, is_builtin = allowed is None or tool.name in allowed, BUILTIN_TAG in tool.tags
-        if is_allowed and (is_builtin or (tool.name in named and not tool.namespace)):
+        is_allowed = allowed is None or tool.name in allowed
+        is_builtin = BUILTIN_TAG in tool.tags
+        is_named = tool.name in named_by_facade and not tool.namespace
+        if is_allowed and (is_builtin or is_named):
             base_tools.append(tool.name)
         elif not is_builtin:
             other_names.append(tool.name)
@@ -63,14 +68,16 @@ class BoundFacade:
         self._is_bundled = is_bundled(facade)
         check_facade(facade, model, self.base_tools | self._reserved_names)
         name = strip_model_prefix(model)
-        self._available_views = tuple(
-            view
-            for view in facade.views
-            if any(case.base in self.base_tools for case in view.cases.values())
-            and view.qualified_name not in self._reserved_names
-            and (not view.models or re.search(view.models, name))
-        )
+        self._available_views = tuple(view for view in facade.views if self._is_available(view, name))
         self.views = tuple(view for view in self._available_views if self._is_shown(view))
+
+    def _is_available(self, view: View, model_name: str) -> bool:
+        """Whether calls of a view can run: it is for this model, its name is free, and one of its tools is there."""
+        if view.models and not re.search(view.models, model_name):
+            return False
+        if view.qualified_name in self._reserved_names:
+            return False
+        return any(case.base in self.base_tools for case in view.cases.values())
 
     def _is_shown(self, view: View) -> bool:
         """Whether the model sees a view. Its other forms are understood even if the form that it shows cannot run."""
@@ -81,13 +88,17 @@ class BoundFacade:
     @cached_property
     def _views_by_name(self) -> dict[str, View]:
         """Views by all names that a call may use. A visible name wins over an alias or a hidden view."""
-        hidden = {view.qualified_name: view for view in self._available_views if not self._is_shown(view)}
-        aliases = {alias: view for view in self._available_views for alias in (view.name, *view.aliases)}
-        taken = self._reserved_names | self.visible_base_tools
-        return {
-            **{alias: view for alias, view in {**hidden, **aliases}.items() if alias not in taken},
-            **{view.qualified_name: view for view in self.views},
-        }
+        by_name: dict[str, View] = {}
+        for view in self._available_views:
+            if not self._is_shown(view):
+                by_name[view.qualified_name] = view
+        for view in self._available_views:
+            by_name |= dict.fromkeys((view.name, *view.aliases), view)
+        for name in self._reserved_names | self.visible_base_tools:
+            by_name.pop(name, None)
+        for view in self.views:
+            by_name[view.qualified_name] = view
+        return by_name
 
     @cached_property
     def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -95,14 +106,17 @@ class BoundFacade:
         return tuple(view.definition for view in self.views)
 
     def visible_tools(self, definitions: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """Tools as the model sees them: base tools under its own names, then all others unchanged."""
-        others = (
-            definition
-            for definition in definitions
-            if definition.name in self.visible_base_tools
-            or (BUILTIN_TAG not in definition.tags and (definition.namespace or definition.name not in self.base_tools))
-        )
+        """Return tools as the model sees them: base tools under its own names, then all others unchanged."""
+        others = (definition for definition in definitions if self._keeps_its_name(definition))
         return (*self.definitions, *others)
+
+    def _keeps_its_name(self, definition: ToolDefinition) -> bool:
+        """Whether the model sees a tool as it is."""
+        if definition.name in self.visible_base_tools:
+            return True
+        if BUILTIN_TAG in definition.tags:
+            return False
+        return bool(definition.namespace) or definition.name not in self.base_tools
 
     @cached_property
     def visible_base_tools(self) -> frozenset[str]:
@@ -112,10 +126,13 @@ class BoundFacade:
         """
         covered = {base for view in self.views for base in view.base_tools}
         uncovered = self.base_tools - covered
-        visible = uncovered.difference(self.facade.hides)
+        visible = {*uncovered.difference(self.facade.hides)}
         usable = (visible | covered) & self.base_tools
         if self._is_bundled:
-            visible |= {base for base in uncovered - visible if base in SUBSTITUTES and not SUBSTITUTES[base] & usable}
+            for base in uncovered - visible:
+                substitutes = SUBSTITUTES.get(base)
+                if substitutes is not None and not substitutes & usable:
+                    visible.add(base)
         return frozenset(visible) - {view.qualified_name for view in self.views}
 
     @property
@@ -137,20 +154,25 @@ class BoundFacade:
     def note(self) -> str:
         """How to work with the tools: the sentences of the facade's note that name no missing tool."""
         views = [view for view in self.facade.views if not view.hidden]
+        with_view = {base for view in views for base in view.base_tools}
         # Many base names are English words: only those that this facade shows can be meant.
-        shown = BASE_TOOLS.difference(self.facade.hides) - {base for view in views for base in view.base_tools}
-        missing = ({view.qualified_name for view in views} | shown) - {*self.names}
-        pattern = re.compile(rf"(?<![\w.`])(?:{'|'.join(map(re.escape, sorted(missing)))})(?!\w)") if missing else None
+        names = {view.qualified_name for view in views} | (BASE_TOOLS.difference(self.facade.hides) - with_view)
+        missing = names.difference(self.names)
+        if not missing:
+            return self.facade.note
+        mention = re.compile(rf"(?<![\w.`])(?:{'|'.join(map(re.escape, sorted(missing)))})(?!\w)")
         sentences = re.split(r"(?<=\.) (?=[A-Z])", self.facade.note)
-        return " ".join(sentence for sentence in sentences if pattern is None or not pattern.search(sentence))
+        return " ".join(sentence for sentence in sentences if not mention.search(sentence))
 
     def native_names(self, base: str) -> tuple[str, ...]:
-        """The names that the model has for a base tool; its own name if there are none."""
+        """Return the names that the model has for a base tool; its own name if there are none."""
+        if base in self.visible_base_tools:
+            return (base,)
         names = tuple(view.qualified_name for view in self.views if base in view.base_tools)
-        return names if names and base not in self.visible_base_tools else (base,)
+        return names or (base,)
 
     def shown_names(self, call: ToolCall) -> tuple[str, ...]:
-        """The names, of those that the model sees, under which it could have made a call of a base tool."""
+        """Return the names, of those that the model sees, under which it could have made a call of a base tool."""
         view = self._views_by_name.get(_qualified_name(call))
         if view is not None and self._is_shown(view):
             return (view.qualified_name,)
@@ -159,7 +181,7 @@ class BoundFacade:
     # ---- calls and their results
 
     def interpret(self, call: ToolCall) -> InterpretedCall:
-        """What a call means, found out once: the base call, what was repaired, or why it cannot run.
+        """Return what a call means: the base call, what was repaired, or why it cannot run.
 
         A call that was interpreted by another facade means what it meant there.
         """
@@ -167,7 +189,9 @@ class BoundFacade:
         view = None if is_foreign else self._views_by_name.get(_qualified_name(call))
         if view is None:
             return self._interpret_base_call(call)
-        native = call.arguments if call.arguments is not None else {"input": call.raw or ""}
+        native = call.arguments
+        if native is None:
+            native = {"input": call.raw or ""}
         try:
             validated, repairs = self._validate(view, call)
             native = {**native, **validated}
@@ -188,23 +212,20 @@ class BoundFacade:
             )
         # A failed call counts for the tool that it is about, so that repetitions are noticed.
         error.tool = call.name
-        base_name = next(iter(view.base_tools)) if len(view.base_tools) == 1 else call.name
+        base_name = call.name
+        if len(view.base_tools) == 1:
+            (base_name,) = view.base_tools
         base = ToolCall(call.id, base_name, call.arguments, call.raw, caller=call.caller)
         return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call, native))
 
     def _interpret_base_call(self, call: ToolCall) -> InterpretedCall:
-        """A call under no name of this facade: of another facade, of a base tool under its own name, or of any other tool."""
-        base_call = call.base_call
-        if base_call is not None:
-            is_same = (call.name, call.arguments) == (base_call.tool, base_call.arguments)
-            base = call if is_same else ToolCall(call.id, base_call.tool, base_call.arguments, caller=call.caller)
-            # No view renders the result: its data is for facades only.
-            return InterpretedCall(
-                call, base, render=lambda result, arguments, details: replace(result, name=call.name, data=None)
-            )
+        """Return what a call means that has no name of this facade: it is another facade's, or of a tool under its own name."""
+        if call.base_call is not None:
+            return self._interpret_foreign_call(call, call.base_call)
         is_base_tool = call.name in self.base_tools and not call.namespace and call.name not in self._reserved_names
         # A harness refuses a name that it does not show; our own names are for models whose harness is not known.
-        if is_base_tool and self.facade.provider and self._is_bundled and call.name not in self.visible_base_tools:
+        refuses_base_names = self._is_bundled and self.facade.provider != ""
+        if is_base_tool and refuses_base_names and call.name not in self.visible_base_tools:
             message = f"There is no such tool: {UnknownName('tool', call.name, self.visible_names).hint}"
             error = ToolError(message, kind="not_found", code="unknown_tool", tool=call.name)
             return InterpretedCall(call, call, error=error, render=partial(self._render_failure, call.name, {}))
@@ -218,8 +239,19 @@ class BoundFacade:
 
         return InterpretedCall(call, call, render=render)
 
+    def _interpret_foreign_call(self, call: ToolCall, base_call: BaseCall) -> InterpretedCall:
+        """Return what a call means that another facade has interpreted."""
+        base = call
+        if (call.name, call.arguments) != (base_call.tool, base_call.arguments):
+            base = ToolCall(call.id, base_call.tool, base_call.arguments, caller=call.caller)
+
+        def render(result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
+            return replace(result, name=call.name, data=None)  # no view renders it, and its data is for facades only
+
+        return InterpretedCall(call, base, render=render)
+
     def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
-        """The arguments of a call, repaired and checked against the native schema. Raises ToolError."""
+        """Return the arguments of a call, repaired and checked against the native schema. Raises ToolError."""
         if view.kind == "freeform" and call.arguments is None:
             return {"input": call.raw or ""}, ()
         binder = self._validators.get(view.qualified_name)
@@ -231,59 +263,79 @@ class BoundFacade:
                 arguments, _, more_repairs = repair_arguments(arguments, binder, view.name)
                 repairs += more_repairs
         except InvalidArguments as e:
-            message = explain_issues(view.definition, e.issues)
-            raise ToolError(message, kind="validation", code="invalid_arguments", details=e.issues) from None
-        unknown = [name for name in arguments if name not in binder.parameter_names]
+            raise _invalid_arguments(view, e.issues) from None
+        native: dict[str, Any] = {}
+        unknown: list[str] = []
+        for name, value in arguments.items():
+            if name not in binder.parameter_names:
+                unknown.append(name)
+            elif name not in view.ignored:
+                native[name] = value
         if unknown and self.facade.refuses_unknown_parameters:
             issues = [Issue(f"$.{name}", "is not a parameter", "additionalProperties", [name]) for name in unknown]
-            raise ToolError(
-                explain_issues(view.definition, issues), kind="validation", code="invalid_arguments", details=issues
-            )
-        native = {
-            name: value for name, value in arguments.items() if name in binder.parameter_names and name not in view.ignored
-        }
+            raise _invalid_arguments(view, issues)
         ignored = (Repair(f"parameter {name!r}", view.name, "there is no such parameter; it was ignored") for name in unknown)
         return native, (*repairs, *ignored)
 
     def _render_result(
         self, view: View, call: ToolCall, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
     ) -> ToolResult:
-        """A result as this harness words it. `native`: the arguments of the model; `arguments`: those of the base tool.
+        """Return a result as this harness words it.
 
         The base tool's data is for rendering only: the model reads the text, and what its vendor wants beside it.
+
+        Args:
+            view: What the model called.
+            call: Its call.
+            native: The arguments of the model.
+            result: The result of the base tool.
+            arguments: Those that the base tool had.
+            details: Why it failed.
         """
-        name = call.name
         try:
             case = view.find_case(native)
         except Exception as e:
-            if not isinstance(e, ToolError) and result.error_kind != "validation":  # invalid arguments may lack anything
+            is_expected = isinstance(e, ToolError) or result.error_kind == "validation"  # invalid arguments may lack anything
+            if not is_expected:
                 log.warning("facade %s: no case fits a call of %s: %r", self.facade.id, view.name, e)
-            return self._render_failure(name, native, result, arguments, details)
-        plain, text = replace(result, name=name, data=None), result.text
+            return self._render_failure(call.name, native, result, arguments, details)
         is_error = result.is_error and result.error_code not in case.successes
+        text = result.text
         if isinstance(details, InvalidArgument):  # called by the name that the model knows
             text = f"{view.native_name(case, details.parameter)} {details.problem}"
-        context = self._make_context(name, native, replace(result, is_error=is_error), text, arguments, details)
-        if case.native_data is not None:
-            plain = replace(plain, data=self._call_table(case.native_data, context, _require_json))
-        if case.script_value is not None and call.caller and not is_error:
-            plain = replace(plain, data=self._call_table(case.script_value, context, _require_json))
-        render = (case.failure or self.facade.failure) if is_error else case.result
-        rendered = self._call_table(render, context, _require_text) if render is not None else None
-        if rendered is not None or text != result.text:
-            media = tuple(block for block in result.content if not isinstance(block, Text))
-            texts = () if rendered == "" and media else (Text(text if rendered is None else rendered),)
-            plain = replace(plain, content=(*texts, *media), is_rendered=True)
+        context = self._make_context(call.name, native, replace(result, is_error=is_error), text, arguments, details)
+        plain = replace(result, name=call.name, data=self._make_data(case, context, is_from_code=bool(call.caller)))
+
+        render = case.result
+        if is_error:
+            render = case.failure or self.facade.failure
+        rendered: str | None = None
+        if render is not None:
+            rendered = self._call_table(render, context, _require_text)
+        if rendered is not None:
+            plain = _replace_text(plain, rendered)
+        elif text != result.text:
+            plain = _replace_text(plain, text)
+
         if result.is_error and not is_error and rendered is not None:
             return replace(plain, is_error=False, error_kind=None, error_code="")
-        if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, context, bool):
+        if case.is_failure is None or result.is_error:
+            return plain
+        if self._call_table(case.is_failure, context, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
+
+    def _make_data(self, case: Case, context: RenderContext, *, is_from_code: bool) -> Any:
+        """Return what the vendor wants beside the text, or what the code gets that made the call; None if they want nothing."""
+        make = case.native_data
+        if is_from_code and case.script_value is not None and context.kind is None:
+            make = case.script_value
+        return None if make is None else self._call_table(make, context, _require_json)
 
     def _render_failure(
         self, name: str, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
     ) -> ToolResult:
-        """A failure that no case renders: an unknown tool, or arguments of which nobody can say what they mean."""
+        """Return a failure that no case renders: an unknown tool, or arguments of which nobody can say what they mean."""
         plain = replace(result, name=name, data=None)
         if self.facade.failure is None or not result.is_error:
             return plain
@@ -294,6 +346,9 @@ class BoundFacade:
     def _make_context(
         self, name: str, native: Arguments, result: ToolResult, text: str, arguments: Arguments, details: Any
     ) -> RenderContext:
+        kind: ToolErrorKind | None = None
+        if result.is_error:
+            kind = result.error_kind or "execution"
         return RenderContext(
             tool=name,
             visible_names=self.visible_names,
@@ -301,13 +356,13 @@ class BoundFacade:
             base=dict(arguments),
             text=text,
             data=result.data,
-            kind=(result.error_kind or "execution") if result.is_error else None,
+            kind=kind,
             code=result.error_code,
             details=details,
         )
 
     def _call_table(self, function: Callable[[RenderContext], Any], context: RenderContext, check: Callable[[Any], Any]) -> Any:
-        """What a table's function returns; None if it fails: the base tool's text remains."""
+        """Return what a table's function returns; None if it fails: the base tool's text remains."""
         try:
             return check(function(context))
         except Exception as e:
@@ -318,40 +373,44 @@ class BoundFacade:
     # ---- history
 
     def render_message(self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None) -> Message:
-        """A message with its calls under this facade's names.
+        """Return a message with its calls under this facade's names.
 
         `is_own`: the present model wrote it, so it goes back unchanged. `losses` collects what its tools cannot express.
         """
         if is_own or message.role != "assistant":
             return message
         losses = losses if losses is not None else {}
-        blocks = tuple(self._render_call(block, losses) if isinstance(block, ToolCall) else block for block in message.blocks)
-        is_unchanged = all(new is old for new, old in zip(blocks, message.blocks, strict=True))
-        return message if is_unchanged else replace(message, blocks=blocks)
+        blocks = list(message.blocks)
+        is_changed = False
+        for index, block in enumerate(blocks):
+            if isinstance(block, ToolCall):
+                blocks[index] = self._render_call(block, losses)
+                is_changed |= blocks[index] is not block
+        return replace(message, blocks=tuple(blocks)) if is_changed else message
 
     def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
-        """A call by another model under this one's names: by the view that loses least, else by a base tool."""
+        """Return a call by another model under this one's names: by the view that loses least, else by a base tool."""
         base_call = call.base_call
-        if base_call is None or (base_call.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
+        if base_call is None:
+            return call
+        if base_call.facade == self.facade.id and _qualified_name(call) in self._views_by_name:
             return call
         tool, arguments = base_call.tool, base_call.arguments
-        alternative_calls = [] if tool in self.visible_base_tools else self._find_alternatives(tool, arguments)
-        calls = [(tool, arguments), *alternative_calls]
+        alternative_calls: list[tuple[str, Arguments]] = []
+        if tool not in self.visible_base_tools:
+            alternative_calls = self._find_alternatives(tool, arguments)
         # A view of the tool itself comes before one of another tool that would have done the same.
-        for candidates in ([call for call in calls if call[0] == tool], [call for call in calls if call[0] != tool]):
-            expressions = [
-                (view, *expression)
-                for view in self.views
-                for candidate in candidates
-                if (expression := self._express_with_view(view, *candidate)) is not None
-            ]
-            if expressions:
-                view, native, lost = min(expressions, key=lambda expression: len(expression[2]))
-                losses.update(dict.fromkeys(lost))
-                if view.kind == "freeform":
-                    text = str(native.get("input", ""))
-                    return ToolCall(call.id, view.name, None, text, freeform=True, base_call=base_call)
-                return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
+        own_calls = [(tool, arguments), *(candidate for candidate in alternative_calls if candidate[0] == tool)]
+        other_calls = [candidate for candidate in alternative_calls if candidate[0] != tool]
+        expression = self._express(own_calls) or self._express(other_calls)
+        if expression is not None:
+            view, native, lost = expression
+            losses.update(dict.fromkeys(lost))
+            if view.kind == "freeform":
+                text = str(native.get("input", ""))
+                return ToolCall(call.id, view.name, None, text, freeform=True, base_call=base_call)
+            return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
+
         visible = (candidate for candidate in alternative_calls if candidate[0] in self.visible_base_tools)
         tool, arguments = next(visible, (tool, arguments))
         if tool not in self.visible_base_tools | self._reserved_names:
@@ -359,6 +418,16 @@ class BoundFacade:
             losses[loss] = None
         is_unchanged = (call.name, call.arguments) == (tool, arguments)
         return call if is_unchanged else ToolCall(call.id, tool, arguments, base_call=base_call)
+
+    def _express(self, calls: Iterable[tuple[str, Arguments]]) -> tuple[View, Arguments, tuple[Loss, ...]] | None:
+        """Return the view that expresses one of these base calls with the fewest losses, and how; None if there is none."""
+        expressions: list[tuple[View, Arguments, tuple[Loss, ...]]] = []
+        for view in self.views:
+            for tool, arguments in calls:
+                expression = self._express_with_view(view, tool, arguments)
+                if expression is not None:
+                    expressions.append((view, *expression))
+        return min(expressions, key=lambda expression: len(expression[2]), default=None)
 
     def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
         try:
@@ -376,6 +445,19 @@ class BoundFacade:
         except Exception as e:  # as above
             log.warning("facade %s: no alternatives to a call of %s: %r", self.facade.id, tool, e)
             return []
+
+
+def _replace_text(result: ToolResult, text: str) -> ToolResult:
+    """Return a result with another text; its media stay, alone if the text is empty."""
+    media = tuple(block for block in result.content if not isinstance(block, Text))
+    if media and not text:
+        return replace(result, content=media, is_rendered=True)
+    return replace(result, content=(Text(text), *media), is_rendered=True)
+
+
+def _invalid_arguments(view: View, issues: Sequence[Issue]) -> ToolError:
+    message = explain_issues(view.definition, issues)
+    return ToolError(message, kind="validation", code="invalid_arguments", details=issues)
 
 
 def _require_text(value: Any) -> str:

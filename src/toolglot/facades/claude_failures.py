@@ -49,7 +49,7 @@ _FAILURES = {
 
 
 def format_kilobytes(size: int) -> str:
-    """A size as the program writes it: 256KB, 343.8KB."""
+    """Return a size as the program writes it: 256KB, 343.8KB."""
     return f"{size / 1024:.1f}".removesuffix(".0") + "KB"
 
 
@@ -58,11 +58,13 @@ def _render(context: RenderContext, *, is_today: bool) -> str:
         return context.text
     text = _describe(context, is_today=is_today)
     running = _RUNNING if is_today else _RUNNING_IN_2_0
-    return text if context.code in running.get(context.tool, ()) else f"<tool_use_error>{text}</tool_use_error>"
+    if context.code in running.get(context.tool, ()):
+        return text
+    return f"<tool_use_error>{text}</tool_use_error>"
 
 
 def render_tagged_failure(context: RenderContext) -> str:
-    """A failure of a harness that follows the format: in the base tool's words, but for edits."""
+    """Return a failure of a harness that follows the format: in the base tool's words, but for edits."""
     if context.kind in _UNTAGGED_KINDS:
         return context.text
     text = describe_failure(context, _EDIT_FAILURES, difference=_describe_difference(context))
@@ -81,15 +83,10 @@ render_failure_in_2_0 = partial(_render, is_today=False)
 
 
 def _describe(context: RenderContext, *, is_today: bool) -> str:
-    details, path = context.details, str(context.base.get("path", ""))
+    details = context.details
     match details:
         case MissingPath():
-            note = f" Note: your current working directory is {details.cwd}." if is_today and details.cwd else ""
-            if context.tool in ("Grep", "Glob"):
-                noun = "Path" if context.tool == "Grep" else "Directory"
-                return f"{noun} does not exist: {path}{'.' if note else ''}{note}"
-            names = [basename(name) for name in details.suggestions[:1]]
-            return f"File does not exist.{note}" + "".join(f" Did you mean {name}?" for name in names)
+            return _describe_missing_path(context, details, is_today=is_today)
         case FileTooLarge():
             advice = "Use offset and limit to read parts of the file, or search for what you need in it."
             if is_today:
@@ -101,22 +98,44 @@ def _describe(context: RenderContext, *, is_today: bool) -> str:
         case _ if context.code == "invalid_arguments":
             return f"InputValidationError: {_describe_issues(context.tool, details, is_today=is_today)}"
         case _:
-            guesses = suggest(context.tool, context.visible_names, limit=1) if context.code == "unknown_tool" else []
-            return describe_failure(
-                context,
-                _FAILURES,
-                tool=context.tool,
-                guess="".join(f". Did you mean {name}?" for name in guesses),
-                suffix=splitext(path)[1] or "data",
-                verb="read" if context.tool == "Read" else "open",
-                difference=_describe_difference(context),
-                cell=str(context.base.get("cell_id", "")),
-                session="shell" if context.tool in ("KillShell", "BashOutput") else "task",
-            )
+            return _describe_by_code(context)
+
+
+def _describe_missing_path(context: RenderContext, details: MissingPath, *, is_today: bool) -> str:
+    note = ""
+    if is_today and details.cwd:
+        note = f" Note: your current working directory is {details.cwd}."
+    noun = {"Grep": "Path", "Glob": "Directory"}.get(context.tool)
+    if noun is not None:
+        sentence = f"{noun} does not exist: {context.base.get('path', '')}"
+        return f"{sentence}.{note}" if note else sentence
+    text = f"File does not exist.{note}"
+    if details.suggestions:
+        text += f" Did you mean {basename(details.suggestions[0])}?"
+    return text
+
+
+def _describe_by_code(context: RenderContext) -> str:
+    guess = ""
+    if context.code == "unknown_tool":
+        for name in suggest(context.tool, context.visible_names, limit=1):
+            guess = f". Did you mean {name}?"
+    return describe_failure(
+        context,
+        _FAILURES,
+        tool=context.tool,
+        guess=guess,
+        suffix=splitext(str(context.base.get("path", "")))[1] or "data",
+        verb="read" if context.tool == "Read" else "open",
+        difference=_describe_difference(context),
+        cell=str(context.base.get("cell_id", "")),
+        session="shell" if context.tool in ("KillShell", "BashOutput") else "task",
+    )
 
 
 # ---- invalid arguments, in the form of the library that the program validates with (zod: 4 today, 3 in version 2.0)
 
+_TYPE_NAMES = {"integer": "number"}
 _LIMITS = {
     "minLength": ("too_small", "string", ">=", True),
     "minItems": ("too_small", "array", ">=", True),
@@ -128,7 +147,7 @@ _LIMITS = {
 
 
 def _describe_issues(tool: str, issues: Iterable[Issue], *, is_today: bool) -> str:
-    """Names and types in sentences; everything else as a list of issues in JSON."""
+    """Return names and types in sentences; everything else as a list of issues in JSON."""
     sentences: list[str] = []
     others: list[Arguments] = []
     for issue in issues:
@@ -137,43 +156,57 @@ def _describe_issues(tool: str, issues: Iterable[Issue], *, is_today: bool) -> s
             case "required":
                 sentences.append(f"The required parameter `{name}` is missing")
             case "type":
-                expected = " | ".join("number" if kind == "integer" else kind for kind in cast(list[str], issue.expected))
+                kinds = cast(list[str], issue.expected)
+                expected = " | ".join(_TYPE_NAMES.get(kind, kind) for kind in kinds)
                 received = json_type_name(issue.received).rpartition(" ")[2]
                 sentences.append(f"The parameter `{name}` type is expected as `{expected}` but provided as `{received}`")
             case "additionalProperties":
                 sentences += [f"An unexpected parameter `{key}` was provided" for key in cast(list[str], issue.expected)]
             case _:
-                steps = [int(index) if index else key for index, key in re.findall(r"\[(\d+)\]|\.?([^.\[\]]+)", name)]
-                others.append(_to_zod_issue(issue, steps, is_today=is_today))
+                others.append(_to_zod_issue(issue, _split_path(name), is_today=is_today))
     if not sentences:
         return json.dumps(others, indent=2, ensure_ascii=False)
-    return "\n".join([f"{tool} failed due to the following issue{'s' if len(sentences) > 1 else ''}:", *sentences])
+    noun = "issues" if len(sentences) > 1 else "issue"
+    return "\n".join([f"{tool} failed due to the following {noun}:", *sentences])
+
+
+def _split_path(path: str) -> list[int | str]:
+    """Return the keys and indexes of a path such as `todos[0].status`."""
+    steps: list[int | str] = []
+    for index, key in re.findall(r"\[(\d+)\]|\.?([^.\[\]]+)", path):
+        steps.append(int(index) if index else key)
+    return steps
 
 
 def _to_zod_issue(issue: Issue, path: list[int | str], *, is_today: bool) -> Arguments:
-    expected: Any = issue.expected
     if issue.keyword == "enum":
-        if is_today:
-            choices = "|".join(json.dumps(choice) for choice in expected)
-            message = f"Invalid option: expected one of {choices}"
-            return {"code": "invalid_value", "values": expected, "path": path, "message": message}
-        choices = " | ".join(f"'{choice}'" for choice in expected)
-        message = f"Invalid enum value. Expected {choices}, received '{issue.received}'"
-        kind = {"received": issue.received, "code": "invalid_enum_value", "options": expected}
-        return {**kind, "path": path, "message": message}
-    if issue.keyword in _LIMITS:
-        code, origin, sign, is_inclusive = _LIMITS[issue.keyword]
-        limit = {"minimum" if code == "too_small" else "maximum": expected}
-        message = f"{'Too small' if code == 'too_small' else 'Too big'}: expected {origin} to be {sign}{expected}"
-        if is_today:
-            return {"origin": origin, "code": code, **limit, "inclusive": is_inclusive, "path": path, "message": message}
-        return {
-            "code": code,
-            **limit,
-            "type": origin,
-            "inclusive": is_inclusive,
-            "exact": False,
-            "message": message,
-            "path": path,
-        }
-    return {"code": "custom", "path": path, "message": issue.message}
+        return _to_zod_choice(issue, path, is_today=is_today)
+    if issue.keyword not in _LIMITS:
+        return {"code": "custom", "path": path, "message": issue.message}
+    expected = issue.expected
+    code, origin, sign, is_inclusive = _LIMITS[issue.keyword]
+    key, problem = ("minimum", "Too small") if code == "too_small" else ("maximum", "Too big")
+    message = f"{problem}: expected {origin} to be {sign}{expected}"
+    if is_today:
+        return {"origin": origin, "code": code, key: expected, "inclusive": is_inclusive, "path": path, "message": message}
+    return {
+        "code": code,
+        key: expected,
+        "type": origin,
+        "inclusive": is_inclusive,
+        "exact": False,
+        "message": message,
+        "path": path,
+    }
+
+
+def _to_zod_choice(issue: Issue, path: list[int | str], *, is_today: bool) -> Arguments:
+    expected: Any = issue.expected
+    if is_today:
+        choices = "|".join(json.dumps(choice) for choice in expected)
+        message = f"Invalid option: expected one of {choices}"
+        return {"code": "invalid_value", "values": expected, "path": path, "message": message}
+    choices = " | ".join(f"'{choice}'" for choice in expected)
+    message = f"Invalid enum value. Expected {choices}, received '{issue.received}'"
+    kind = {"received": issue.received, "code": "invalid_enum_value", "options": expected}
+    return {**kind, "path": path, "message": message}

@@ -28,16 +28,18 @@ STATE_IS_CURRENT = "(file state is current in your context — no need to Read i
 
 
 def render_read(context: RenderContext, template: str, continuation: str = "offset") -> str:
-    """Numbered lines, then notes. `continuation`: the parameter that continues a truncated view."""
+    """Return numbered lines, then notes. `continuation`: the parameter that continues a truncated view."""
     data = context.data
     if data["kind"] != "text":
         return context.text
-    lines = number_lines(data["lines"], data["first"], template) if data["lines"] else "[the file exists and is empty]"
+    lines = "[the file exists and is empty]"
+    if data["lines"]:
+        lines = number_lines(data["lines"], data["first"], template)
     return "\n".join([lines, *read_notes(data, "PARTIAL view: ", f"{continuation}={data['next_line']}")])
 
 
 def render_file(context: RenderContext, template: str, *, has_pages: bool) -> str:
-    """A file as Claude Code shows it. `has_pages`: whether a file that is too long is shown in pages, or is an error."""
+    """Return a file as Claude Code shows it. `has_pages`: whether one that is too long is shown in pages, or is an error."""
     data, details = context.data, context.details
     if isinstance(details, LineOutOfRange):
         lengths = f"shorter than the provided offset ({details.requested}). The file has {details.total} lines"
@@ -52,23 +54,30 @@ def render_file(context: RenderContext, template: str, *, has_pages: bool) -> st
     if exceeds_page(context, has_pages=has_pages):
         return "File content exceeds the maximum of 25000 tokens. Use a smaller limit, or search for what you need in it."
     lines: list[str] = data["lines"]
-    if context.base["path"].endswith(".ipynb") and (cells := _render_cells("\n".join(lines))) is not None:
-        return cells
+    if context.base["path"].endswith(".ipynb"):
+        cells = _render_cells("\n".join(lines))
+        if cells is not None:
+            return cells
     # The text after the last newline is a line for this program.
-    if data["final_newline"] and data["next_line"] is None and context.base.get("end_line", data["last"] + 1) > data["last"]:
+    is_whole = data["next_line"] is None and context.base.get("end_line", data["last"] + 1) > data["last"]
+    if is_whole and data["final_newline"]:
         lines = [*lines, ""]
-    note = f"\n[PARTIAL view: the file goes on; continue with offset={data['next_line']}]" if data["truncated"] else ""
-    return number_lines(lines, data["first"], template) + note
+    text = number_lines(lines, data["first"], template)
+    if data["truncated"]:
+        text += f"\n[PARTIAL view: the file goes on; continue with offset={data['next_line']}]"
+    return text
 
 
 def exceeds_page(context: RenderContext, *, has_pages: bool) -> bool:
     """Whether a file is too long to be shown: a limit was given and is too large, or there are no pages."""
-    data = context.data
-    return bool(data) and data["kind"] == "text" and data["truncated"] and not (has_pages and "end_line" not in context.base)
+    data: Arguments = context.data or {}
+    if data.get("kind") != "text" or not data["truncated"]:
+        return False
+    return not has_pages or "end_line" in context.base
 
 
 def _render_cells(text: str) -> str | None:
-    """The cells of a notebook; None if it is none."""
+    """Return the cells of a notebook; None if it is none."""
     try:
         cells = loads_object(text.encode())["cells"]
         return "\n".join(_render_cell(number, cell) for number, cell in enumerate(cells))
@@ -88,24 +97,27 @@ def _render_cell(number: int, cell: Arguments) -> str:
 
 
 def render_write(context: RenderContext, note: str = "") -> str:
-    """What was written; `note` follows."""
+    """Return what was written; `note` follows."""
     data = context.data
-    notes = (
-        note,
-        "[line endings kept as CRLF]" if data["converted"] else "",
-        "[the file is now UTF-8]" if data["reencoded"] else "",
-    )
-    return " ".join(filter(None, (_change_sentence(context), *notes)))
+    sentences = [_change_sentence(context)]
+    if note:
+        sentences.append(note)
+    if data["converted"]:
+        sentences.append("[line endings kept as CRLF]")
+    if data["reencoded"]:
+        sentences.append("[the file is now UTF-8]")
+    return " ".join(sentences)
 
 
 def _change_sentence(context: RenderContext) -> str:
     path = context.base["path"]
-    is_new = context.data["created"]
-    return f"File created successfully at: {path}" if is_new else f"The file {path} has been updated successfully."
+    if context.data["created"]:
+        return f"File created successfully at: {path}"
+    return f"The file {path} has been updated successfully."
 
 
 def render_edit(context: RenderContext) -> str:
-    """One sentence."""
+    """Return one sentence."""
     return f"{_change_sentence(context)} {STATE_IS_CURRENT}"
 
 
@@ -116,10 +128,12 @@ _EDIT_NOTES = {
 
 
 def render_edit_today(context: RenderContext) -> str:
-    """One sentence; whether the model knows the file now depends on what it knew before."""
-    result = "All occurrences were successfully replaced." if context.base.get("count") == "all" else ""
-    sentence = f"has been updated. {result}" if result else "has been updated successfully."
-    return f"The file {context.base['path']} {sentence}" + _EDIT_NOTES.get(context.data["known"], f" {STATE_IS_CURRENT}")
+    """Return one sentence; whether the model knows the file now depends on what it knew before."""
+    sentence = "has been updated successfully."
+    if context.base.get("count") == "all":
+        sentence = "has been updated. All occurrences were successfully replaced."
+    note = _EDIT_NOTES.get(context.data["known"], f" {STATE_IS_CURRENT}")
+    return f"The file {context.base['path']} {sentence}{note}"
 
 
 _SNIPPET = "The file {} has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n{}"
@@ -127,7 +141,7 @@ _MAX_SNIPPET = 16_000  # characters
 
 
 def render_write_in_2_0(context: RenderContext) -> str:
-    """A new file in one sentence, an old one with its lines."""
+    """Return a new file in one sentence, an old one with its lines."""
     if context.data["created"]:
         return render_write(context)
     lines = number_lines(context.base["content"][:_MAX_SNIPPET].split("\n"), 1, ARROW_NUMBERS)
@@ -135,42 +149,65 @@ def render_write_in_2_0(context: RenderContext) -> str:
 
 
 def render_edit_in_2_0(context: RenderContext) -> str:
-    """The changed lines, or that everything was replaced."""
+    """Return the changed lines, or that everything was replaced."""
     data, base = context.data, context.base
     if base.get("count") == "all":
         old, new = base["old"], base["new"]
         return f"The file {base['path']} has been updated. All occurrences of '{old}' were successfully replaced with '{new}'."
     lines = data["snippet"].split("\n")
-    ends_file = data["final_newline"] and data["first"] + len(lines) > data["lines"]
-    return _SNIPPET.format(base["path"], number_lines([*lines, ""] if ends_file else lines, data["first"], ARROW_NUMBERS))
+    if data["final_newline"] and data["first"] + len(lines) > data["lines"]:  # it ends the file
+        lines.append("")
+    return _SNIPPET.format(base["path"], number_lines(lines, data["first"], ARROW_NUMBERS))
 
 
 def render_notebook_edit(context: RenderContext) -> str:
-    """Which cell was changed."""
+    """Return which cell was changed."""
     data = context.data
-    verb = {"replace": "Updated", "insert": "Inserted", "delete": "Deleted"}[data["mode"]]
-    return f"{verb} cell {data['cell_id']}" + (f" with {data['source']}" if data["mode"] != "delete" else "")
+    if data["mode"] == "delete":
+        return f"Deleted cell {data['cell_id']}"
+    verb = {"replace": "Updated", "insert": "Inserted"}[data["mode"]]
+    return f"{verb} cell {data['cell_id']} with {data['source']}"
 
 
 # ---- search
 
 
 def render_grep(context: RenderContext) -> str:
-    """Matches in the mode that was asked for; how many of them are shown is said in the head or in a footer."""
+    """Return matches in the mode that was asked for; how many of them are shown is said in the head or in a footer."""
     data = context.data
-    page = [f"limit: {data['shown']}"] if data["truncated"] else []
-    page = ", ".join([*page, *([f"offset: {data['skip']}"] if data["skip"] else [])])
+    limits: list[str] = []
+    if data["truncated"]:
+        limits.append(f"limit: {data['shown']}")
+    if data["skip"]:
+        limits.append(f"offset: {data['skip']}")
+    page = ", ".join(limits)
     match data["mode"]:
         case "files":
-            total = f"{data['shown'] if page else data['total']}{'' if data['exact'] else '+'}"
-            head = f"Found {total} file{'' if total == '1' else 's'} {page}".rstrip() if data["files"] else "No files found"
-            lines = [head, *(file["path"] for file in data["files"])]
+            lines = [_files_sentence(data, page), *(file["path"] for file in data["files"])]
         case "count":
-            lines = [f"{file['path']}:{file['count']}" for file in data["files"]] or ["No matches found"]
-            lines += ["", _count_sentence(data) + (f" with pagination = {page}" if page else "")]
+            footer = _count_sentence(data)
+            if page:
+                footer += f" with pagination = {page}"
+            lines = [*_count_lines(data), "", footer]
         case _:
-            lines = _match_lines(context.base, data) + (["", f"[Showing results with pagination = {page}]"] if page else [])
+            lines = _match_lines(context.base, data)
+            if page:
+                lines += ["", f"[Showing results with pagination = {page}]"]
     return "\n".join([*lines, *_search_notes(data)])
+
+
+def _files_sentence(data: Arguments, page: str) -> str:
+    if not data["files"]:
+        return "No files found"
+    total = str(data["shown"] if page else data["total"])
+    if not data["exact"]:
+        total += "+"
+    noun = "file" if total == "1" else "files"
+    return f"Found {total} {noun} {page}".rstrip()
+
+
+def _count_lines(data: Arguments) -> list[str]:
+    return [f"{file['path']}:{file['count']}" for file in data["files"]] or ["No matches found"]
 
 
 def _count_sentence(data: Arguments) -> str:
@@ -196,16 +233,16 @@ _MAX_GREP_IN_2_0 = 20_000  # characters
 
 
 def render_grep_in_2_0(context: RenderContext) -> str:
-    """Matches with absolute paths, without pages."""
+    """Return matches with absolute paths, without pages."""
     data: Arguments = context.data
     data = {**data, "files": [{**file, "path": file["absolute"]} for file in data["files"]]}
     match data["mode"]:
         case "files":
-            head = f"Found {pluralize(len(data['files']), 'file')}" if data["files"] else "No files found"
-            lines = [head, *(file["path"] for file in data["files"])]
+            lines = ["No files found"]
+            if data["files"]:
+                lines = [f"Found {pluralize(len(data['files']), 'file')}", *(file["path"] for file in data["files"])]
         case "count":
-            lines = [f"{file['path']}:{file['count']}" for file in data["files"]] or ["No matches found"]
-            lines += ["", _count_sentence(data)]
+            lines = [*_count_lines(data), "", _count_sentence(data)]
         case _:
             lines = _match_lines(context.base, data)
     text = "\n".join([*lines, *_search_notes(data)])
@@ -216,7 +253,7 @@ def render_grep_in_2_0(context: RenderContext) -> str:
 
 
 def render_glob(context: RenderContext) -> str:
-    """Absolute paths, the newest first."""
+    """Return absolute paths, the newest first."""
     data = context.data
     lines = [file["absolute"] for file in data["files"]] or ["No files found"]
     if data["truncated"]:
@@ -225,7 +262,7 @@ def render_glob(context: RenderContext) -> str:
 
 
 def render_files(context: RenderContext, path_key: str) -> str:
-    """Paths, the oldest first. `path_key`: "path" if they are relative, or "absolute"."""
+    """Return paths, the oldest first. `path_key`: "path" if they are relative, or "absolute"."""
     data = context.data
     lines = [file[path_key] for file in reversed(data["files"])] or ["No files found"]
     if data["truncated"]:
@@ -237,24 +274,31 @@ def render_files(context: RenderContext, path_key: str) -> str:
 
 
 def render_command(context: RenderContext, output_tool: str) -> str:
-    """What a command printed; `output_tool` reads the rest of one that runs in the background."""
+    """Return what a command printed; `output_tool` reads the rest of one that runs in the background."""
     data = context.data
     if "output" not in data:
         return context.text
+    output = data["output"]
     if data["running"]:
-        so_far = f"\n{data['output'].rstrip()}" if data["output"].strip() else ""
-        return f"Command running in background with ID: {data['handle']}. Read its output with {output_tool}.{so_far}"
-    code = [f"Exit code {data['exit_code']}"] if data["exit_code"] else []
-    return "\n".join([*code, data["output"].rstrip("\n") or "(no output)", *output_notes(data)])
+        text = f"Command running in background with ID: {data['handle']}. Read its output with {output_tool}."
+        if output.strip():
+            text += f"\n{output.rstrip()}"
+        return text
+    lines = [output.rstrip("\n") or "(no output)", *output_notes(data)]
+    if data["exit_code"]:
+        lines.insert(0, f"Exit code {data['exit_code']}")
+    return "\n".join(lines)
 
 
 def render_command_failure(context: RenderContext) -> str:
-    """A command that timed out, with what it printed; anything else as the facade renders failures."""
-    data = context.data
-    if not data or "output" not in data:
+    """Return a command that timed out, with what it printed; anything else as the facade renders failures."""
+    data: Arguments = context.data or {}
+    if "output" not in data:
         return render_tagged_failure(context)
-    output = data["output"].rstrip("\n") if data["output"].strip() else ""
-    return join_lines(f"Command timed out after {data['seconds']:.1f} s and was stopped.", output, *output_notes(data))
+    lines = [f"Command timed out after {data['seconds']:.1f} s and was stopped."]
+    if data["output"].strip():
+        lines.append(data["output"].rstrip("\n"))
+    return "\n".join([*lines, *output_notes(data)])
 
 
 _MAX_PREVIEW = 2000  # characters of output that is too long
@@ -270,9 +314,9 @@ _TELLS_BY_STATUS = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "test", "[
 
 
 def render_bash(context: RenderContext, empty: str, describe_background: Callable[[RenderContext, str], str]) -> str:
-    """A command as Claude Code shows it. `empty`: for one without output; `describe_background`: for one that goes on.
+    """Return a command as Claude Code shows it.
 
-    The latter also gets the output so far.
+    `empty`: for one without output. `describe_background`: for one that goes on; it also gets the output so far.
     """
     data = context.data
     if "output" not in data:
@@ -284,8 +328,10 @@ def render_bash(context: RenderContext, empty: str, describe_background: Callabl
     if data["truncated"]:
         preview = data["head"][:_MAX_PREVIEW].rpartition("\n")[0] or data["head"][:_MAX_PREVIEW]
         output = _PERSISTED.format(size=format_kilobytes(data["total_bytes"]), path=data["spill"], preview=preview)
-    is_error = exited_with_error(context)
-    return join_lines(f"Exit code {data['exit_code']}" if is_error else "", output, *notes) or empty
+    head = ""
+    if exited_with_error(context):
+        head = f"Exit code {data['exit_code']}"
+    return join_lines(head, output, *notes) or empty
 
 
 def exited_with_error(context: RenderContext) -> bool:
@@ -299,7 +345,7 @@ def exited_with_error(context: RenderContext) -> bool:
 
 
 def describe_output_file(context: RenderContext, output: str) -> str:
-    """A command in the background, whose output Read shows."""
+    """Describe a command in the background, whose output Read shows."""
     data = context.data
     place = f"Output is being written to: {data['spill']} To check on it, use Read on that file path; to end it, use TaskStop."
     if context.base.get("background"):
@@ -310,23 +356,23 @@ def describe_output_file(context: RenderContext, output: str) -> str:
 
 
 def describe_handle(context: RenderContext, output: str, output_tool: str) -> str:
-    """A command in the background, whose output a tool shows."""
+    """Describe a command in the background, whose output a tool shows."""
     return f"Command running in background with ID: {context.data['handle']}. Read its output with {output_tool}."
 
 
 def render_bash_failure(context: RenderContext, failure: Renderer) -> str:
-    """A command that was ended at its timeout, with what it printed; anything else as `failure` renders it."""
-    data = context.data
-    if not data or "output" not in data:
+    """Return a command that was ended at its timeout, with what it printed; anything else as `failure` renders it."""
+    data: Arguments = context.data or {}
+    if "output" not in data:
         return failure(context)
     head = f"Exit code 143\nCommand timed out after {data['seconds']:.0f}s"
     return join_lines(head, data["output"].strip("\n"), *output_notes(data))
 
 
 def render_output(context: RenderContext, tag: str) -> str:
-    """The status of a background command, and its output in a tag."""
+    """Return the status of a background command, and its output in a tag."""
     data = context.data
-    status = "running" if data["running"] else "killed" if data["ended"] else "failed" if data["exit_code"] else "completed"
+    status = _describe_status(data)
     parts = [f"<status>{status}</status>"]
     if data["exit_code"] is not None and status in ("failed", "completed"):
         parts.append(f"<exit_code>{data['exit_code']}</exit_code>")
@@ -335,8 +381,16 @@ def render_output(context: RenderContext, tag: str) -> str:
     return "\n\n".join([*parts, *output_notes({**data, "ended": ""})])
 
 
+def _describe_status(data: Arguments) -> str:
+    if data["running"]:
+        return "running"
+    if data["ended"]:
+        return "killed"
+    return "failed" if data["exit_code"] else "completed"
+
+
 def render_kill(context: RenderContext) -> str:
-    """Whether a background command was stopped now or had ended before."""
+    """Return whether a background command was stopped now or had ended before."""
     data = context.data
     state = "Stopped" if data["was_running"] else "It had already ended"
     return f"{state}: {data['handle'] or context.base['handle']} ({data['command']})"
@@ -348,7 +402,10 @@ def had_ended(context: RenderContext) -> bool:
 
 
 def render_stop(context: RenderContext, noun: str, verb: str, more: Sequence[str] = ()) -> str:
-    """JSON about a background command that was stopped. `noun`: what the program calls it; `more`: further keys."""
+    """Return JSON about a background command that was stopped.
+
+    `noun`: what the program calls it; `more`: further keys.
+    """
     handle, command = context.base["handle"], context.data["command"]
     if had_ended(context):
         return f"<tool_use_error>No {noun} found with ID: {handle}</tool_use_error>"
@@ -361,7 +418,7 @@ def render_stop(context: RenderContext, noun: str, verb: str, more: Sequence[str
 
 
 def render_tool_search(context: RenderContext) -> str:
-    """Nothing beside the tools that were loaded, which are part of the result; else what could be searched for."""
+    """Return nothing beside the tools that were loaded, which are part of the result; else what could be searched for."""
     return "" if context.data["loaded"] else context.text
 
 
@@ -369,7 +426,7 @@ def render_tool_search(context: RenderContext) -> str:
 
 
 def render_page(context: RenderContext, tool: str, continuation: str = "offset") -> str:
-    """A page: title, URL, notes, text, and how to continue. `tool`: what the model calls the tool."""
+    """Return a page: title, URL, notes, text, and how to continue. `tool`: what the model calls the tool."""
     data = context.data
     head = join_lines(data["title"], data["url"], *page_notes(data))
     note = ""
@@ -382,13 +439,14 @@ def render_page(context: RenderContext, tool: str, continuation: str = "offset")
 def render_page_failure(
     context: RenderContext, tool: str, continuation: str = "offset", failure: Renderer = render_tagged_failure
 ) -> str:
-    """A page that came with an error status is shown; anything else is a failure."""
-    has_page = context.data and "url" in context.data
-    return render_page(context, tool, continuation) if has_page else failure(context)
+    """Return a page that came with an error status; anything else is a failure."""
+    if context.data and "url" in context.data:
+        return render_page(context, tool, continuation)
+    return failure(context)
 
 
 def render_search(context: RenderContext) -> str:
-    """Numbered search results."""
+    """Return numbered search results."""
     data = context.data
     queries = ", ".join(f'"{query}"' for query in data["queries"])
     if not data["results"]:
@@ -404,17 +462,20 @@ def render_search(context: RenderContext) -> str:
 
 
 def render_todo(context: RenderContext) -> str:
-    """That the list was changed."""
+    """Return that the list was changed."""
     notes = [f"[{note}]" for note in context.data["notes"]]
     return "\n".join(["Todos have been modified successfully. Continue with the item in progress.", *notes])
 
 
 def render_answers(context: RenderContext) -> str:
-    """The answers of the user."""
-    answers = [f'"{item["question"]}"="{", ".join(item["answers"]) or "(no answer)"}"' for item in context.data["answers"]]
+    """Return the answers of the user."""
+    answers: list[str] = []
+    for item in context.data["answers"]:
+        chosen = ", ".join(item["answers"]) or "(no answer)"
+        answers.append(f'"{item["question"]}"="{chosen}"')
     return f"The user has answered your questions: {', '.join(answers)}."
 
 
 def render_skill(context: RenderContext) -> str:
-    """The instructions of a skill, below its directory."""
+    """Return the instructions of a skill, below its directory."""
     return f"Base directory for this skill: {context.data['directory']}\n\n{context.data['text']}"

@@ -39,10 +39,12 @@ def number_lines(lines: Iterable[str], first_line: int, template: str) -> str:
 
 
 def read_notes(data: Mapping[str, Any], label: str, continuation: str) -> list[str]:
-    """Notes on a file that was read: what is missing and how to continue, long lines, the encoding."""
+    """Return notes on a file that was read: what is missing and how to continue, long lines, the encoding."""
     notes: list[str] = []
     if data["truncated"]:
-        of = f"of {data['total']}" if data["total"] is not None else f"of a file of {data['size']} bytes"
+        of = f"of {data['total']}"
+        if data["total"] is None:
+            of = f"of a file of {data['size']} bytes"
         notes.append(f"{label}lines {data['first']} to {data['last']} {of}; continue with {continuation}")
     if data["long_lines"]:
         notes.append(f"truncated because they are too long: lines {', '.join(map(str, data['long_lines'][:10]))}")
@@ -53,8 +55,8 @@ def read_notes(data: Mapping[str, Any], label: str, continuation: str) -> list[s
 
 def exited_nonzero(context: RenderContext) -> bool:
     """Whether a command ended with an exit code other than 0: some harnesses call that an error."""
-    data: Any = context.data
-    return "exit_code" in (data or ()) and bool(data["exit_code"])
+    data: Arguments = context.data or {}
+    return bool(data.get("exit_code"))
 
 
 def output_notes(data: Mapping[str, Any]) -> list[str]:
@@ -71,24 +73,32 @@ def output_notes(data: Mapping[str, Any]) -> list[str]:
 def format_matches(
     data: Arguments, *, numbers: bool = True, only_matching: bool = False, with_paths: bool = True
 ) -> Iterator[str]:
-    """Lines as ripgrep prints them."""
+    """Yield lines as ripgrep prints them."""
     has_groups = bool(data["before"] or data["after"]) and not only_matching
     last: tuple[str, int] | None = None
     for file in data["files"]:
         path = file["path"]
         for line in file["lines"]:
-            if has_groups and last is not None and last != (path, line["line"] - 1):
+            is_gap = last is not None and last != (path, line["line"] - 1)
+            if has_groups and is_gap:
                 yield "--"
             last = (path, line["line"])
             mark = ":" if line["is_match"] else "-"
-            head = (f"{path}{mark}" if with_paths else "") + (f"{line['line']}{mark}" if numbers else "")
-            for text in line["matches"] if only_matching else [line["text"]]:
+            head = ""
+            if with_paths:
+                head += f"{path}{mark}"
+            if numbers:
+                head += f"{line['line']}{mark}"
+            texts = line["matches"] if only_matching else [line["text"]]
+            for text in texts:
                 yield head + text
 
 
 def page_notes(data: Arguments) -> list[str]:
-    """Notes on a web page: the server's status, the tool's notes, lines that match the prompt."""
-    notes = [f"The server answered with status {data['status']}."] if data["status"] >= 400 else []
+    """Return notes on a web page: the server's status, the tool's notes, lines that match the prompt."""
+    notes: list[str] = []
+    if data["status"] >= 400:
+        notes.append(f"The server answered with status {data['status']}.")
     notes += [f"Note: {note}." for note in data["notes"]]
     if data["question_lines"]:
         notes.append(f"Words of the prompt occur in lines {', '.join(map(str, data['question_lines']))}.")

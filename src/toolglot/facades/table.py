@@ -4,7 +4,7 @@ A row is a schema if the base tool has the same parameter; else `field` and its 
 is the native name; "!" after it marks a required parameter.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -114,20 +114,32 @@ def make_view(
     select_case: Callable[[Arguments], str] | None = None,
     **options: Any,
 ) -> View:
-    """A view of one base tool; `fixed` to `script_value` are those of its `Case`, `options` further attributes of `View`.
+    """Return a view of one base tool.
 
-    `rows` are shown to the model; `closed` says that there are no others. Calls may also have the parameters in `accepts`,
-    which yield to a shown one, and in `ignores`, which have no effect. `more_cases` are forms that are not shown.
+    `fixed` to `script_value` are those of its `Case`, `options` further attributes of `View`. `rows` are shown to the model;
+    `closed` says that there are no others. Calls may also have the parameters in `accepts`, which yield to a shown one, and in
+    `ignores`, which have no effect. `more_cases` are forms that are not shown.
     """
-    shown = {key.rstrip("!"): _to_row(key, row) for key, row in rows.items()}
-    older = {name: Row({"type": row.schema["type"]}, row.fields) for row in shown.values() for name in row.aliases}
-    hidden = {**older, **{key: _to_row(key, row) for key, row in (accepts or {}).items()}}
+    shown = _to_rows(rows)
+    required = [key.rstrip("!") for key in rows if key.endswith("!")]
+    accepted = {**_list_former_names(shown), **_to_rows(accepts or {})}
+    fields: tuple[Field, ...] = ()
+    if to_base is None:
+        fields = (*_name_fields(accepted), *_name_fields(shown))
+    wider_schemas: Schema = {}
+    ignored_names = {*ignores}
+    aliases_for: dict[str, Sequence[str]] = {}
+    for key, row in shown.items():
+        if row.accepts is not None:
+            wider_schemas[key] = row.accepts
+        if row.is_ignored:
+            ignored_names.add(key)
+        if row.aliases and key in required:
+            aliases_for[key] = row.aliases
     make_schema = closed_schema if closed else object_schema
-    required = [key[:-1] for key in rows if key.endswith("!")]
-    fields = (replace(field, native=key) for key, row in (*hidden.items(), *shown.items()) for field in row.fields)
     case = Case(
         base=base,
-        fields=() if to_base is not None else tuple(fields),
+        fields=fields,
         fixed=fixed or {},
         to_base=to_base,
         from_base=from_base,
@@ -141,15 +153,12 @@ def make_view(
     return View(
         name=name,
         description=description,
-        parameters=make_schema(" ".join(required), **{key: row.schema for key, row in shown.items()}),
+        parameters=make_schema(" ".join(required), **_list_schemas(shown)),
         cases={"": case, **(more_cases or {})},
         select_case=select_case,
-        accepts={
-            **{key: row.accepts for key, row in shown.items() if row.accepts is not None},
-            **{key: row.schema for key, row in hidden.items()},
-        },
-        ignored=frozenset({*ignores, *(key for key, row in shown.items() if row.is_ignored)}),
-        aliases_for={key: shown[key].aliases for key in required if shown[key].aliases},
+        accepts={**wider_schemas, **_list_schemas(accepted)},
+        ignored=frozenset(ignored_names),
+        aliases_for=aliases_for,
         **options,
     )
 
@@ -160,5 +169,28 @@ def with_fixed(view: View, **fixed: Any) -> View:
     return replace(view, cases={**view.cases, "": replace(case, fixed={**case.fixed, **fixed})})
 
 
-def _to_row(key: str, row: Row | Schema) -> Row:
-    return row if isinstance(row, Row) else field(key.rstrip("!"), row)
+def _to_rows(rows: Rows) -> dict[str, Row]:
+    """Return rows by their native names; a schema alone is a parameter that the base tool has under the same name."""
+    by_name: dict[str, Row] = {}
+    for key, row in rows.items():
+        name = key.rstrip("!")
+        by_name[name] = row if isinstance(row, Row) else field(name, row)
+    return by_name
+
+
+def _list_former_names(rows: Mapping[str, Row]) -> dict[str, Row]:
+    """Return rows for the names that parameters had before: of their type, without their other limits."""
+    former: dict[str, Row] = {}
+    for row in rows.values():
+        for name in row.aliases:
+            former[name] = Row({"type": row.schema["type"]}, row.fields)
+    return former
+
+
+def _name_fields(rows: Mapping[str, Row]) -> list[Field]:
+    """Return the fields of rows, each with the native name of its row."""
+    return [replace(field, native=name) for name, row in rows.items() for field in row.fields]
+
+
+def _list_schemas(rows: Mapping[str, Row]) -> Schema:
+    return {name: row.schema for name, row in rows.items()}

@@ -146,7 +146,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """The base tools it stands for."""
         if self.represents:
             return frozenset(self.represents)
-        return frozenset({self.cases[""].base} if "" in self.cases else {case.base for case in self.cases.values()})
+        if "" in self.cases:
+            return frozenset({self.cases[""].base})
+        return frozenset(case.base for case in self.cases.values())
 
     @property
     def qualified_name(self) -> str:
@@ -181,18 +183,23 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         required = cast(list[str], schema.pop("required", []))
         if self.required_schema is not None:
             return {**schema, **self.required_schema}
-        rules = [
-            {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [parameter]}}
-            for parameter, others in self.aliases_for.items()
-        ]
         required = [name for name in required if name not in self.aliases_for]
-        return {**schema, **({"required": required} if required else {}), **({"allOf": rules} if rules else {})}
+        if required:
+            schema["required"] = required
+        if self.aliases_for:
+            schema["allOf"] = [
+                {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [parameter]}}
+                for parameter, others in self.aliases_for.items()
+            ]
+        return schema
 
     def native_name(self, case: Case, parameter: str) -> str:
-        """What the model calls a base parameter: the last field for it that is shown; the base name if there is none."""
+        """Return what the model calls a base parameter: the last field for it that is shown; the base name if there is none."""
         shown = (self.parameters or {}).get("properties", {})
-        natives = [field.native for field in case.fields if isinstance(field, Field) and field.base == parameter]
-        return next((name for name in reversed(natives) if name in shown), parameter)
+        for field in reversed(case.fields):
+            if isinstance(field, Field) and field.base == parameter and field.native in shown:
+                return field.native
+        return parameter
 
     # ---- native -> base
 
@@ -225,28 +232,35 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     # ---- base -> native
 
     def from_base(self, base: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
-        """A base call as the model would have made it, and what that loses; None if it cannot be expressed at all."""
+        """Return a base call as the model would have made it, and what that loses; None if it cannot be expressed at all."""
         simple = simplify_call(base, arguments)
-        candidates = [
-            (native, *self._compare_round_trip(base, simple, native))
-            for case in self.cases.values()
-            if case.base == base and (native := self._to_native(case, simple)) is not None
-        ]
+        candidates: list[tuple[Arguments, list[str], int]] = []
+        for case in self.cases.values():
+            native = self._to_native(case, simple) if case.base == base else None
+            if native is not None:
+                candidates.append((native, *self._compare_round_trip(base, simple, native)))
         if not candidates:
             return None
         native, lost, _ = min(candidates, key=lambda candidate: (len(candidate[1]), candidate[2]))
         return native, tuple(Loss(f"parameter {name!r}", self.name, "this model's tool cannot express it") for name in lost)
 
     def _to_native(self, case: Case, arguments: Arguments) -> Arguments | None:
-        native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
+        if case.from_base is not None:
+            native = case.from_base(arguments)
+        else:
+            native = _map_fields(case.fields, arguments, to_base=False)
         if native is None:
             return None
         if self.parameters is None:
             return dict(native)
         # A value that the model could not have given is omitted; without a required one there is no such call.
         shown = self.parameters.get("properties", {})
-        native = {name: value for name, value in native.items() if name in shown and _fits(value, shown[name])}
-        return native if native.keys() >= {*self.parameters.get("required", ())} else None
+        possible: Arguments = {}
+        for name, value in native.items():
+            if name in shown and _fits(value, shown[name]):
+                possible[name] = value
+        required = self.parameters.get("required", ())
+        return possible if possible.keys() >= {*required} else None
 
     def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
         """Which base parameters a native call does not bring back, and how many it adds."""
@@ -290,11 +304,16 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def deferred_base_tools(self) -> frozenset[str]:
         """The base tools that the model sees only under names that are deferred."""
-        names: dict[bool, set[str]] = {True: set(), False: set()}
+        deferred = set[str]()
+        shown_at_once = set[str]()
         for view in self.views:
-            if not view.hidden:
-                names[view.name in self.defers] |= view.base_tools
-        return frozenset(names[True] - names[False])
+            if view.hidden:
+                continue
+            if view.name in self.defers:
+                deferred |= view.base_tools
+            else:
+                shown_at_once |= view.base_tools
+        return frozenset(deferred - shown_at_once)
 
     @property
     def base_tools(self) -> frozenset[str]:
@@ -309,10 +328,18 @@ def _map_fields(fields: Sequence[Field | str], arguments: Arguments, *, to_base:
     mapped: Arguments = {}
     for row in fields:
         field = Field(row, row) if isinstance(row, str) else row
-        source, target = (field.native, field.base) if to_base else (field.base, field.native)
-        convert = field.to_base if to_base else field.from_base
-        default = field.default if to_base else field.base_default
-        value = arguments if field.needs_all_arguments and convert is not None else arguments.get(source, default)
+        if to_base:
+            source, target = field.native, field.base
+            convert = field.to_base
+            default = field.default
+        else:
+            source, target = field.base, field.native
+            convert = field.from_base
+            default = field.base_default
+        if field.needs_all_arguments and convert is not None:
+            value: Any = arguments
+        else:
+            value = arguments.get(source, default)
         if value is None and default is not msgspec.UNSET:
             value = default
         if convert is not None and value is not msgspec.UNSET:
@@ -328,19 +355,32 @@ _LIMITS = {"minimum": ge, "maximum": le, "exclusiveMinimum": gt, "minLength": ge
 
 def _fits(value: Any, schema: Schema) -> bool:
     """Whether a value fits the types, choices and limits of a schema, and so do its parts."""
-    if not isinstance(value, _TYPES.get(schema.get("type", ""), object)) or value not in schema.get("enum", [value]):
+    if not isinstance(value, _TYPES.get(schema.get("type", ""), object)):
         return False
-    measure: Any = len(cast(list[Any], value)) if isinstance(value, str | list) else value
-    if not all(compare(measure, schema[key]) for key, compare in _LIMITS.items() if key in schema):
+    if "enum" in schema and value not in schema["enum"]:
         return False
+    measure: Any = value
+    if isinstance(value, str | list):
+        measure = len(cast(list[Any], value))
+    for key, compare in _LIMITS.items():
+        if key in schema and not compare(measure, schema[key]):
+            return False
     if isinstance(value, list):
-        return all(_fits(item, schema.get("items", {})) for item in cast(list[Any], value))
-    parts = cast(Arguments, value) if isinstance(value, dict) else {}
-    return all(_fits(parts[name], part) for name, part in schema.get("properties", {}).items() if name in parts)
+        item_schema = schema.get("items", {})
+        return all(_fits(item, item_schema) for item in cast(list[Any], value))
+    if isinstance(value, dict):
+        parts = cast(Arguments, value)
+        properties: Schema = schema.get("properties", {})
+        return all(_fits(parts[name], properties[name]) for name in properties if name in parts)
+    return True
 
 
 def _allow_unknown_keys(node: Any) -> Any:
-    """A schema without `additionalProperties`, at any depth."""
-    if isinstance(node, dict):
-        return {key: _allow_unknown_keys(value) for key, value in cast(Schema, node).items() if key != "additionalProperties"}
-    return [_allow_unknown_keys(item) for item in cast(list[Any], node)] if isinstance(node, list) else node
+    """Return a schema without `additionalProperties`, at any depth."""
+    if isinstance(node, list):
+        return [_allow_unknown_keys(item) for item in cast(list[Any], node)]
+    if not isinstance(node, dict):
+        return node
+    allowed = {key: _allow_unknown_keys(value) for key, value in cast(Schema, node).items()}
+    allowed.pop("additionalProperties", None)
+    return allowed
