@@ -29,7 +29,7 @@ _VIEW_RANGE = array(
 
 
 def _native_type(kind: str, name: str) -> dict[str, Opaque]:
-    """The declaration of a tool whose schema is built into Claude."""
+    """Return the declaration of a tool whose schema is built into Claude."""
     return {ANTHROPIC_MESSAGES: {"type": kind, "name": name}}
 
 
@@ -46,8 +46,9 @@ def start_line(native: Arguments) -> Any:
 
 
 def end_line(native: Arguments) -> Any:
+    last = native.get("view_range", (0, 0))[1]
     # An end of 0 or less is the end of the file.
-    return native["view_range"][1] if native.get("view_range", (0, 0))[1] > 0 else UNSET
+    return last if last > 0 else UNSET
 
 
 def view_range_from_base(base: Arguments) -> Any:
@@ -70,16 +71,21 @@ _INSERT_TEXT = string("insert: the text to insert.")
 
 
 def _command_case(command: str, base: str, *fields: Field | str, result: Renderer | None = None, **fixed: Any) -> Case:
-    """One command. History names it; the base tool has no such parameter."""
+    """Return the case of one command. History names it; the base tool has no such parameter."""
     return Case(
         base=base, fields=(Field("command", "command", omit, base_default=command), *fields), fixed=fixed, result=result
     )
 
 
 def select_command(native: Arguments) -> str:
-    """A path that can only be a directory is listed. An unknown command is refused by the schema."""
-    command, path = native.get("command"), str(native.get("path", ""))
-    if command == "view" and (path.endswith("/") or path in ("", ".")):
+    """Return the case of a call: a path that can only be a directory is listed.
+
+    An unknown command is refused by the schema.
+    """
+    command = native.get("command")
+    path = str(native.get("path", ""))
+    is_directory = path.endswith("/") or path in ("", ".")
+    if command == "view" and is_directory:
         return "directory"
     return command if command in _COMMANDS else "view"
 
@@ -221,7 +227,9 @@ render_fetch = partial(render_page, tool="web_fetch")
 
 
 def render_fetch_failure(context: RenderContext) -> str:
-    return render_fetch(context) if context.data and "url" in context.data else context.text
+    if context.data and "url" in context.data:
+        return render_fetch(context)
+    return context.text
 
 
 _SEARCH = shared_views.make_search_view(

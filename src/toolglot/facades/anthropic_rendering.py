@@ -19,35 +19,43 @@ def _continuation_notes(data: Arguments) -> list[str]:
 
 
 def render_view(context: RenderContext) -> str:
-    """A file with line numbers, or a directory."""
+    """Return a file with line numbers, or a directory."""
     data = context.data
+    if data["kind"] == "directory":
+        return render_directory(context)
     if data["kind"] != "text":
-        return render_directory(context) if data["kind"] == "directory" else context.text
-    lines = _number_lines(data["lines"], data["first"]) if data["lines"] else "[the file is empty]"
+        return context.text
+    lines = "[the file is empty]"
+    if data["lines"]:
+        lines = _number_lines(data["lines"], data["first"])
     return "\n".join([_CONTENT.format(context.base["path"]), lines, *_continuation_notes(data)])
 
 
 def render_directory(context: RenderContext) -> str:
-    """A directory, two levels deep, with sizes."""
+    """Return a directory, two levels deep, with sizes."""
     data = context.data
     path = context.base["path"].rstrip("/") or "."
-    lines = [
-        f"{format_size(entry['size'])}\t{path}/{entry['path']}{'/' if entry['kind'] == 'directory' else ''}"
-        for entry in data["entries"]
-        if not any(name.startswith(".") for name in entry["path"].split("/"))
-    ]
-    note = f"[{len(data['entries'])} of {data['total']} entries are shown]" if data["truncated"] else ""
-    return join_lines(_DIRECTORY.format(path), *lines, note)
+    lines = [_DIRECTORY.format(path)]
+    for entry in data["entries"]:
+        is_hidden = any(name.startswith(".") for name in entry["path"].split("/"))
+        if not is_hidden:
+            slash = "/" if entry["kind"] == "directory" else ""
+            lines.append(f"{format_size(entry['size'])}\t{path}/{entry['path']}{slash}")
+    if data["truncated"]:
+        lines.append(f"[{len(data['entries'])} of {data['total']} entries are shown]")
+    return "\n".join(lines)
 
 
 def render_create(context: RenderContext) -> str:
-    """A file that was created or overwritten."""
+    """Return that a file was created or overwritten."""
     path = context.base["path"]
-    return f"File created successfully at: {path}" if context.data["created"] else f"The file {path} has been overwritten."
+    if context.data["created"]:
+        return f"File created successfully at: {path}"
+    return f"The file {path} has been overwritten."
 
 
 def render_change(context: RenderContext) -> str:
-    """An edit, with the changed lines."""
+    """Return an edit, with the changed lines."""
     snippet = _number_lines(context.data["snippet"].split("\n"), context.data["first"])
     return f"The file {context.base['path']} has been edited. The changed lines are now:\n{snippet}"
 
@@ -62,30 +70,36 @@ _MEMORY_SENTENCES = {
 
 
 def render_memory(context: RenderContext) -> str:
-    """What a memory command did or shows."""
-    data, path = context.data, context.data["path"]
+    """Return what a memory command did or shows."""
+    data = context.data
     if data["command"] == "view" and data["is_directory"]:
         lines = [f"{format_size(entry['size'])}\t{entry['path']}" for entry in (data, *data["entries"])]
-        return join_lines(_DIRECTORY.format(path), *lines, "[more entries are not shown]" if data["truncated"] else "")
-    shows_lines = data["command"] in ("view", "str_replace")
-    lines = [_number_lines(data["lines"], data["first"])] if shows_lines else []
-    sentence = _CONTENT.format(path) if data["command"] == "view" else _MEMORY_SENTENCES[data["command"]].format(**data)
-    return "\n".join([sentence, *lines])
+        if data["truncated"]:
+            lines.append("[more entries are not shown]")
+        return join_lines(_DIRECTORY.format(data["path"]), *lines)
+    if data["command"] == "view":
+        return "\n".join([_CONTENT.format(data["path"]), _number_lines(data["lines"], data["first"])])
+    sentence = _MEMORY_SENTENCES[data["command"]].format(**data)
+    if data["command"] == "str_replace":
+        return "\n".join([sentence, _number_lines(data["lines"], data["first"])])
+    return sentence
 
 
 def render_command(context: RenderContext, *, show_exit_code: bool) -> str:
-    """What a command printed."""
+    """Return what a command printed."""
     data = context.data
     if "output" not in data:
         return context.text
-    code = [f"[exit code {data['exit_code']}]"] if show_exit_code and data["exit_code"] else []
-    return "\n".join([data["output"].rstrip("\n") or "(no output)", *code, *output_notes(data)])
+    lines = [data["output"].rstrip("\n") or "(no output)"]
+    if show_exit_code and data["exit_code"]:
+        lines.append(f"[exit code {data['exit_code']}]")
+    return "\n".join([*lines, *output_notes(data)])
 
 
 def render_command_failure(context: RenderContext) -> str:
-    """A command that timed out, or did not run."""
-    data = context.data
-    if not data or "output" not in data:
+    """Return a command that timed out, or did not run."""
+    data: Arguments = context.data or {}
+    if "output" not in data:
         return context.text
     return join_lines(f"timed out after {data['seconds']:.1f} s", data["output"].rstrip("\n"), *output_notes(data))
 
@@ -104,47 +118,58 @@ _TOOLSET_FAILURES = {
 
 
 def render_failure(context: RenderContext) -> str:
-    """A failure as the SDK's reference implementation words it; the memory tool raises the same codes."""
+    """Return a failure as the SDK's reference implementation words it; the memory tool raises the same codes."""
     line = context.base.get("after_line", context.base.get("insert_line"))
     if context.code == "line_out_of_range" and line is None:  # of a view
         return context.text
+    similar = ""
     nearest = getattr(context.details, "nearest", "")
-    similar = f" The most similar text is:\n{nearest}" if nearest else ""
+    if nearest:
+        similar = f" The most similar text is:\n{nearest}"
     return describe_failure(context, _EDITOR_FAILURES, line=str(line), nearest=similar)
 
 
 def render_toolset_failure(context: RenderContext) -> str:
-    """A failure as the agent tool set words it."""
+    """Return a failure as the agent tool set words it."""
     return describe_failure(context, _TOOLSET_FAILURES)
 
 
 def is_too_large(context: RenderContext) -> bool:
     """Whether the agent tool set refuses to read a file whole."""
-    return context.data["kind"] == "text" and context.data["size"] > MAX_READ and "view_range" not in context.native
+    if context.data["kind"] != "text" or "view_range" in context.native:
+        return False
+    return context.data["size"] > MAX_READ
 
 
 def render_raw(context: RenderContext) -> str:
-    """A file as it is, without line numbers."""
+    """Return a file as it is, without line numbers."""
     data = context.data
     if is_too_large(context):
         return f"read: {context.base['path']} is {data['size']} bytes, over {MAX_READ}; read a part of it with view_range"
     if data["kind"] != "text":
         return context.text
-    end = "\n" if data["final_newline"] and not data["next_line"] and data["lines"] else ""
-    return "\n".join(["\n".join(data["lines"]) + end, *_continuation_notes(data)])
+    text = "\n".join(data["lines"])
+    shows_end = data["lines"] and not data["next_line"]
+    if shows_end and data["final_newline"]:
+        text += "\n"
+    return "\n".join([text, *_continuation_notes(data)])
 
 
 def render_paths(context: RenderContext) -> str:
-    """Absolute paths."""
-    data, paths = context.data, [file["absolute"] for file in context.data["files"]]
-    note = [f"[{len(paths)} of {data['total']} are shown]"] if data["truncated"] else []
-    return "\n".join([*paths, *note]) or "no matches"
+    """Return absolute paths."""
+    data = context.data
+    lines = [file["absolute"] for file in data["files"]]
+    if data["truncated"]:
+        lines.append(f"[{len(lines)} of {data['total']} are shown]")
+    return "\n".join(lines) or "no matches"
 
 
 def render_matches(context: RenderContext) -> str:
-    """Matching lines, as ripgrep prints them."""
+    """Return matching lines, as ripgrep prints them."""
     data = context.data
     if not data["files"]:
         return "no matches"
-    note = ["[there are more matches: narrow the pattern or the path]"] if data["truncated"] or not data["complete"] else []
-    return "\n".join([*format_matches(data), *note])
+    lines = [*format_matches(data)]
+    if data["truncated"] or not data["complete"]:
+        lines.append("[there are more matches: narrow the pattern or the path]")
+    return "\n".join(lines)

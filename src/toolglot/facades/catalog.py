@@ -159,22 +159,27 @@ _PROVIDER_FACADES = {
 
 
 def strip_model_prefix(model: str) -> str:
-    """A model's own name, without a router's or cloud's prefix (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
+    """Return a model's own name, without a router's or cloud's prefix (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
     name = model.lower().rpartition("/")[2]
     match = _MODEL_FAMILY.search(name)
     return name.lstrip("~") if match is None else match[1]
 
 
 def facade_id_for_model(model: str) -> str:
-    """The id of a model's facade, also behind a router."""
+    """Return the id of a model's facade, also behind a router."""
     name = strip_model_prefix(model)
-    return next((row.facade for row in GENERATIONS if re.search(row.pattern, name)), NEUTRAL)
+    for row in GENERATIONS:
+        if re.search(row.pattern, name):
+            return row.facade
+    return NEUTRAL
 
 
 def is_facade_name(name: str) -> bool:
     """Whether this is the id or alias of a facade, or PROGRAM@VERSION of a known program."""
-    program = name.partition("@")[0]
-    return name in FACADE_MODULES or name in FACADE_ALIASES or (program != name and bool(_list_versions(program)))
+    if name in FACADE_MODULES or name in FACADE_ALIASES:
+        return True
+    program, at, _ = name.partition("@")
+    return at == "@" and bool(_list_versions(program))
 
 
 def _list_versions(program: str) -> list[Generation]:
@@ -183,11 +188,11 @@ def _list_versions(program: str) -> list[Generation]:
 
 
 def _find_generation(name: str, model: str) -> str:
-    """The facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it. Raises UsageError."""
+    """Return the facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it. Raises UsageError."""
     program, _, version = name.partition("@")
     rows = _list_versions(program)
-    known = (f"{row.program}@{row.version}" for row in GENERATIONS if row.version)
     if not rows or not re.fullmatch(r"\d+(\.\d+)*", version):
+        known = (f"{row.program}@{row.version}" for row in GENERATIONS if row.version)
         raise UnknownName("facade", name, dict.fromkeys(known))
     # 0.77 stands for every 0.77.x.
     wanted = (*map(float, version.split(".")), inf)
@@ -195,17 +200,20 @@ def _find_generation(name: str, model: str) -> str:
     rows = [row for row in rows if (*map(float, row.version.split(".")),) <= wanted]
     if not rows:
         raise UsageError(f"{name!r} is older than the oldest version that is known, {oldest.program}@{oldest.version}")
-    bare = strip_model_prefix(model)
-    return next((row.facade for row in rows if re.search(row.pattern, bare)), rows[0].facade)
+    model_name = strip_model_prefix(model)
+    for row in rows:
+        if re.search(row.pattern, model_name):
+            return row.facade
+    return rows[0].facade
 
 
 def facade_id_for_provider(provider: str) -> str:
-    """The facade of a provider's newest models; "by model" if it serves several families."""
+    """Return the facade of a provider's newest models; "by model" if it serves several families."""
     return _PROVIDER_FACADES.get(provider, "by model")
 
 
 def find_facade(facade_id: str, model: str = "") -> Facade:
-    """A facade by its id or alias, by PROGRAM@VERSION as that program shows it to the model, or of a plug-in.
+    """Return a facade by its id or alias, by PROGRAM@VERSION as that program shows it to the model, or of a plug-in.
 
     Raises UsageError.
     """
@@ -229,27 +237,30 @@ def _load_tables(module: str) -> dict[str, Facade]:
 
 
 def _find_provider(name: str) -> str:
-    """The provider of a facade, or the provider of this name."""
+    """Return the provider of a facade, or the provider of this name."""
     facade_id = FACADE_ALIASES.get(name, name)
     provider = find_facade(facade_id).provider if facade_id in FACADE_MODULES else ""
     return provider or ALIASES.get(name, name)
 
 
 def list_facades(provider: str = "") -> tuple[Facade, ...]:
-    """All facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first. Raises UnknownName.
+    """Return all facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first.
 
-    A facade's id or alias, such as `codex`, stands for its provider.
+    A facade's id or alias, such as `codex`, stands for its provider. Raises UnknownName.
     """
     facades = tuple(map(find_facade, FACADE_MODULES))
+    if not provider:
+        return facades
     name = _find_provider(provider)
-    if provider and not any(facade.provider == name for facade in facades):
-        raise UnknownName("provider of a facade", provider, {facade.provider for facade in facades if facade.provider})
-    return tuple(facade for facade in facades if not provider or facade.provider == name)
+    matching = tuple(facade for facade in facades if facade.provider == name)
+    if not matching:
+        raise UnknownName("provider of a facade", provider, {facade.provider for facade in facades} - {""})
+    return matching
 
 
 @cache
 def find_base_tools(pattern: str) -> tuple[str, ...]:
-    """The base tools that a name (`shell`, `Bash`) or a glob (`web_*`) stands for; none for other names.
+    """Return the base tools that a name (`shell`, `Bash`) or a glob (`web_*`) stands for; none for other names.
 
     A base tool's name is only its own, although models may use other base tools by it: `shell` also applies patches in
     older versions of Codex.
@@ -263,12 +274,16 @@ def find_base_tools(pattern: str) -> tuple[str, ...]:
 
 
 def find_viewed_tools(facade: Facade, pattern: str) -> set[str]:
-    """The tools that a facade shows under a native name, or under those that match a glob."""
+    """Return the tools that a facade shows under a native name, or under those that match a glob."""
     bases = set[str]()
     for view in facade.views:
         names = {view.name, view.qualified_name, *view.aliases} - BASE_TOOLS
-        if any(fnmatchcase(name, pattern) for name in names):
-            bases |= {view.cases[""].base} if "" in view.cases else view.base_tools
+        if not any(fnmatchcase(name, pattern) for name in names):
+            continue
+        if "" in view.cases:
+            bases.add(view.cases[""].base)
+        else:
+            bases |= view.base_tools
     return bases
 
 
@@ -281,5 +296,5 @@ def find_named_tools(pattern: str, tools: Iterable[str], facade: Facade | str = 
 
 
 def facade_for_model(model: str) -> Facade:
-    """The facade that a model sees."""
+    """Return the facade that a model sees."""
     return find_facade(facade_id_for_model(model))

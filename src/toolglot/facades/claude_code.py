@@ -88,11 +88,12 @@ _BARE_SLEEP = re.compile(r"\s*sleep\s+[\d.]+[smhd]?\s*;?\s*")
 
 def on_timeout_to_base(native: Arguments) -> Any:
     # A command goes on in the background, but for one that does nothing but wait.
-    return "kill" if _BARE_SLEEP.fullmatch(native["command"]) and not native.get("run_in_background") else "background"
+    only_waits = _BARE_SLEEP.fullmatch(native["command"]) is not None
+    return "kill" if only_waits and not native.get("run_in_background") else "background"
 
 
 def _make_bash_view(background: str, describe: Callable[[RenderContext, str], str], failure: Renderer, empty: str = "") -> View:
-    """The view of commands. `background`: how to read the output of one in the background."""
+    """Return the view of commands. `background`: how to read the output of one in the background."""
     return _view(
         "Bash",
         "Run a command with bash in a sandbox. The working directory persists between commands; variables do not. A command "
@@ -277,7 +278,7 @@ _WEB_SEARCH = _view(
 
 
 def _make_action_view(failure: Renderer) -> View:
-    """A search, a page or a find in one tool, as models call it that remember a tool with actions; they are not shown it."""
+    """Return a hidden view that searches, opens pages and finds text, for models that remember a tool with actions."""
     return shared_views.make_search_view(
         "web_search",
         "Search the web, open a page, or find text in it.",
@@ -363,7 +364,7 @@ _OUTPUT_FILE_NOTE = "the output of those in the background is in a file, and Tas
 def _make_today_views(
     shown: Rows, write_rule: str, edit_rule: str, fetch: Rows, commands: tuple[View, ...]
 ) -> tuple[View, ...]:
-    """The views of version 2.1, whose rules about unread files depend on the model."""
+    """Return the views of version 2.1, whose rules about unread files depend on the model."""
     return (
         _make_read_view(_TODAY_OFFSET, _TODAY_LIMIT, claude.TAB_NUMBERS, {"pages": rows.PDF_PAGES, **shown}, has_pages=True),
         _make_write_view(write_rule, partial(claude.render_write, note=claude.STATE_IS_CURRENT)),
@@ -390,20 +391,25 @@ _DIFFERENCES_IN_2_0 = {
 def _make_facade(
     facade_id: str, title: str, views: tuple[View, ...], background: str, failure: Renderer = render_failure
 ) -> Facade:
-    """A facade; `background`: for the instructions, how commands in the background are read and ended."""
+    """Return a facade; `background`: for the instructions, how commands in the background are read and ended."""
     covered = {base for view in views for base in view.base_tools}
-    defers = frozenset(view.name for view in views) - _LOADED if _TOOL_SEARCH in views else frozenset[str]()
-    differences = _DIFFERENCES if failure is render_failure else _DIFFERENCES | _DIFFERENCES_IN_2_0
+    names = {view.name for view in views}
+    note = _NOTE.format(background=background)
+    if "todo" in covered:
+        note += _PLAN_NOTE
+    differences = _DIFFERENCES
+    if failure is not render_failure:
+        differences = {**_DIFFERENCES, **_DIFFERENCES_IN_2_0}
     return Facade(
         id=facade_id,
         title=title,
         provider="anthropic",
         views=(*views, _make_action_view(failure), shared_views.LIST_VIEW),
         failure=failure,
-        note=_NOTE.format(background=background) + (_PLAN_NOTE if "todo" in covered else ""),
+        note=note,
         hides=_HIDES - covered,
-        defers=defers,
-        differences={view.name: differences[view.name] for view in views if view.name in differences},
+        defers=frozenset(names - _LOADED) if _TOOL_SEARCH in views else frozenset(),
+        differences={name: text for name, text in differences.items() if name in names},
         refuses_unknown_parameters=True,
     )
 

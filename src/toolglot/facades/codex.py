@@ -38,7 +38,7 @@ _STATES = ["pending", "in_progress", "completed"]
 
 
 def make_update_plan(**status: Any) -> View:
-    """The plan. `status`: what the schema says about the status of a step."""
+    """Return the view of the plan. `status`: what the schema says about the status of a step."""
 
     def make_step(**keywords: Any) -> Schema:
         states = string("State of the step: pending, in_progress or completed.", **keywords)
@@ -59,11 +59,12 @@ def make_update_plan(**status: Any) -> View:
 
 
 def render_image_failure(context: RenderContext) -> str:
+    path = context.native.get("path", "")
     match context.code:
         case "path_not_found":
-            return f"unable to locate image at `{context.native.get('path', '')}`: {context.text}"
+            return f"unable to locate image at `{path}`: {context.text}"
         case "is_directory":
-            return f"image path `{context.native.get('path', '')}` is not a file"
+            return f"image path `{path}` is not a file"
         case "not_image":
             return f"unable to process image: {context.text}"
         case _:
@@ -71,21 +72,23 @@ def render_image_failure(context: RenderContext) -> str:
 
 
 def make_view_image(*, has_detail: bool) -> View:
-    """Images. `has_detail`: whether the model is shown the parameter `detail`, and then the image alone."""
+    """Return the view of images. `has_detail`: whether the model is shown the parameter `detail`, and then the image alone."""
     detail = string("high scales the image down (default); original does not.", enum=["high", "original"])
+    path_row = {"path!": string("Path of the image.")}
+    options: dict[str, Any] = {"rows": path_row, "accepts": {"detail": detail}}
+    answer = "attached local image path"
+    if has_detail:
+        options = {"rows": {"detail": field("detail", detail, default="high"), **path_row}}
+        answer = ""
     return make_view(
         "view_image",
         "Show an image file of the workspace.",
         "view_image",
-        {
-            **({"detail": field("detail", detail, default="high")} if has_detail else {}),
-            "path!": string("Path of the image."),
-        },
         closed=True,
-        result=lambda context: "" if has_detail else "attached local image path",
+        result=lambda context: answer,
         failure=render_image_failure,
-        accepts={} if has_detail else {"detail": detail},
         ignores={"environment_id"},
+        **options,
     )
 
 
@@ -94,7 +97,9 @@ def render_answers(context: RenderContext) -> str:
 
 
 def render_questions_failure(context: RenderContext) -> str:
-    return f"request_user_input failed: {context.text}" if context.kind == "execution" else render_failure(context)
+    if context.kind == "execution":
+        return f"request_user_input failed: {context.text}"
+    return render_failure(context)
 
 
 REQUEST_USER_INPUT = shared_views.make_questions_view(
@@ -150,7 +155,7 @@ _EXEC = f"Run commands with exec_command, and set workdir instead of using cd: {
 
 
 def describe_argv(shell: str = "shell", directory: str = "workdir", *, applies_patches: bool = False) -> str:
-    """How to work with a tool that takes a program with its arguments. `applies_patches`: files are changed through it, too."""
+    """Return how to work with a tool that takes a program with its arguments. `applies_patches`: it also changes files."""
     commands = f'Run commands with {shell}, as ["bash", "-lc", "…"], and set {directory} instead of using cd: {_SEARCH}'
     patches = f'Change files only through {shell}, too: ["apply_patch", "*** Begin Patch\\n…"].' if applies_patches else _PATCH
     return f"{commands} {patches} {_PLAN}"

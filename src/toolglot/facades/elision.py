@@ -14,7 +14,10 @@ _MAX_LINE_LENGTH = 160
 
 
 def find_elision(new: str, old: str = "") -> str:
-    """The first line of `new` that stands for omitted text and is not in `old`; "" if there is none."""
-    known = {line.strip() for line in old.split("\n")}
-    lines = (line.strip() for line in new.split("\n") if len(line) <= _MAX_LINE_LENGTH and _ELISION.match(line))
-    return next((line for line in lines if line not in known), "")
+    """Return the first line of `new` that stands for omitted text and is not in `old`; "" if there is none."""
+    known_lines = {line.strip() for line in old.split("\n")}
+    for line in new.split("\n"):
+        stands_for_more = len(line) <= _MAX_LINE_LENGTH and _ELISION.match(line)
+        if stands_for_more and line.strip() not in known_lines:
+            return line.strip()
+    return ""

@@ -231,6 +231,7 @@ def _edit_alternatives(arguments: Arguments) -> Iterator[tuple[str, Arguments]]:
 
 
 def _seems_to_replace_lines(edit: Arguments) -> bool:
+    """Whether the old text of an edit is probably whole lines: there are several."""
     return "\n" in str(edit.get("old", "")) and edit.get("count", "one") == "one"
 
 

@@ -32,8 +32,10 @@ def legacy_end_line(native: Arguments) -> Any:
 
 
 def count_to_base(native: Arguments) -> Any:
+    if native.get("allow_multiple"):
+        return "all"
     expected = native.get("expected_replacements", 1)
-    return "all" if native.get("allow_multiple") else "one" if expected == 1 else expected
+    return "one" if expected == 1 else expected
 
 
 def reject_elision(content: str) -> str:
@@ -48,7 +50,9 @@ def delay_to_seconds(value: float) -> float:
 
 
 def delay_to_base(native: Arguments) -> Any:
-    return delay_to_seconds(native["delay_ms"]) if native.get("is_background") and "delay_ms" in native else UNSET
+    if not native.get("is_background") or "delay_ms" not in native:
+        return UNSET
+    return delay_to_seconds(native["delay_ms"])
 
 
 def delay_from_base(base: Arguments) -> Any:
@@ -66,7 +70,7 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
 def find_urls(prompt: str) -> list[str]:
-    """The URLs in a text, each once, without the punctuation of the sentence they are in."""
+    """Return the URLs in a text, each once, without the punctuation of the sentence they are in."""
     return list(dict.fromkeys(_strip_punctuation(url) for url in _URL.findall(prompt)))[:MAX_URLS]
 
 
@@ -82,27 +86,34 @@ def _strip_punctuation(url: str) -> str:
 
 
 def fetch_to_base(native: Arguments) -> Arguments:
-    """The pages that a prompt names. Raises ToolError if there are none."""
+    """Return the pages that a prompt names. Raises ToolError if there are none."""
     prompt: str = native.get("prompt") or native.get("url", "")
     urls = find_urls(prompt)
     if not urls:
         raise ToolError(
             "web_fetch: 'prompt' has no URL; include at least one that starts with http:// or https://", kind="validation"
         )
-    raw = [_GITHUB_BLOB.sub(r"https://raw.githubusercontent.com/\1/", url) for url in urls]
-    target: Any = raw[0] if len(raw) == 1 else raw
-    return {"target": target} if prompt == " ".join(urls) else {"target": target, "question": prompt}
+    targets = [_GITHUB_BLOB.sub(r"https://raw.githubusercontent.com/\1/", url) for url in urls]
+    base: Arguments = {"target": targets[0] if len(targets) == 1 else targets}
+    if prompt != " ".join(urls):
+        base["question"] = prompt
+    return base
 
 
 def fetch_from_base(base: Arguments) -> Arguments | None:
-    """A prompt that names the pages."""
+    """Return a prompt that names the pages."""
     target: Any = base.get("target") or []
     targets: list[str] = [target] if isinstance(target, str) else target
-    question: str = base.get("question") or ""
-    if not targets or not all(find_urls(url) == [url] for url in targets):
+    if not targets:
         return None
-    missing = [url for url in targets if url not in find_urls(question)]
-    return {"prompt": " ".join(filter(None, (*missing, question)))}
+    are_urls = all(find_urls(url) == [url] for url in targets)
+    if not are_urls:
+        return None
+    question: str = base.get("question") or ""
+    words = [url for url in targets if url not in find_urls(question)]
+    if question:
+        words.append(question)
+    return {"prompt": " ".join(words)}
 
 
 # ---- the tools

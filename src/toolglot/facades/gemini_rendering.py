@@ -25,7 +25,7 @@ def _wrap_untrusted(content: str) -> str:
 
 
 def render_untrusted(context: RenderContext) -> str:
-    """The base tool's own text, marked as untrusted."""
+    """Return the base tool's own text, marked as untrusted."""
     return _wrap_untrusted(context.text)
 
 
@@ -38,60 +38,78 @@ _BANNER = (
 )
 
 
+_END_OF_FILE = "This is the end of the file."
+
+
 def render_read(context: RenderContext, banner: str = _BANNER, *, only_utf8: bool = True) -> str:
-    """The text without line numbers, under a banner if it is not all of the file.
+    """Return the text without line numbers, under a banner if it is not all of the file.
 
     As this harness splits text at line feeds, a final newline is followed by one more line, which is empty. `only_utf8`: text
     in another encoding counts as binary.
     """
     data: Arguments = context.data or {}
     is_foreign = only_utf8 and data.get("encoding") == "windows-1252"
-    if is_foreign or context.code == "not_text":
-        hint = " (its encoding is not UTF-8: convert it with iconv to read it)" if is_foreign else ""
+    if is_foreign:
+        hint = " (its encoding is not UTF-8: convert it with iconv to read it)"
         return f"Cannot display content of binary file: {context.base['path']}{hint}"
+    if context.code == "not_text":
+        return f"Cannot display content of binary file: {context.base['path']}"
     if context.code == "line_out_of_range":
         total = context.details.total + context.details.final_newline
         first = min(context.details.requested, total + 1)
-        return banner.format(first=first, last=total, size=f"{total} total lines", action="This is the end of the file.")
+        return banner.format(first=first, last=total, size=f"{total} total lines", action=_END_OF_FILE)
     if data.get("kind") != "text":
         return "Binary content provided (1 item(s))."
-    long_lines, last, total, next_line = set(data["long_lines"]), data["last"], data["total"], data["next_line"]
-    lines = [
-        f"{line}... [truncated]" if number in long_lines else line for number, line in enumerate(data["lines"], data["first"])
-    ]
+
+    lines: list[str] = []
+    for number, line in enumerate(data["lines"], data["first"]):
+        lines.append(f"{line}... [truncated]" if number in data["long_lines"] else line)
+    last, total, next_line = data["last"], data["total"], data["next_line"]
     if total and data["final_newline"]:
-        has_range = "start_line" in context.base or "end_line" in context.base
-        if last == total and (context.base.get("end_line", inf) > total if has_range else len(lines) < MAX_LINES):
+        if last == total and _shows_line_after_end(context, len(lines)):
             lines.append("")
             last += 1
         elif last == total:
             next_line = last + 1
         total += 1
     content = "\n".join(lines)
-    if data["first"] == 1 and next_line is None and not long_lines:
+    is_whole = data["first"] == 1 and next_line is None and not data["long_lines"]
+    if is_whole:
         return content
-    action = "This is the end of the file."
+    action = _END_OF_FILE
     if next_line is not None:
         action = f"To read more of the file, call read_file with start_line: {next_line}."
-    size = f"{total} total lines" if total is not None else f"a file of {data['size']} bytes"
+    size = f"{total} total lines"
+    if total is None:
+        size = f"a file of {data['size']} bytes"
     return banner.format(first=data["first"], last=last, size=size, action=action) + content
 
 
+def _shows_line_after_end(context: RenderContext, shown_lines: int) -> bool:
+    """Whether the empty line after the final newline was asked for, too."""
+    base = context.base
+    if "start_line" in base or "end_line" in base:
+        return base.get("end_line", inf) > context.data["total"]
+    return shown_lines < MAX_LINES
+
+
 def render_write(context: RenderContext) -> str:
-    """What was written, with the changed lines."""
+    """Return what was written, with the changed lines."""
     data = context.data
     head = "Successfully created and wrote to new file" if data["created"] else "Successfully overwrote file"
     return f"{head}: {data['absolute']}. Here is the updated code:\n{data['context']}"
 
 
 def render_replace(context: RenderContext) -> str:
-    """What was replaced, with the changed lines."""
+    """Return what was replaced, with the changed lines."""
     data = context.data
     text = f"Successfully modified file: {data['absolute']} ({data['replacements']} replacements)."
     if data["created"]:
         text = f"Created new file: {data['absolute']} with provided content."
     elif "fuzzy" in data["strategies"]:
-        ranges = (f"{first}-{last}" if first != last else str(first) for first, last in data["ranges"])
+        ranges: list[str] = []
+        for first, last in data["ranges"]:
+            ranges.append(str(first) if first == last else f"{first}-{last}")
         text += f" Applied fuzzy match at line(s) {', '.join(ranges)}."
     return f"{text} Here is the updated code:\n{data['context']}"
 
@@ -100,59 +118,73 @@ _ENTRIES = {"directory": "[DIR] {name}", "link": "{name} -> {target}"}
 
 
 def render_list(context: RenderContext) -> str:
-    """A directory, with sizes: directories first, then names, regardless of case; never git's own directory."""
+    """Return a directory, with sizes: directories first, then names, regardless of case; never git's own directory."""
     data = context.data
     shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != ".git"]
-    is_respected = context.base.get("respect_gitignore", True)
-    ignored = data["ignored"] + (len(data["entries"]) - len(shown) if is_respected else 0)
-    note = f"\n\n({ignored} ignored)" if ignored else ""
-    if not data["total"] and not ignored and not context.base.get("ignore"):
+    ignored = data["ignored"]
+    if context.base.get("respect_gitignore", True):
+        ignored += len(data["entries"]) - len(shown)
+    is_empty = not data["total"] and not ignored
+    if is_empty and not context.base.get("ignore"):
         return f"Directory {data['path']} is empty."
     shown.sort(key=lambda entry: (entry["kind"] != "directory", entry["name"].casefold(), entry["name"]))
     lines = [_ENTRIES.get(entry["kind"], "{name} ({size} bytes)").format(**entry) for entry in shown]
     if data["truncated"]:
         lines.append(f"(The first {len(lines)} of {data['total']} entries are listed.)")
-    return f"Directory listing for {data['path']}:\n" + "\n".join(lines) + note
+    text = f"Directory listing for {data['path']}:\n" + "\n".join(lines)
+    if ignored:
+        text += f"\n\n({ignored} ignored)"
+    return text
 
 
 # ---- search
 
 
 def render_grep(context: RenderContext) -> str:
-    """Matches by file, in blocks between `---`; paths are relative to what was searched."""
+    """Return matches by file, in blocks between `---`; paths are relative to what was searched."""
     data = context.data
     where = f'for pattern "{data["pattern"]}" in path "{context.base.get("path", ".")}"'
-    if glob := context.base.get("include_glob"):
+    glob = context.base.get("include_glob")
+    if glob:
         where += f' (filter: "{glob}")'
     if not data["files"]:
         return f"No matches found {where}."
-    is_limited = data["truncated"] or data["shown"] >= context.base.get("max_results", inf)
-    limited = f" (results limited to {data['shown']} matches for performance)" if is_limited else ""
-    # A file that was searched itself is named without its directory.
-    paths: list[str] = [posixpath.relpath(file["absolute"], data["path"]) for file in data["files"]]
-    paths = [posixpath.basename(data["path"]) if path == "." else path for path in paths]
+    limited = ""
+    if data["truncated"] or data["shown"] >= context.base.get("max_results", inf):
+        limited = f" (results limited to {data['shown']} matches for performance)"
+    paths = [_relative_path(file["absolute"], data["path"]) for file in data["files"]]
     if data["mode"] == "files":
         found = f"Found {pluralize(data['shown'], 'file')} with matches {where}{limited}:"
         return "\n".join([found, *sorted(paths)])
-    blocks = [
-        "\n".join(
-            [
-                f"File: {path}",
-                *(f"L{line['line']}{':' if line['is_match'] else '-'} {line['text']}" for line in file["lines"]),
-            ]
-        )
-        for path, file in zip(paths, data["files"], strict=True)
-    ]
-    stopped = "" if data["complete"] else "\n(The search was stopped early: narrow the directory or the pattern.)"
+    blocks = [_match_block(path, file) for path, file in zip(paths, data["files"], strict=True)]
     head = f"Found {pluralize(data['shown'], 'match', 'matches')} {where}{limited}:"
-    return f"{head}\n---\n" + "\n---\n".join(blocks) + "\n---" + stopped
+    text = f"{head}\n---\n" + "\n---\n".join(blocks) + "\n---"
+    if not data["complete"]:
+        text += "\n(The search was stopped early: narrow the directory or the pattern.)"
+    return text
+
+
+def _relative_path(path: str, searched: str) -> str:
+    """Return a path relative to what was searched; a file that was searched itself is named without its directory."""
+    relative = posixpath.relpath(path, searched)
+    return posixpath.basename(searched) if relative == "." else relative
+
+
+def _match_block(path: str, file: Arguments) -> str:
+    lines = [f"File: {path}"]
+    for line in file["lines"]:
+        mark = ":" if line["is_match"] else "-"
+        lines.append(f"L{line['line']}{mark} {line['text']}")
+    return "\n".join(lines)
 
 
 def render_glob(context: RenderContext) -> str:
-    """Absolute paths under a header."""
+    """Return absolute paths under a header."""
     data = context.data
-    additional = "additional " if data["files"] else ""
-    ignored = f" ({data['ignored']} {additional}files were ignored)" if data["ignored"] else ""
+    ignored = ""
+    if data["ignored"]:
+        additional = "additional " if data["files"] else ""
+        ignored = f" ({data['ignored']} {additional}files were ignored)"
     if not data["files"]:
         return f'No files found matching pattern "{data["pattern"]}" within {data["path"]}{ignored}'
     head = f'Found {data["total"]} file(s) matching "{data["pattern"]}" within {data["path"]}{ignored}'
@@ -173,55 +205,66 @@ _END_REASONS = {
 
 
 def render_command(context: RenderContext) -> str:
-    """Output and, if there are any, exit code and signal; the process group."""
+    """Return output and, if there are any, exit code and signal; the process group."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
-    output, notes = data["output"].strip(), [f"Note: {note}" for note in data["notes"]]
+    output = data["output"].strip()
+    notes = [f"Note: {note}" for note in data["notes"]]
     if data["running"]:
         text = f"Command moved to background (PID: {data['pid']}). Output hidden; read it with read_background_output."
         return join_lines(_wrap_untrusted(text), *notes)
     if data["ended"]:
         reason = f"Command was automatically cancelled because {_END_REASONS.get(data['ended'], 'it was stopped')}."
-        before = f"Below is the output before it was cancelled:\n{output}" if output else "There was no output before that."
+        before = "There was no output before that."
+        if output:
+            before = f"Below is the output before it was cancelled:\n{output}"
         return join_lines(_wrap_untrusted(f"{reason} {before}"), *notes)
-    lines = (
-        f"Output: {output or '(empty)'}",
-        f"Exit Code: {data['exit_code']}" if data["exit_code"] else "",
-        f"Signal: {data['signal']}" if data["signal"] else "",
-        f"Process Group PGID: {data['pid']}",
-    )
-    return join_lines(_describe_truncation(data), _wrap_untrusted(join_lines(*lines)), *notes)
+    lines = [f"Output: {output or '(empty)'}"]
+    if data["exit_code"]:
+        lines.append(f"Exit Code: {data['exit_code']}")
+    if data["signal"]:
+        lines.append(f"Signal: {data['signal']}")
+    lines.append(f"Process Group PGID: {data['pid']}")
+    return join_lines(_describe_truncation(data), _wrap_untrusted("\n".join(lines)), *notes)
 
 
 def _describe_truncation(data: Arguments) -> str:
     if not data["truncated"]:
         return ""
     text = f"Output too large. Showing first {len(data['head']):,} and last {len(data['tail']):,} characters."
-    part = "full output" if data["spill_is_whole"] else "the beginning of it"
-    return f"{text} For {part} see: {data['spill']}" if data["spill"] else text
+    if data["spill"]:
+        part = "full output" if data["spill_is_whole"] else "the beginning of it"
+        text += f" For {part} see: {data['spill']}"
+    return text
 
 
 def render_log(context: RenderContext) -> str:
-    """The last lines of a background process; as in a file, a final newline is followed by one more line."""
+    """Return the last lines of a background process; as in a file, a final newline is followed by one more line."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
-    limit, total = context.base["tail_lines"], data["total_lines"] + data["output"].endswith("\n")
     text = "Log is empty."
     if data["output"]:
-        head = "Full Log Output:" if limit >= total else f"Showing last {limit} of {total} lines:"
+        limit = context.base["tail_lines"]
+        total = data["total_lines"] + data["output"].endswith("\n")
+        head = f"Showing last {limit} of {total} lines:"
+        if limit >= total:
+            head = "Full Log Output:"
         text = join_lines(_describe_truncation(data), head + "\n" + "\n".join(data["output"].split("\n")[-limit:]))
     return "\n".join([text, *(f"Note: {note}" for note in data["notes"])])
 
 
 def render_processes(context: RenderContext) -> str:
-    """The background processes, one per line."""
+    """Return the background processes, one per line."""
     lines: list[str] = []
     for process in context.data["sessions"]:
-        state = "RUNNING" if process["running"] else "EXITED"
-        code = "" if process["running"] else f" (Exit Code: {process['exit_code']})"
-        lines.append(f"- [PID {process['pid']}] {state}: `{_TAG.sub('&lt;', process['command'])}`{code}")
+        head = f"- [PID {process['pid']}]"
+        command = _TAG.sub("&lt;", process["command"])
+        if process["running"]:
+            lines.append(f"{head} RUNNING: `{command}`")
+        else:
+            lines.append(f"{head} EXITED: `{command}` (Exit Code: {process['exit_code']})")
     return "\n".join(lines) or "No background processes found."
 
 
@@ -229,7 +272,7 @@ def render_processes(context: RenderContext) -> str:
 
 
 def render_search(context: RenderContext) -> str:
-    """Search results with their sources."""
+    """Return search results with their sources."""
     query, results = context.native.get("query", ""), context.data["results"]
     if not results:
         return f'No search results or information found for query: "{query}"'
@@ -240,24 +283,26 @@ def render_search(context: RenderContext) -> str:
 
 
 def render_pages(context: RenderContext) -> str:
-    """One page or several, and what could not be opened."""
+    """Return one page or several, and what could not be opened."""
     data: Arguments = context.data or {}
-    pages: list[Arguments] = data.get("pages", [data] if "url" in data else [])
+    pages: list[Arguments] = data.get("pages", [])
+    if "pages" not in data and "url" in data:
+        pages = [data]
     if not pages:
         return render_failure(context)
-    failed: list[Arguments] = data.get("failed", [])
     blocks = [_wrap_untrusted(_format_page(page)) for page in pages]
-    return "\n\n".join([*blocks, *(f"Error: {page['target']} was not opened: {page['reason']}" for page in failed)])
+    for page in data.get("failed", ()):
+        blocks.append(f"Error: {page['target']} was not opened: {page['reason']}")
+    return "\n\n".join(blocks)
 
 
 def _format_page(page: Arguments) -> str:
-    is_long = page["next_line"] is not None or page["next_char"] is not None
-    head = (
-        f"Content of {page['url']}",
-        f"Title: {page['title']}" if page["title"] else "",
-        *page_notes({**page, "question_lines": []}),
-        "The page continues; web_find searches all of it." if is_long else "",
-    )
+    head = [f"Content of {page['url']}"]
+    if page["title"]:
+        head.append(f"Title: {page['title']}")
+    head += page_notes({**page, "question_lines": []})
+    if page["next_line"] is not None or page["next_char"] is not None:
+        head.append("The page continues; web_find searches all of it.")
     return f"{join_lines(*head)}\n\n{page_text(page)}"
 
 
@@ -265,7 +310,7 @@ def _format_page(page: Arguments) -> str:
 
 
 def render_todos(context: RenderContext) -> str:
-    """The whole list, numbered."""
+    """Return the whole list, numbered."""
     items = context.data["items"]
     if not items:
         return "Successfully cleared the todo list."
@@ -274,7 +319,7 @@ def render_todos(context: RenderContext) -> str:
 
 
 def render_answers(context: RenderContext) -> str:
-    """The user's answers, as JSON."""
+    """Return the user's answers, as JSON."""
     answers = {str(number): ", ".join(item["answers"]) for number, item in enumerate(context.data["answers"])}
     return dumps_text({"answers": answers})
 
@@ -300,7 +345,7 @@ _FAILURES = {
 
 
 def render_failure(context: RenderContext, missing: str = "File not found") -> str:
-    """A failure in Gemini CLI's words: one line. `missing`: what is said of a path where nothing is."""
+    """Return a failure in Gemini CLI's words: one line. `missing`: what is said of a path where nothing is."""
     if context.code == "unknown_tool":
         names = ", ".join(f'"{name}"' for name in suggest(context.tool, context.visible_names, cutoff=0))
         return f'Tool "{context.tool}" not found. Did you mean one of: {names}?'
@@ -308,7 +353,9 @@ def render_failure(context: RenderContext, missing: str = "File not found") -> s
         return ", ".join(map(_describe_issue, context.details[:MAX_ISSUES]))
     if context.code == "not_directory" and "path" not in context.base:  # where a command should run
         return context.text
-    hint, nearest, lines = did_you_mean(getattr(context.details, "suggestions", ())), "", getattr(context.details, "lines", ())
+    hint = did_you_mean(getattr(context.details, "suggestions", ()))
+    nearest = ""
+    lines = getattr(context.details, "lines", ())
     if lines:
         nearest = f" The most similar text is in line {'-'.join(map(str, sorted({lines[0], lines[-1]})))}."
     return describe_failure(
@@ -322,7 +369,7 @@ def render_failure(context: RenderContext, missing: str = "File not found") -> s
 
 
 def _describe_issue(issue: Issue) -> str:
-    """What is wrong with an argument, by the path of it: `params/todos/0/status`."""
+    """Return what is wrong with an argument, by the path of it: `params/todos/0/status`."""
     path = "params" + issue.path.removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/")
     if issue.keyword == "required":
         parent, _, name = path.rpartition("/")
@@ -333,7 +380,7 @@ def _describe_issue(issue: Issue) -> str:
 
 
 def render_skill(context: RenderContext) -> str:
-    """The instructions of a skill and its files."""
+    """Return the instructions of a skill and its files."""
     data = context.data
     files = "\n".join(data["files"]) or "(none)"
     parts = f"<instructions>\n{data['text']}\n</instructions>\n\n<available_resources>\n{files}\n</available_resources>"

@@ -26,23 +26,36 @@ _TASK = field("handle", string("The task_id that Bash returned."))
 
 
 def read_to_base(native: Arguments) -> Arguments:
-    base, first = pick(native, "path"), native.get("line_offset", 1)
+    base = pick(native, "path")
+    first = native.get("line_offset", 1)
     count = min(native.get("n_lines", MAX_LINES), MAX_LINES)
     if first < 0:
         base["tail_lines"] = min(-first, MAX_LINES)
-        return {**base, "max_lines": count} if "n_lines" in native else base
+        if "n_lines" in native:
+            base["max_lines"] = count
+        return base
+    first = max(first, 1)
     if "line_offset" in native:
-        base["start_line"] = max(first, 1)
-    return {**base, "end_line": max(first, 1) + count - 1} if "n_lines" in native else {**base, "max_lines": count}
+        base["start_line"] = first
+    if "n_lines" in native:
+        base["end_line"] = first + count - 1
+    else:
+        base["max_lines"] = count
+    return base
 
 
 def read_from_base(base: Arguments) -> Arguments:
-    native, start, count = pick(base, "path"), base.get("start_line"), base.get("max_lines")
-    if offset := -base["tail_lines"] if base.get("tail_lines") else start:
-        native["line_offset"] = offset
-    if end := base.get("end_line"):
+    native = pick(base, "path")
+    start, end, count = base.get("start_line"), base.get("end_line"), base.get("max_lines")
+    if base.get("tail_lines"):
+        native["line_offset"] = -base["tail_lines"]
+    elif start:
+        native["line_offset"] = start
+    if end:
         count = max(end - (start or 1) + 1, 1)
-    return {**native, **({"n_lines": count} if count else {})}
+    if count:
+        native["n_lines"] = count
+    return native
 
 
 def timeout_to_base(native: Arguments) -> Any:

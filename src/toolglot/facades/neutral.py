@@ -17,12 +17,12 @@ _ANY_DEPTH = "**/"
 
 
 def pattern_to_base(pattern: str) -> str:
-    """A glob without a slash matches at any depth, as in ripgrep and .gitignore; the base tool compares whole paths."""
+    """Return a glob that compares whole paths: one without a slash matches at any depth, as in ripgrep and .gitignore."""
     return pattern if "/" in pattern else _ANY_DEPTH + pattern
 
 
 def pattern_from_base(pattern: str) -> str:
-    """The other way round: the shortest form, and `./` for a name at the top only."""
+    """Return the shortest form of a glob, with `./` for a name at the top only."""
     name = pattern.removeprefix(_ANY_DEPTH)
     if "/" in name:
         return pattern

@@ -9,7 +9,7 @@ __all__ = ["array", "boolean", "closed_schema", "integer", "number", "object_sch
 
 
 def object_schema(required: str = "", description: str = "", /, **properties: Any) -> Schema:
-    """An object with these properties. `required`: their names, separated by spaces."""
+    """Return an object with these properties. `required`: their names, separated by spaces."""
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required.split()
@@ -17,7 +17,7 @@ def object_schema(required: str = "", description: str = "", /, **properties: An
 
 
 def closed_schema(required: str = "", /, **properties: Any) -> Schema:
-    """An object that allows no other properties."""
+    """Return an object that allows no other properties."""
     return {**object_schema(required, **properties), "additionalProperties": False}
 
 
@@ -30,7 +30,7 @@ integer, boolean = partial(_typed, "integer"), partial(_typed, "boolean")
 
 
 def array(items: Schema, description: str = "", **keywords: Any) -> Schema:
-    """A list of items that fit a schema."""
+    """Return a list of items that fit a schema."""
     return _typed("array", description, items=items, **keywords)
 
 

@@ -10,12 +10,12 @@ _BANNER = "Showing lines {first}-{last} of {size}.\n\n---\n\n"
 
 
 def render_read(context: RenderContext) -> str:
-    """The text without line numbers, under a header if it is not all of the file."""
+    """Return the text without line numbers, under a header if it is not all of the file."""
     return gemini.render_read(context, _BANNER, only_utf8=False)
 
 
 def render_edit(context: RenderContext) -> str:
-    """What was changed, with the lines around it."""
+    """Return what was changed, with the lines around it."""
     data = context.data
     if data["created"]:
         return f"Created new file: {data['absolute']} with provided content."
@@ -25,16 +25,19 @@ def render_edit(context: RenderContext) -> str:
 
 
 def render_write(context: RenderContext) -> str:
-    """One sentence."""
+    """Return one sentence."""
     head = "Successfully created and wrote to new file" if context.data["created"] else "Successfully overwrote file"
     return f"{head}: {context.data['absolute']}."
 
 
 def render_grep(context: RenderContext) -> str:
-    """`path:line:text` under a header."""
-    data, path = context.data, context.base.get("path")
-    where = f'for pattern "{data["pattern"]}" ' + (f'in path "{path}"' if path else "in the workspace directory")
-    if glob := context.base.get("include_glob"):
+    """Return `path:line:text` under a header."""
+    data = context.data
+    where = f'for pattern "{data["pattern"]}" in the workspace directory'
+    if context.base.get("path"):
+        where = f'for pattern "{data["pattern"]}" in path "{context.base["path"]}"'
+    glob = context.base.get("include_glob")
+    if glob:
         where += f' (filter: "{glob}")'
     if not data["files"]:
         return f"No matches found {where}."
@@ -48,33 +51,39 @@ def render_grep(context: RenderContext) -> str:
 
 
 def render_command(context: RenderContext) -> str:
-    """The command with its directory, its output and how it ended, each on a line of its own."""
+    """Return the command with its directory, its output and how it ended, each on a line of its own."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
-    output, notes = data["output"].rstrip("\n"), [f"Note: {note}" for note in data["notes"]]
+    output = data["output"].rstrip("\n")
+    notes = [f"Note: {note}" for note in data["notes"]]
     if data["truncated"] and data["spill"]:
         notes.append(f"Output too long and was saved to: {data['spill']}")
     if data["running"]:
-        lines = ("Background shell started.", f"id: {data['handle']}", f"pid: {data['pid']}", f"Output so far: {output}")
-        return join_lines(*lines[: None if output else 3], *notes)
-    if data["timed_out"]:
-        before = f"Below is the output before it timed out:\n{output}" if output else "There was no output before it timed out."
-        return join_lines(f"Command timed out after {data['seconds'] * 1000:.0f}ms before it could complete. {before}", *notes)
-    lines = (
-        f"Command: {data['command']}",
-        f"Directory: {context.native.get('directory') or '(root)'}",
-        f"Output: {output or '(empty)'}",
-        f"Error: {END_REASONS.get(data['ended'], data['ended']) or '(none)'}",
-        f"Exit Code: {'(none)' if data['exit_code'] is None else data['exit_code']}",
-        f"Signal: {data['signal'] or '(none)'}",
-        f"Process Group PGID: {data['pid']}",
-    )
+        lines = ["Background shell started.", f"id: {data['handle']}", f"pid: {data['pid']}"]
+        if output:
+            lines.append(f"Output so far: {output}")
+    elif data["timed_out"]:
+        before = "There was no output before it timed out."
+        if output:
+            before = f"Below is the output before it timed out:\n{output}"
+        lines = [f"Command timed out after {data['seconds'] * 1000:.0f}ms before it could complete. {before}"]
+    else:
+        exit_code = data["exit_code"]
+        lines = [
+            f"Command: {data['command']}",
+            f"Directory: {context.native.get('directory') or '(root)'}",
+            f"Output: {output or '(empty)'}",
+            f"Error: {END_REASONS.get(data['ended'], data['ended']) or '(none)'}",
+            f"Exit Code: {'(none)' if exit_code is None else exit_code}",
+            f"Signal: {data['signal'] or '(none)'}",
+            f"Process Group PGID: {data['pid']}",
+        ]
     return join_lines(*lines, *notes)
 
 
 def render_todos(context: RenderContext) -> str:
-    """The list as JSON, in a reminder."""
+    """Return the list as JSON, in a reminder."""
     items: list[Arguments] = context.native["todos"]
     if not items:
         return "Todo list has been cleared.\n\n<system-reminder>\nYour todo list is now empty.\n</system-reminder>"
@@ -92,6 +101,6 @@ _FAILURES = {
 
 
 def render_failure(context: RenderContext) -> str:
-    """A failure in Qwen Code's words."""
+    """Return a failure in Qwen Code's words."""
     key = f"{context.code} {getattr(context.details, 'reason', '')}".strip()
     return describe_failure(context, _FAILURES) if key in _FAILURES else gemini.render_failure(context)

@@ -15,12 +15,12 @@ END_REASONS = {
 
 
 def join_lines(*lines: str) -> str:
-    """The lines that are not empty."""
+    """Join the lines that are not empty."""
     return "\n".join(filter(None, lines))
 
 
 def describe_failure(context: RenderContext, templates: Mapping[str, str], **values: str) -> str:
-    """A failure by a table of its code, or of code and reason; the base tool's text if the table has none."""
+    """Return the text for a failure's code, or its code and reason, from a table; the base tool's text if it has none."""
     details, base = context.details, context.base
     template = templates.get(f"{context.code} {getattr(details, 'reason', '')}".strip(), "{text}")
     return template.format(
@@ -34,7 +34,7 @@ def describe_failure(context: RenderContext, templates: Mapping[str, str], **val
 
 
 def number_lines(lines: Iterable[str], first_line: int, template: str) -> str:
-    """Lines with their numbers, by a template such as '{}: {}'."""
+    """Return lines with their numbers, by a template such as '{}: {}'."""
     return "\n".join(template.format(number, line) for number, line in enumerate(lines, first_line))
 
 
@@ -60,7 +60,7 @@ def exited_nonzero(context: RenderContext) -> bool:
 
 
 def output_notes(data: Mapping[str, Any]) -> list[str]:
-    """Notes on a command that ended: why it was stopped, and where its whole output is."""
+    """Return notes on a command that ended: why it was stopped, and where its whole output is."""
     notes: list[str] = list(data["notes"])
     if data["ended"] and not data["timed_out"]:
         reason = END_REASONS.get(data["ended"], data["ended"])
@@ -106,5 +106,5 @@ def page_notes(data: Arguments) -> list[str]:
 
 
 def page_text(data: Arguments) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     return data["text"] or "(The page has no text.)"

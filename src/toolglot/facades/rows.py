@@ -18,14 +18,14 @@ MAX_TIMEOUT = 7200.0
 
 
 def to_seconds(name: str, value: float, limit: float = MAX_TIMEOUT) -> float:
-    """A timeout in milliseconds as seconds, at most `limit`. `name` is for the error. Raises ToolError."""
+    """Return a timeout in milliseconds as seconds, at most `limit`. `name` is for the error. Raises ToolError."""
     if value <= 0:
         raise ToolError(f"{name} is {value:g}; give a number of milliseconds above 0", kind="validation")
     return min(value / 1000, limit)
 
 
 def to_milliseconds(seconds: float) -> int | float:
-    """Seconds as milliseconds: an integer if that is exact."""
+    """Return seconds as milliseconds: an integer if that is exact."""
     value = round(float(seconds) * 1000, 6)
     return int(value) if value.is_integer() else value
 
@@ -56,13 +56,16 @@ def replace_all(**keywords: Any) -> Row:
 
 
 def accept_edits(parameter: str, path: str, old: str, new: str, schema: Schema, result: Renderer) -> dict[str, Any]:
-    """Options of a view that also takes a list of replacements, or one: `parameter`, with the keys `old` and `new`."""
+    """Return options of a view that also takes a list of replacements, or one: `parameter`, with the keys `old` and `new`."""
+
+    def to_edit(edit: Arguments) -> Arguments:
+        count = "all" if edit.get("replace_all") else "one"
+        return {"old": edit[old], "new": edit[new], "count": count, "match": "exact"}
 
     def to_base(edits: Any) -> list[Arguments]:
-        return [
-            {"old": edit[old], "new": edit[new], "count": "all" if edit.get("replace_all") else "one", "match": "exact"}
-            for edit in (cast(list[Arguments], edits) if isinstance(edits, list) else [edits])
-        ]
+        if not isinstance(edits, list):
+            return [to_edit(edits)]
+        return [to_edit(edit) for edit in cast(list[Arguments], edits)]
 
     def select_case(native: Arguments) -> str:
         return "edits" if parameter in native else ""
@@ -86,25 +89,28 @@ def accept_edits(parameter: str, path: str, old: str, new: str, schema: Schema, 
 
 
 def image_case(native_path: str) -> dict[str, Case]:
-    """For history only: an image that another model looked at, this one would have read."""
+    """Return the case of an image that another model looked at: this one would have read it. For history only."""
     return {"image": Case(base="view_image", fields=(Field(native_path, "path"),))}
 
 
 def line_range(tool: str, first_line: int, offset: Schema, limit: Schema) -> Rows:
-    """A first line and a number of lines, where the first line of a file is number `first_line`."""
+    """Return rows for a first line and a number of lines, where the first line of a file is number `first_line`."""
 
     def start_line(offset: float) -> int:
         return max(int(offset) - first_line, 0) + 1
 
     def end_line(native: Arguments) -> Any:
-        if (count := native.get("limit")) is None:
+        count = native.get("limit")
+        if count is None:
             return UNSET
         if count < 1:
             raise ToolError(f"{tool}: limit is {count:g}; give 1 or more lines", kind="validation")
         return start_line(native.get("offset", first_line)) + int(count) - 1
 
     def limit_from_base(base: Arguments) -> Any:
-        return max(base["end_line"] - base.get("start_line", 1) + 1, 1) if "end_line" in base else UNSET
+        if "end_line" not in base:
+            return UNSET
+        return max(base["end_line"] - base.get("start_line", 1) + 1, 1)
 
     return {
         "offset": field("start_line", offset, start_line, lambda start: start - 1 + first_line if start else UNSET),
@@ -113,7 +119,7 @@ def line_range(tool: str, first_line: int, offset: Schema, limit: Schema) -> Row
 
 
 def ignore_files(tool: str) -> dict[str, Row]:
-    """Which ignore files a search respects: git's, and those of the harness (`.geminiignore`)."""
+    """Return rows for the ignore files that a search respects: git's, and those of the harness (`.geminiignore`)."""
     return {
         "respect_git_ignore": field("respect_gitignore", boolean("Respect .gitignore files (default true).")),
         f"respect_{tool}_ignore": field("respect_extra_ignore", boolean(f"Respect .{tool}ignore files (default true).")),
@@ -121,17 +127,22 @@ def ignore_files(tool: str) -> dict[str, Row]:
 
 
 def file_filtering_options(tool: str) -> Row:
-    """The same as one parameter, an object of switches."""
-    options = {native: (row.schema, row.fields[0].base) for native, row in ignore_files(tool).items()}
-    schema = object_schema("", "Which ignore files to respect.", **{native: schema for native, (schema, _) in options.items()})
+    """Return the same as one parameter, an object of switches."""
+    rows = ignore_files(tool)
+    base_names = {native: row.fields[0].base for native, row in rows.items()}
+    schema = object_schema("", "Which ignore files to respect.", **{native: row.schema for native, row in rows.items()})
 
     def read_option(native: str) -> Callable[[Arguments], Any]:
         return lambda arguments: cast(Arguments, arguments.get("file_filtering_options", {})).get(native, UNSET)
 
     def from_base(base: Arguments) -> Any:
-        return {native: base[name] for native, (_, name) in options.items() if base.get(name) is not None} or UNSET
+        options: Arguments = {}
+        for native, name in base_names.items():
+            if base.get(name) is not None:
+                options[native] = base[name]
+        return options or UNSET
 
-    return Row(schema, tuple(Field("", name, read_option(native), from_base, True) for native, (_, name) in options.items()))
+    return Row(schema, tuple(Field("", name, read_option(native), from_base, True) for native, name in base_names.items()))
 
 
 # ---- search
@@ -146,18 +157,24 @@ GREP_TARGET: Rows = {
 
 
 def grep_mode(description: str, count: str, **keywords: Any) -> Row:
-    """What a search returns: lines, paths, or counts, whose native name is `count`."""
+    """Return the row that says what a search returns: lines, paths, or counts, whose native name is `count`."""
     choices = {"content": "content", "files_with_matches": "files", count: "count"}
     schema = string(description, enum=list(choices), **keywords)
     return choice_field("mode", schema, choices, "files_with_matches", "content")
 
 
 def context_lines(after: str, before: str, both: tuple[str, ...], make_schema: Callable[..., Schema], **keywords: Any) -> Rows:
-    """Lines to show around a match: after, before, or (by other parameters) on both sides, which the first two override."""
+    """Return rows for the lines to show around a match.
+
+    They are parameters for those after, before, or (by other names) on both sides, which the first two override.
+    """
 
     def row(base: str, native: str) -> Row:
         def to_base(arguments: Arguments) -> Any:
-            return next((int(arguments[name]) for name in (native, *both) if name in arguments), UNSET)
+            for name in (native, *both):
+                if name in arguments:
+                    return int(arguments[name])
+            return UNSET
 
         schema = make_schema(f"Lines to show {base} each match.", **keywords)
         return call_field(base, schema, to_base, lambda arguments: arguments.get(base, UNSET))
@@ -174,18 +191,18 @@ URL = field("target", string("URL of the page (https://…)."))
 
 
 def query(**keywords: Any) -> Row:
-    """One search query, where the base tool takes several."""
+    """Return the row of one search query, where the base tool takes several."""
     schema = string("What to search for.", **keywords)
     return field("queries", schema, lambda query: [query], lambda queries: queries[0] if len(queries) == 1 else UNSET)
 
 
 def prompt(description: str) -> Row:
-    """What the model wants to know of a page; required, so it is empty in history if nothing is known."""
+    """Return the row for what the model wants to know of a page; required, so it is empty in history if nothing is known."""
     return field("question", string(description), lambda question: question or UNSET, base_default="")
 
 
 def timeout(name: str, schema: Schema, limit: float = MAX_TIMEOUT) -> Row:
-    """A timeout in milliseconds, of at most `limit` seconds. `name` is for errors."""
+    """Return the row of a timeout in milliseconds, of at most `limit` seconds. `name` is for errors."""
     return field(
         "timeout",
         schema,
@@ -195,7 +212,7 @@ def timeout(name: str, schema: Schema, limit: float = MAX_TIMEOUT) -> Row:
 
 
 def numeric_handle(schema: Schema) -> Row:
-    """A background command by a number: a process or session ID. Other handles cannot be expressed."""
+    """Return the row of a background command by its number: a process or session ID. Other handles cannot be expressed."""
     row = field(
         "handle",
         schema,
@@ -223,36 +240,41 @@ def todos(
     extras: Mapping[str, str] | None = None,
     defaults: Callable[[Arguments, int], Arguments] = _no_defaults,
 ) -> Row:
-    """The list of a plan, whose items have their text under the key `text`.
+    """Return the list of a plan, whose items have their text under the key `text`.
 
     `done` is the native status of a completed item. Without `keep_all_statuses`, "cancelled" and "blocked" become `done` and
     "pending". `extras`: more native keys -> base keys; `defaults` has those of an item (in base form, with its position from 1)
     that has none, and they are not read back. `is_sequential`: only one item may be in progress.
     """
-    nearest = {"completed": done} if keep_all_statuses else {"completed": done, "cancelled": done, "blocked": "pending"}
+    nearest = {"completed": done}
+    if not keep_all_statuses:
+        nearest |= {"cancelled": done, "blocked": "pending"}
+    base_keys = dict(extras or {})
+
+    def item_to_base(item: Arguments, position: int) -> Arguments:
+        status = "completed" if item["status"] == done else item["status"]
+        base_item: Arguments = {"text": item[text], "status": status}
+        usual = defaults(base_item, position)
+        for key, base_key in base_keys.items():
+            if item.get(key) and item[key] != usual.get(key):
+                base_item[base_key] = item[key]
+        return base_item
+
+    def item_from_base(base_item: Arguments, position: int) -> Arguments:
+        item: Arguments = {text: base_item["text"], "status": nearest.get(base_item["status"], base_item["status"])}
+        item |= defaults(base_item, position)
+        for key, base_key in base_keys.items():
+            if base_item.get(base_key):
+                item[key] = base_item[base_key]
+        return item
 
     def to_base(items: list[Arguments]) -> list[Arguments]:
-        if is_sequential and sum(item["status"] == "in_progress" for item in items) > 1:
+        running = sum(item["status"] == "in_progress" for item in items)
+        if is_sequential and running > 1:
             raise ToolError('Invalid parameters: Only one task can be "in_progress" at a time.', kind="validation")
-        converted: list[Arguments] = []
-        for position, item in enumerate(items, 1):
-            base_item: Arguments = {"text": item[text], "status": "completed" if item["status"] == done else item["status"]}
-            usual = defaults(base_item, position)
-            for native_key, base_key in (extras or {}).items():
-                if item.get(native_key) and item[native_key] != usual.get(native_key):
-                    base_item[base_key] = item[native_key]
-            converted.append(base_item)
-        return converted
+        return [item_to_base(item, position) for position, item in enumerate(items, 1)]
 
     def from_base(items: list[Arguments]) -> list[Arguments]:
-        return [
-            {
-                text: item["text"],
-                "status": nearest.get(item["status"], item["status"]),
-                **defaults(item, position),
-                **{name: item[base] for name, base in (extras or {}).items() if item.get(base)},
-            }
-            for position, item in enumerate(items, 1)
-        ]
+        return [item_from_base(item, position) for position, item in enumerate(items, 1)]
 
     return field("items", array(item, description), to_base, from_base)

@@ -31,11 +31,16 @@ make_skill_view = partial(make_view, description=SKILL_DESCRIPTION, base="load_s
 
 
 def make_write_view(name: str, edit_tool: str, read_first: str = "required", **options: Any) -> View:
-    """A whole file is written; `edit_tool` changes parts of it. `read_first`: what must have been read of a file."""
+    """Return the view of a tool that writes a whole file.
+
+    `edit_tool` changes parts of one. `read_first`: what must have been read of it.
+    """
     rule = "" if read_first == "none" else " An existing file must have been read first."
     description = f"Write a whole file, creating parent directories.{rule} To change part of a file, use {edit_tool}."
     options = {"rows": {"file_path!": rows.FILE, "content!": rows.CONTENT}, **options}
-    fixed = {"mode": "overwrite", **({} if read_first == "required" else {"read_first": read_first})}
+    fixed = {"mode": "overwrite"}
+    if read_first != "required":
+        fixed["read_first"] = read_first
     return make_view(name, description, "write", fixed=fixed, **options)
 
 
@@ -48,29 +53,32 @@ QUESTIONS_DESCRIPTION = (
 
 
 def questions_schema(multi: str, required: str = "", *, has_preview: bool = False, closed: bool = False) -> Schema:
-    """The list of up to four questions with two to four options each.
+    """Return the schema of up to four questions with two to four options each.
 
     `multi`: the flag that allows several choices. `required`: which of "header", "description" and `multi` must be given; a
     harness that requires none of them declares defaults instead.
     """
     make_schema = closed_schema if closed else object_schema
-    header, description, flag = (
-        {} if name in required.split() or (name == multi and required) else {"default": default}
-        for name, default in (("header", ""), ("description", ""), (multi, False))
-    )
+    required_names = required.split()
+
+    def default(value: Any, *, is_required: bool) -> Schema:
+        return {} if is_required else {"default": value}
+
+    has_description = "description" in required_names
     option = {
         "label": string("The choice in 1 to 5 words."),
-        "description": string("What this choice means.", **description),
-        **({"preview": string("Text to show while the choice is highlighted.")} if has_preview else {}),
+        "description": string("What this choice means.", **default("", is_required=has_description)),
     }
-    options = make_schema("label" if description else "label description", **option)
+    if has_preview:
+        option["preview"] = string("Text to show while the choice is highlighted.")
+    options = make_schema("label description" if has_description else "label", **option)
     question = {
         "question": string("The complete question."),
-        "header": string("A label of one or two words.", **header),
+        "header": string("A label of one or two words.", **default("", is_required="header" in required_names)),
         "options": array(options, "The choices, the recommended one first.", minItems=2, maxItems=4),
-        multi: boolean("Allow more than one choice.", **flag),
+        multi: boolean("Allow more than one choice.", **default(False, is_required=required != "")),
     }
-    names = [key for key in question if key in ("question", "options", *required.split())]
+    names = [key for key in question if key in ("question", "options", *required_names)]
     return array(make_schema(" ".join(names), **question), "The questions.", minItems=1, maxItems=4)
 
 
@@ -83,18 +91,23 @@ def make_questions_view(
     description: str = QUESTIONS_DESCRIPTION,
     **options: Any,
 ) -> View:
-    """Questions for the user. Their schema decides what can be expressed: which keys there are, and how many options."""
+    """Return a view of questions for the user. Their schema decides which keys there are, and how many options."""
     question_schema: Schema = questions["items"]
     option_schema: Schema = question_schema["properties"]["options"]["items"]
     has_types = "type" in question_schema["properties"]
 
     def to_base(question: Arguments) -> Arguments:
         options = [_nonempty(option, "label", "description", "preview") for option in question.get("options") or ()]
-        kind = question.get("type") or ("choice" if options else "text")
         base = _nonempty(question, "id", "question", "header")
+        kind = question.get("type")
+        if not kind:
+            kind = "choice" if options else "text"
         if kind != "choice":
             return {**base, "kind": kind}
-        return {**base, "options": options, **({"multi": True} if question.get(multi) else {})}
+        base["options"] = options
+        if question.get(multi):
+            base["multi"] = True
+        return base
 
     def get_options(question: Arguments) -> list[Arguments]:
         if question.get("kind") == "yesno" and not has_types:
@@ -126,13 +139,20 @@ def _nonempty(arguments: Arguments, *names: str) -> Arguments:
 
 
 def _fit(values: Arguments, schema: Schema) -> Arguments:
-    """What an object schema asks for: its properties that have a value, and those that are required."""
-    return {name: values[name] for name in schema["properties"] if values.get(name) or name in schema["required"]}
+    """Return what an object schema asks for: its properties that have a value, and those that are required."""
+    fitting: Arguments = {}
+    for name in schema["properties"]:
+        if values.get(name) or name in schema["required"]:
+            fitting[name] = values[name]
+    return fitting
 
 
 def make_notebook_view(name: str, result: Renderer | None = None, *, requires_source: bool = False) -> View:
-    """One cell of a Jupyter notebook is replaced, inserted or deleted."""
+    """Return the view of a tool that replaces, inserts or deletes one cell of a Jupyter notebook."""
     source = string("The complete new source of the cell.")
+    source_rows: Rows = {"new_source": field("source", source)}
+    if requires_source:
+        source_rows = {"new_source!": field("source", source, default="", base_default="")}
     return make_view(
         name,
         "Replace, insert or delete one cell of a Jupyter notebook you have already read.",
@@ -140,11 +160,7 @@ def make_notebook_view(name: str, result: Renderer | None = None, *, requires_so
         {
             "notebook_path!": field("path", string("Path of the notebook, absolute or relative to the workspace.")),
             "cell_id": string("The cell to change; with insert, the new cell goes after it (default: at the top)."),
-            **(
-                {"new_source!": field("source", source, default="", base_default="")}
-                if requires_source
-                else {"new_source": field("source", source)}
-            ),
+            **source_rows,
             "cell_type": string("Type of the cell; required for insert.", enum=["code", "markdown"]),
             "edit_mode": field("mode", string("What to do (default replace).", enum=["replace", "insert", "delete"])),
         },
@@ -170,10 +186,15 @@ _ACCEPTED: Schema = {
 
 
 def _flatten(native: Arguments, *required: str) -> Arguments:
-    """The arguments, with those inside `action`. Raises ToolError."""
+    """Return the arguments, with those inside `action`. Raises ToolError."""
     action: Any = native.get("action")
-    inner = cast(Arguments, action) if isinstance(action, dict) else {"type": action} if action else {}
-    flat = {key: value for key, value in {**native, **inner}.items() if key != "action" and value is not None}
+    inner: Arguments = {}
+    if isinstance(action, dict):
+        inner = cast(Arguments, action)
+    elif action:
+        inner = {"type": action}
+    flat = {key: value for key, value in {**native, **inner}.items() if value is not None}
+    flat.pop("action", None)
     for key in required:
         if not flat.get(key):
             raise invalid_argument(key, "is missing")
@@ -181,25 +202,36 @@ def _flatten(native: Arguments, *required: str) -> Arguments:
 
 
 def select_action(native: Arguments) -> str:
-    """The case of a call. Raises ToolError."""
+    """Return the case of a call. Raises ToolError."""
     flat = _flatten(native)
-    kind = str(flat.get("type") or ("find" if "pattern" in flat else "open" if "url" in flat else "search"))
+    if flat.get("type"):
+        kind = str(flat["type"])
+    elif "pattern" in flat:
+        kind = "find"
+    elif "url" in flat:
+        kind = "open"
+    else:
+        kind = "search"
     if kind not in _ACTIONS:
         raise invalid_argument("action", f"cannot be {kind!r:.60}; use {', '.join(_ACTIONS)}")
     return _ACTIONS[kind]
 
 
 def search_to_base(native: Arguments) -> Arguments:
-    """One query, or several."""
+    """Return one query, or several."""
     flat = _flatten(native)
-    queries = list(flat.get("queries") or ()) or [str(_flatten(native, "query")["query"])]
+    queries = list(flat.get("queries") or ())
+    if not queries:
+        queries = [str(_flatten(native, "query")["query"])]
     return {"queries": queries, **pick(flat, *_DOMAINS)}
 
 
 def search_from_base(base: Arguments) -> Arguments | None:
-    """One query; None for several."""
+    """Return one query; None for several."""
     queries: list[str] = base.get("queries") or []
-    return {"query": queries[0], **pick(base, *_DOMAINS)} if len(queries) == 1 else None
+    if len(queries) != 1:
+        return None
+    return {"query": queries[0], **pick(base, *_DOMAINS)}
 
 
 def make_search_view(
@@ -211,10 +243,10 @@ def make_search_view(
     page_failure: Renderer | None = None,
     **options: Any,
 ) -> View:
-    """The search tool of a facade; `shown` is the plain form."""
+    """Return the search tool of a facade; `shown` is the plain form."""
 
     def other_case(base: str, *required: str, **case_options: Any) -> Case:
-        """A form that is only understood: another tool of the facade expresses it better."""
+        """Return a form that is only understood: another tool of the facade expresses it better."""
         return Case(
             base=base,
             to_base=lambda native: pick(_flatten(native, *required), *required[1:], target="url"),

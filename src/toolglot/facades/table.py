@@ -42,25 +42,25 @@ def field(
     default: Any = UNSET,
     base_default: Any = UNSET,
 ) -> Row:
-    """A parameter that the base tool has under another name, or with other values: see `Field`."""
+    """Return a parameter that the base tool has under another name, or with other values: see `Field`."""
     return Row(schema, (Field("", base, to_base, from_base, default=default, base_default=base_default),))
 
 
 def call_field(
     base: str, schema: Schema, to_base: Callable[[Arguments], Any], from_base: Callable[[Arguments], Any] = omit
 ) -> Row:
-    """A parameter that is computed from all arguments of a call."""
+    """Return a parameter that is computed from all arguments of a call."""
     return Row(schema, (Field("", base, to_base, from_base, needs_all_arguments=True),))
 
 
 def choice_field(base: str, schema: Schema, choices: Mapping[str, str], default: str, base_default: str) -> Row:
-    """A parameter whose values have other names: native -> base."""
+    """Return a parameter whose values have other names: native -> base."""
     names = {value: name for name, value in choices.items()}
     return field(base, schema, choices.__getitem__, names.__getitem__, default=default, base_default=base_default)
 
 
 def switch_field(base: str, schema: Schema, on: Any, off: Any, base_default: Any = UNSET) -> Row:
-    """A flag that stands for one of two base values; history has it only if it is on."""
+    """Return a flag that stands for one of two base values; history has it only if it is on."""
     return field(
         base,
         schema,
@@ -72,22 +72,22 @@ def switch_field(base: str, schema: Schema, on: Any, off: Any, base_default: Any
 
 
 def unmapped(schema: Schema) -> Row:
-    """A parameter that other rows read; the base tool has none like it."""
+    """Return a parameter that other rows read; the base tool has none like it."""
     return Row(schema)
 
 
 def ignored(schema: Schema) -> Row:
-    """A parameter that is shown and has no effect."""
+    """Return a parameter that is shown and has no effect."""
     return Row(schema, is_ignored=True)
 
 
 def aliased(row: Row, *names: str) -> Row:
-    """A parameter that had other names before."""
+    """Return a parameter that had other names before."""
     return replace(row, aliases=names)
 
 
 def pick(arguments: Mapping[str, Any], *names: str, **renamed: str) -> Arguments:
-    """The arguments of these names that are present; `new="old"` renames one."""
+    """Return the arguments of these names that are present; `new="old"` renames one."""
     wanted = {**{name: name for name in names}, **renamed}
     return {new: arguments[old] for new, old in wanted.items() if old in arguments}
 
@@ -164,7 +164,7 @@ def make_view(
 
 
 def with_fixed(view: View, **fixed: Any) -> View:
-    """A view whose shown form has further base parameters that always have the same value."""
+    """Return a view whose shown form has further base parameters that always have the same value."""
     case = view.cases[""]
     return replace(view, cases={**view.cases, "": replace(case, fixed={**case.fixed, **fixed})})
 

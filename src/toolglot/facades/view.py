@@ -23,7 +23,7 @@ __all__ = ["Arguments", "Case", "Facade", "Field", "RenderContext", "Renderer", 
 
 
 def omit(_: Any) -> Any:
-    """A `Field.from_base` for a parameter that calls may have and history never uses."""
+    """Return UNSET: a `Field.from_base` for a parameter that calls may have and history never uses."""
     return msgspec.UNSET
 
 
@@ -65,7 +65,7 @@ class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
     """The typed details of the failure: see toolglot.values.failures."""
 
     def data_list(self, name: str) -> list[Arguments]:
-        """A list in the data; empty if there is none."""
+        """Return a list in the data; empty if there is none."""
         data = self.data
         return cast(Arguments, data).get(name, []) if isinstance(data, dict) else []
 
@@ -204,11 +204,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     # ---- native -> base
 
     def find_case(self, native: Arguments) -> Case:
-        """The case of a call. Raises ToolError."""
+        """Return the case of a call. Raises ToolError."""
         return self.cases["" if self.select_case is None else self.select_case(native)]
 
     def to_base(self, native: Arguments) -> tuple[str, Arguments]:
-        """The base tool and its arguments. Raises ToolError, which names the tool and the native parameter."""
+        """Return the base tool and its arguments. Raises ToolError, which names the tool and the native parameter."""
         if issues := find_issues(native, self.accepted_schema):
             message = explain_issues(self.definition, issues)
             raise ToolError(message, kind="validation", code="invalid_arguments", tool=self.name, details=issues)
@@ -220,11 +220,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             raise self.unreadable_call() from e
 
     def unreadable_call(self) -> ToolError:
-        """The error for a call that the schema allows and a function of the table cannot convert."""
+        """Return the error for a call that the schema allows and a function of the table cannot convert."""
         return ToolError(f"{self.name} did not run: its arguments cannot be interpreted.", kind="validation", tool=self.name)
 
     def map_call(self, native: Arguments) -> tuple[str, Arguments]:
-        """The base tool and its arguments for a call that was validated. Raises ToolError."""
+        """Return the base tool and its arguments for a call that was validated. Raises ToolError."""
         case = self.find_case(native)
         arguments = case.to_base(native) if case.to_base is not None else _map_fields(case.fields, native, to_base=True)
         return case.base, {**case.fixed, **arguments}
@@ -263,7 +263,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return possible if possible.keys() >= {*required} else None
 
     def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
-        """Which base parameters a native call does not bring back, and how many it adds."""
+        """Return which base parameters a native call does not bring back, and how many it adds."""
         try:
             restored = canonical_call(*self.map_call(native))
         except Exception:  # a call that cannot be read back expresses nothing

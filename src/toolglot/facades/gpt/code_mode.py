@@ -34,7 +34,7 @@ def _invalid(problem: str) -> ToolError:
 
 
 def exec_to_base(native: Arguments) -> Arguments:
-    """The script and the options of its first line."""
+    """Return the script and the options of its first line."""
     code, base = str(native.get("input", "")), Arguments(language="javascript")
     first, _, rest = code.partition("\n")
     if first.lstrip().startswith(_MARK):
@@ -57,7 +57,7 @@ def exec_to_base(native: Arguments) -> Arguments:
 
 
 def exec_from_base(base: Arguments) -> Arguments | None:
-    """The script as free text; None for one in Python, and for a call that only waits."""
+    """Return the script as free text; None for one in Python, and for a call that only waits."""
     if not base.get("code") or base.get("language", "javascript") != "javascript":
         return None
     options: Arguments = {}
@@ -70,7 +70,7 @@ def exec_from_base(base: Arguments) -> Arguments | None:
 
 
 def wait_from_base(base: Arguments) -> Arguments | None:
-    """None for a call that starts a script."""
+    """Return None for a call that starts a script."""
     if not base.get("script"):
         return None
     native: Arguments = {"cell_id": str(base["script"])}

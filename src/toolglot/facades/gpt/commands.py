@@ -36,27 +36,40 @@ _IGNORED = frozenset({"prefix_rule", "environment_id", "additional_permissions",
 
 
 def get_command(native: Arguments) -> str | list[str] | None:
-    """A command line, or a program with its arguments; None if there is neither."""
-    if lines := native.get("commands"):
+    """Return a command line, or a program with its arguments; None if there is neither."""
+    lines = native.get("commands")
+    if lines:
         return str(lines[0])
-    command = native.get("cmd") if native.get("cmd") is not None else native.get("command")
+    command = native.get("cmd")
+    if command is None:
+        command = native.get("command")
+    if command is None:
+        return None
     if not isinstance(command, list):
-        return None if command is None else str(command) or ":"  # Codex runs an empty line
+        return str(command) or ":"  # Codex runs an empty line
     match [str(word) for word in cast(list[Any], command)]:
+        case []:
+            return None
         case [shell, flag, script] if shell.rpartition("/")[2] in _SHELLS and flag in _FLAGS:
             return script
         case [line] if " " in line.strip():
             return line
         case argv:
-            return argv or None
+            return argv
 
 
 def get_argv(native: Arguments) -> Any:
-    """A program with its arguments, also if it is another shell than bash; UNSET for a command line."""
-    command, shell = get_command(native), str(native.get("shell") or "bash")
-    if isinstance(command, str) and shell.rpartition("/")[2] != "bash":
-        return [shell, "-lc" if native.get("login") else "-c", command]
-    return command if isinstance(command, list) else UNSET
+    """Return a program with its arguments, also if it is another shell than bash; UNSET for a command line."""
+    command = get_command(native)
+    if command is None:
+        return UNSET
+    if isinstance(command, list):
+        return command
+    shell = str(native.get("shell") or "bash")
+    if shell.rpartition("/")[2] == "bash":
+        return UNSET
+    flag = "-lc" if native.get("login") else "-c"
+    return [shell, flag, command]
 
 
 def get_line(native: Arguments) -> Any:
@@ -68,11 +81,12 @@ def get_directory(native: Arguments) -> str:
 
 
 def following_commands(native: Arguments) -> Any:
-    return [str(line) for line in native.get("commands") or ()][1:] or UNSET
+    lines = [str(line) for line in native.get("commands") or ()]
+    return lines[1:] or UNSET
 
 
 def _cannot_express(base: Arguments) -> None:
-    """Another tool of the facade expresses it."""
+    """Return None: another tool of the facade expresses it."""
 
 
 def _patch_case(
@@ -80,7 +94,7 @@ def _patch_case(
     from_base: Callable[[Arguments], Arguments | None] = _cannot_express,
     native_data: Callable[[RenderContext], Any] | None = None,
 ) -> Case:
-    """A command that is nothing but a patch is the patch."""
+    """Return the case of a command that is nothing but a patch: it is the patch."""
 
     def to_base(native: Arguments) -> Arguments:
         return {"text": rebase_patch(get_directory(native), extract_patch(get_command(native) or "") or "")}
@@ -94,16 +108,19 @@ def _patch_case(
 
 
 def _clamp_milliseconds(minimum: float, limit: float) -> Callable[[Any], float]:
-    """Milliseconds within bounds, as seconds."""
+    """Return a function that gives milliseconds within bounds, as seconds."""
     return lambda value: min(max(float(value), minimum), limit) / 1000
 
 
 def _output_limit(default: int) -> Callable[[Arguments], int]:
-    """Characters of output to show."""
+    """Return a function that gives the characters of output to show."""
 
     def to_base(native: Arguments) -> int:
+        chars: Any = default
         tokens = native.get("max_output_tokens")
-        return _clamp_chars(native.get("max_output_length", default if tokens is None else codex.CHARS_PER_TOKEN * tokens))
+        if tokens is not None:
+            chars = codex.CHARS_PER_TOKEN * tokens
+        return _clamp_chars(native.get("max_output_length", chars))
 
     return to_base
 
@@ -130,12 +147,16 @@ def to_command_line(base: Arguments) -> Any:
 
 
 def to_argv(base: Arguments) -> Any:
-    return ["bash", "-lc", str(base["command"])] if base.get("command") else base.get("argv") or UNSET
+    if base.get("command"):
+        return ["bash", "-lc", str(base["command"])]
+    return base.get("argv") or UNSET
 
 
 def to_command_lines(base: Arguments) -> Any:
     first = to_command_line(base)
-    return UNSET if first is UNSET else [first, *map(str, base.get("then") or ())]
+    if first is UNSET:
+        return UNSET
+    return [first, *map(str, base.get("then") or ())]
 
 
 def _timeout(schema: Schema, **options: Any) -> Row:
@@ -181,11 +202,10 @@ def _make_command_view(
     has_aliases: bool = True,
     **options: Any,
 ) -> View:
-    """The tool under one of its names; calls may use the others. `write_command` writes the first parameter in history.
+    """Return the tool under one of its names; calls may use the others.
 
-    `max_chars`: how much output is shown by default.
+    `write_command` writes the first parameter in history. `max_chars`: how much output is shown by default.
     """
-    hidden = {**_ROWS, "max_output_length": call_field("max_output", number(), _output_limit(max_chars))}
     command_key = next(iter(shown))
     missing = Issue(f"$.{command_key[:-1]}", "is missing")
 
@@ -194,11 +214,22 @@ def _make_command_view(
         if command is None:
             text = explain_issues(view.definition, [missing])
             raise ToolError(text, kind="validation", code="invalid_arguments", details=[missing])
-        return "patch" if following_commands(native) is UNSET and extract_patch(command) is not None else ""
+        if following_commands(native) is not UNSET:
+            return ""
+        return "" if extract_patch(command) is None else "patch"
 
-    all_rows = {key: row if isinstance(row, Row) else replace(_ROWS[key.rstrip("!")], schema=row) for key, row in shown.items()}
+    all_rows: dict[str, Row] = {}
+    for key, row in shown.items():
+        all_rows[key] = row if isinstance(row, Row) else replace(_ROWS[key.rstrip("!")], schema=row)
+    command_row = all_rows[command_key]
     command_fields = (Field("", "command", get_line, write_command, True), Field("", "argv", get_argv, omit, True))
-    all_rows[command_key] = Row(all_rows[command_key].schema, (*command_fields, *all_rows[command_key].fields))
+    all_rows[command_key] = replace(command_row, fields=(*command_fields, *command_row.fields))
+
+    accepts = {**_ROWS, "max_output_length": call_field("max_output", number(), _output_limit(max_chars))}
+    for key in shown:
+        name_shown = key.rstrip("!")
+        if name_shown not in _MORE_FORMS:
+            accepts.pop(name_shown, None)
     view = make_view(
         name,
         description,
@@ -211,7 +242,7 @@ def _make_command_view(
         script_value=script_value,
         more_cases={"patch": patch_case},
         select_case=select_case,
-        accepts={key: row for key, row in hidden.items() if key in _MORE_FORMS or not {key, f"{key}!"} & shown.keys()},
+        accepts=accepts,
         required_schema={},
         ignores=_IGNORED,
         aliases=tuple(alias for alias in _NAMES if alias != name) if has_aliases else (),
@@ -280,7 +311,7 @@ EXEC_COMMAND = _codex_view(
 
 
 def wait_seconds(native: Arguments) -> float:
-    """An empty call waits; one with text only looks at what comes of it."""
+    """Return how long a call waits: an empty one for output, one with text only to see what comes of it."""
     value = native.get("yield_time_ms")
     if native.get("chars"):
         return _clamp_milliseconds(250, 30_000)(250 if value is None else value)
@@ -348,7 +379,7 @@ def patch_to_argv(base: Arguments) -> Arguments:
 
 
 def make_shell(*, applies_patches: bool) -> View:
-    """The older tool, which takes a program with its arguments. `applies_patches`: files are changed through it alone."""
+    """Return the older tool, which takes a program with arguments. `applies_patches`: files are changed through it alone."""
     patches = f' ["apply_patch", PATCH] changes files. {PATCH_FORMAT}' if applies_patches else ""
     return _codex_view(
         "shell",

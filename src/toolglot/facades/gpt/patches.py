@@ -63,27 +63,39 @@ _OPERATIONS = ("create_file", "update_file", "delete_file")
 
 
 def extract_patch(command: str | list[str]) -> str | None:
-    """The patch that a command is, as seen from where it starts; None for any other command."""
+    """Return the patch that a command is, as seen from where it starts; None for any other command."""
     if isinstance(command, list):
-        return command[1] if len(command) == 2 and command[0] in _PROGRAMS and _is_patch(command[1]) else None
+        match command:
+            case [program, patch] if program in _PROGRAMS and _is_patch(patch):
+                return patch
+            case _:
+                return None
     directory = ""
-    if match := _CHANGE_DIRECTORY.match(command):
-        directory, command = shlex.split(match[1])[0], command[match.end() :]
+    change = _CHANGE_DIRECTORY.match(command)
+    if change is not None:
+        directory = shlex.split(change[1])[0]
+        command = command[change.end() :]
     body = command if _is_patch(command) else _extract_argument(command)
-    return rebase_patch(directory, body) if body is not None and _is_patch(body) else None
+    if body is None or not _is_patch(body):
+        return None
+    return rebase_patch(directory, body)
 
 
 def _extract_argument(command: str) -> str | None:
-    """What follows `apply_patch`: a here-document, or one word."""
-    if match := _HEREDOC.fullmatch(command):
-        return re.sub(r"(?m)^\t+", "", match["body"]) if match["dash"] else match["body"]
+    """Return what follows `apply_patch`: a here-document, or one word."""
+    heredoc = _HEREDOC.fullmatch(command)
+    if heredoc is not None:
+        body = heredoc["body"]
+        return re.sub(r"(?m)^\t+", "", body) if heredoc["dash"] else body
     if not command.lstrip().startswith(_PROGRAMS):
         return None
     try:
         words = shlex.split(command)
     except ValueError:
         return None
-    return words[1] if len(words) == 2 and words[0] in _PROGRAMS else None
+    if len(words) != 2 or words[0] not in _PROGRAMS:
+        return None
+    return words[1]
 
 
 def _is_patch(body: str) -> bool:
@@ -92,14 +104,19 @@ def _is_patch(body: str) -> bool:
 
 
 def rebase_patch(directory: str, patch: str) -> str:
-    """A patch written below a directory, with its paths as seen from above it."""
+    """Return a patch written below a directory, with its paths as seen from above it."""
     if directory in ("", "."):
         return patch
-    return _PATHS.sub(lambda match: match[1] + (match[2] if match[2].startswith("/") else f"{directory}/{match[2]}"), patch)
+
+    def rebase(match: "re.Match[str]") -> str:
+        keyword, path = match.groups()
+        return match[0] if path.startswith("/") else f"{keyword}{directory}/{path}"
+
+    return _PATHS.sub(rebase, patch)
 
 
 def patch_to_base(native: Arguments) -> Arguments:
-    """A patch in whichever form it came. Raises ToolError."""
+    """Return a patch in whichever form it came. Raises ToolError."""
     if native.get("input"):
         return {"text": native["input"]}
     operation = cast(Arguments, native.get("operation") or native)
@@ -112,23 +129,26 @@ def patch_to_base(native: Arguments) -> Arguments:
 
 
 def render_patch_failure(context: RenderContext) -> str:
-    """Why a patch was not applied."""
-    details, text = context.details, context.text
+    """Return why a patch was not applied."""
     if context.code == "path_not_allowed":
-        return f"patch rejected: {text}"
-    if context.kind not in ("validation", "execution", "not_found") or context.code in _ARGUMENT_CODES:
+        return f"patch rejected: {context.text}"
+    is_about_patch = context.kind in ("validation", "execution", "not_found") and context.code not in _ARGUMENT_CODES
+    if not is_about_patch:
         return render_failure(context)
-    match details:  # our own tool also says what is similar, for models that were not trained on patches
+    text = context.text
+    match context.details:  # our own tool also says what is similar, for models that were not trained on patches
         case InvalidPatch(problem=""):
             return "patch rejected: empty patch"
-        case InvalidPatch():
-            text = f"invalid {f'hunk at line {details.line}, ' if details.line else 'patch: '}{details.problem}"
-        case PatchFailed(context=""):
-            text = "\n".join([f"Failed to find expected lines in {details.path}:", *details.expected])
-        case PatchFailed():
-            text = f"Failed to find context '{details.context}' in {details.path}"
-        case PatchedFileFailed():
-            text = f"Failed to {_FILE_ACTIONS[details.action]} {details.path}: {details.problem}"
+        case InvalidPatch(problem=problem, line=0):
+            text = f"invalid patch: {problem}"
+        case InvalidPatch(problem=problem, line=line):
+            text = f"invalid hunk at line {line}, {problem}"
+        case PatchFailed(context="", path=path, expected=expected):
+            text = "\n".join([f"Failed to find expected lines in {path}:", *expected])
+        case PatchFailed(context=anchor, path=path):
+            text = f"Failed to find context '{anchor}' in {path}"
+        case PatchedFileFailed(action=action, path=path, problem=problem):
+            text = f"Failed to {_FILE_ACTIONS[action]} {path}: {problem}"
         case _:
             pass
     return f"apply_patch verification failed: {text}"
@@ -171,7 +191,7 @@ APPLY_PATCH = _make_patch_view(
 
 
 def make_apply_patch_function(*, accepts: Schema | None = None) -> View:
-    """The same for models without freeform tools. `accepts`: other forms of a patch."""
+    """Return the same for models without freeform tools. `accepts`: other forms of a patch."""
     parameters = closed_schema("input", input=string("The complete patch."))
     return _make_patch_view(f"Change files with a patch. {PATCH_FORMAT}", parameters=parameters, accepts=accepts or {})
 
@@ -183,16 +203,18 @@ _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
 
 
 def operation_from_base(base: Arguments) -> Arguments | None:
-    """A patch of one section that moves nothing; None for any other."""
+    """Return a patch of one section that moves nothing; None for any other."""
     lines = render_patch(base).strip().split("\n")[1:-1]
     section = _SECTION.fullmatch(lines[0].strip()) if lines else None
-    if section is None or any(line.startswith("*** ") and line != "*** End of File" for line in lines[1:]):
+    if section is None:
         return None
-    return {
-        "type": _OPERATION_TYPES[section[1]],
-        "path": section[2].strip(),
-        **({"diff": "\n".join(lines[1:])} if len(lines) > 1 else {}),
-    }
+    changes = lines[1:]
+    if any(line.startswith("*** ") and line != "*** End of File" for line in changes):
+        return None
+    operation = {"type": _OPERATION_TYPES[section[1]], "path": section[2].strip()}
+    if changes:
+        operation["diff"] = "\n".join(changes)
+    return operation
 
 
 APPLY_PATCH_OPERATION = View(

@@ -39,12 +39,17 @@ def search_to_base(native: Arguments) -> Arguments:
 
 
 def search_from_base(base: Arguments) -> Arguments | None:
+    if not base.get("queries"):
+        return None
     limits = pick(base, recency="recency_days", domains="allowed_domains")
-    return {"search_query": [{"q": query, **limits} for query in base["queries"]]} if base.get("queries") else None
+    return {"search_query": [{"q": query, **limits} for query in base["queries"]]}
 
 
 def _page_case(kind: str, tool: str, base_key: str, native_key: str) -> Case:
-    """Pages by their refs, with one more parameter each. A link is never expressed: the model sees URLs, not link numbers."""
+    """Return the case of pages by their refs, with one more parameter each.
+
+    A link is never expressed: the model sees URLs, not link numbers.
+    """
 
     def to_base(native: Arguments) -> Arguments:
         items = _get_list(native, kind)
@@ -62,18 +67,18 @@ def _page_case(kind: str, tool: str, base_key: str, native_key: str) -> Case:
 
 
 def select_web_case(native: Arguments) -> str:
-    """The base tool of a call that does one kind of thing in one way; "all" for any other."""
+    """Return the base tool of a call that does one kind of thing in one way; "all" for any other."""
     kinds = [name for name in (*_KINDS, "click") if native.get(name)]
     if len(kinds) != 1:
         return "all"
     (kind,) = kinds
-    items = _get_list(native, kind)
+    first, *others = _get_list(native, kind)
     if kind == "search_query":
-        is_uniform = all(_query_limits(item) == _query_limits(items[0]) for item in items)
+        is_uniform = all(_query_limits(item) == _query_limits(first) for item in others)
     elif kind == "open":
-        is_uniform = all(item.get("lineno") == items[0].get("lineno") for item in items)
+        is_uniform = all(item.get("lineno") == first.get("lineno") for item in others)
     else:
-        is_uniform = len(items) == 1
+        is_uniform = not others
     return kind if is_uniform else "all"
 
 
@@ -84,22 +89,28 @@ def batch_to_base(native: Arguments) -> Arguments:
     clicks = [{"ref_id": click["ref_id"], "link": click["id"]} for click in _get_list(native, "click")]
     items = {**native, "open": [*_get_list(native, "open"), *clicks]}
     batch = {name: items[name] for name in _KINDS if items.get(name)}
-    if not batch:
-        unsupported = ", ".join(name for name in _UNSUPPORTED if native.get(name))
-        problem = f"{unsupported} is not supported" if unsupported else "the call is empty"
-        raise ToolError(f"web.run: {problem}; give search_query, open or find", kind="validation")
-    return batch
+    if batch:
+        return batch
+    problem = "the call is empty"
+    unsupported = [name for name in _UNSUPPORTED if native.get(name)]
+    if unsupported:
+        problem = f"{', '.join(unsupported)} is not supported"
+    raise ToolError(f"web.run: {problem}; give search_query, open or find", kind="validation")
 
 
 def batch_from_base(base: Arguments) -> Arguments:
-    return {name: [_drop_none(item) for item in _get_list(base, name)] for name in _KINDS if base.get(name)}
+    batch: Arguments = {}
+    for name in _KINDS:
+        if base.get(name):
+            batch[name] = [_drop_none(item) for item in _get_list(base, name)]
+    return batch
 
 
 # ---- results
 
 
 def _render_part(data: Any, text: str) -> str:
-    """A page in this tool's terms; anything else as the base tool words it."""
+    """Return a page in this tool's terms; anything else as the base tool words it."""
     page = cast(Arguments, data) if isinstance(data, dict) else {}
     if "pages" in page:
         blocks = [_render_part(each, "") for each in page["pages"]]
@@ -115,7 +126,7 @@ def _render_part(data: Any, text: str) -> str:
 
 
 def render_web(context: RenderContext) -> str:
-    """What was found, and which parts of the call are not supported."""
+    """Return what was found, and which parts of the call are not supported."""
     parts = context.data_list("parts") or [{"data": context.data, "text": context.text}]
     texts = [_render_part(part.get("data"), str(part["text"])) for part in parts]
     notes = [f"[{name} is not supported]" for name in _UNSUPPORTED if context.native.get(name)]
