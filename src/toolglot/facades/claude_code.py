@@ -393,7 +393,7 @@ def _make_facade(
 ) -> Facade:
     """Return a facade; `background`: for the instructions, how commands in the background are read and ended."""
     covered = {base for view in views for base in view.base_tools}
-    names = {view.name for view in views}
+    names = [view.name for view in views]
     note = _NOTE.format(background=background)
     if "todo" in covered:
         note += _PLAN_NOTE
@@ -408,8 +408,8 @@ def _make_facade(
         failure=failure,
         note=note,
         hides=_HIDES - covered,
-        defers=frozenset(names - _LOADED) if _TOOL_SEARCH in views else frozenset(),
-        differences={name: text for name, text in differences.items() if name in names},
+        defers=frozenset(names) - _LOADED if _TOOL_SEARCH in views else frozenset(),
+        differences={name: differences[name] for name in names if name in differences},
         refuses_unknown_parameters=True,
     )
 
