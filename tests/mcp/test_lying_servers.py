@@ -122,9 +122,9 @@ def test_always_ends_when_the_tool_changes(mode: str, tmp_path: Path) -> None:
     assert len(lines(tmp_path, "calls")) == 1
 
 
-@pytest.mark.parametrize("mode", ["slow", "mute", "reborn"])
+@pytest.mark.parametrize("mode", ["later", "rug", "schema", "slow", "mute", "reborn"])
 def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that delays its lists, or dies, gains no call that runs unasked."""
+    """The next call comes at once. A server that delays its lists, or dies, gains no call that runs unasked either."""
     monkeypatch.setattr("toolglot.mcp.client.connection._CATCH_UP_SECONDS", 1.0)
     answers: list[Decision] = ["always", "no"]
 
@@ -132,9 +132,7 @@ def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monke
         async with evil(tmp_path, mode) as servers:
             agent = Orchestrator("simulator", tools=servers, approve=lambda _: answers.pop(0))
             servers.watch(agent)
-            ran = [(await agent.run(PROMPT)).outcomes[0].ran]
-            await asyncio.sleep(0.1)  # it has said so, or has ended
-            return [*ran, (await agent.run(PROMPT)).outcomes[0].ran]
+            return [(await agent.run(PROMPT)).outcomes[0].ran for _ in range(2)]
 
     assert asyncio.run(main()) == [True, False]
     assert len(lines(tmp_path, "calls")) == 1

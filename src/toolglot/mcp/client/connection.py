@@ -56,6 +56,7 @@ _STABLE_SECONDS = 30.0  # a server that ran this long may be restarted at once
 _SIGN_IN_SECONDS = 300.0
 _REFRESH_SECONDS = 0.2  # between refreshes of the lists: a server may announce changes endlessly
 _CATCH_UP_SECONDS = 5.0  # to read a changed list of tools, before a call that needs to know it
+_PING_SECONDS = 1.0
 _LIST_SHARE = 0.2  # of `start_timeout`, for each list after the tools
 _MAX_LOG_LINES = 100  # per connection; later messages are logged at DEBUG
 _SANDBOX_HINT = "(its sandbox exposes only the workspace and installed programs; sandbox = false in your settings turns it off)"
@@ -377,7 +378,8 @@ class Connection:
 
         async def wait() -> bool:
             try:
-                await self.calls.get_client()  # its list may be another one
+                await self._ping(await self.calls.get_client())
+                await self.calls.get_client()  # another one, if it has died: its list may differ
                 async with asyncio.timeout(_CATCH_UP_SECONDS):
                     while self.changed.is_set() or self._is_refreshing:
                         await asyncio.sleep(0.01)
@@ -389,6 +391,29 @@ class Connection:
             return await asyncio.wrap_future(self.thread.submit(wait()))
         except UsageError:  # the servers are closed
             return False
+
+    async def _ping(self, client: "Client") -> None:
+        """Wait for an answer: what the server announced before has then arrived, unless it uses a connection of its own."""
+        from mcp_types import CONNECTION_CLOSED, EmptyResult, PingRequest, RequestParams
+
+        from mcp import MCPError
+
+        session = client.session
+        try:
+            async with asyncio.timeout(_PING_SECONDS):
+                if session.discover_result is None:
+                    await session.send_request(PingRequest(params=RequestParams()), EmptyResult)
+                else:  # 2026-07-28 has no ping
+                    await session.send_discover(client.protocol_version)
+        except TimeoutError:
+            pass  # it is busy with another call
+        except MCPError as e:  # or it knows no ping, which is an answer, too
+            if failure_cause(e.error) == "session":
+                self.end_session()
+            elif e.error.code == CONNECTION_CLOSED:  # the SDK says so before its transport does
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PING_SECONDS):
+                        await self.lost.wait()
 
     def _note_problem(self, kind: str, name: str, reason: str) -> None:
         self._problems[name if kind == "tools" else f"{kind}: {name}"] = f"left out: {reason}"
