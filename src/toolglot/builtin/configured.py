@@ -23,7 +23,9 @@ def configured_web(settings: Settings) -> WebConfig:
     own = settings.builtin
 
     def key(variable: str) -> Secret:
-        return (lambda: read_key_variable(variable)) if read_key_variable(variable) else ""
+        if not read_key_variable(variable):
+            return ""
+        return lambda: read_key_variable(variable)
 
     return WebConfig(
         searxng_url=own.searxng_url or "",
@@ -39,13 +41,14 @@ def configured_builtins(
 ) -> Builtins:
     """Create the built-in tools. `require_read=False`: files may be changed without being read first. Raises UsageError."""
     own = settings.builtin
+    level = None if own.sandbox else SandboxLevel.NONE
     options = BuiltinOptions(
         other_roots=_other_roots(settings),
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
         shared_memory=own.shared_memory,
         skills=skills,
-        shell=ShellOptions(network=own.network, visible=own.visible, level=None if own.sandbox else SandboxLevel.NONE),
+        shell=ShellOptions(network=own.network, visible=own.visible, level=level),
         web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())

@@ -216,9 +216,12 @@ class _Memory:
                 prefix = f"{top[2:]}/" if top != "." else ""
                 # fwalk lists links to directories too, although it does not follow them.
                 for name in (*subdirectories, *names):
-                    if (status := stat_at(fd, name)) is not None and stat.S_ISREG(status.st_mode):
+                    status = stat_at(fd, name)
+                    if status is None:
+                        continue
+                    if stat.S_ISREG(status.st_mode):
                         sizes[prefix + name] = status.st_size
-                    elif status is not None and stat.S_ISDIR(status.st_mode):
+                    elif stat.S_ISDIR(status.st_mode):
                         sizes[f"{prefix}{name}/"] = 0
         return sizes
 
@@ -372,4 +375,6 @@ def _resolve_range(view_range: list[int] | None, total: int, path: str) -> tuple
         raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, total))
     if last != -1 and last < first:
         raise invalid_argument("view_range", f"ends with {last}, before it begins; use a later line or -1")
-    return first, total if last == -1 else min(last, total)
+    if last == -1:
+        last = total
+    return first, min(last, total)

@@ -70,8 +70,10 @@ def change_scope(state: ToolState) -> Scope:
 def command_subjects(arguments: Arguments) -> Iterator[Subject]:
     """Yield the command lines of a call, and whatever else decides what they do."""
     argv = cast(list[Any] | None, arguments.get("argv"))
-    lines = [shlex.join(map(str, argv)) if argv else str(arguments.get("command") or "")]
-    yield from (Subject("command", line) for line in (*lines, *map(str, arguments.get("then") or ())) if line)
+    command = shlex.join(map(str, argv)) if argv else str(arguments.get("command") or "")
+    for line in (command, *map(str, arguments.get("then") or ())):
+        if line:
+            yield Subject("command", line)
     for name, value in cast(dict[str, Any], arguments.get("env") or {}).items():
         yield Subject("other", f"the variable {name}={value}")
     if arguments.get("stdin") is not None:

@@ -54,7 +54,10 @@ def create_tools(state: ToolState) -> list[Tool]:
         data = {"name": skill.name, "directory": directory, "text": text, "files": files}
         head = f"Skill {skill.name} in {directory} (its paths are relative to this directory)"
         listing = "".join(f"\n- {file}" for file in files)
-        return ToolOutput(f"{head}\n\n{text}" + (f"\n\nFiles of the skill:{listing}" if files else ""), data)
+        content = f"{head}\n\n{text}"
+        if files:
+            content += f"\n\nFiles of the skill:{listing}"
+        return ToolOutput(content, data)
 
     return [load_skill]
 
@@ -62,7 +65,10 @@ def create_tools(state: ToolState) -> list[Tool]:
 def find_skill_roots(skills: Iterable[Skill], root: str | Path, other_roots: Iterable[Root]) -> Iterator[Root]:
     """Yield the directories of skills that are outside the workspace, so that their files can be read and scripts run."""
     skills = list(skills)
-    roots = [path.resolve() for path in (Path(root), *(other.path for other in other_roots))] if skills else []
+    if not skills:
+        return
+    paths = [Path(root), *(other.path for other in other_roots)]
+    roots = [path.resolve() for path in paths]
     for skill in skills:
         if not any(skill.directory.is_relative_to(path) for path in roots):
             yield Root(skill.directory, writable=False)

@@ -57,10 +57,13 @@ _lists: WeakKeyDictionary[ToolState, tuple[TodoItem, ...]] = WeakKeyDictionary()
 
 def render_todo_lines(state: ToolState) -> list[str]:
     """Return the list as the user sees it, one line per item."""
-    return [
-        f"{_STATUS_SYMBOLS[item.status]} {item.active_form if item.status == 'in_progress' and item.active_form else item.text}"
-        for item in _lists.get(state, ())
-    ]
+    lines: list[str] = []
+    for item in _lists.get(state, ()):
+        text = item.text
+        if item.status == "in_progress" and item.active_form:
+            text = item.active_form
+        lines.append(f"{_STATUS_SYMBOLS[item.status]} {text}")
+    return lines
 
 
 def clear_todos(state: ToolState) -> None:

@@ -57,11 +57,13 @@ def _machine_memory() -> int:
     """Return the memory of the machine, or what the cgroups that we are in leave us of it: those of a container."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for controller, top, own in _own_groups():
-        if controller in ("", "memory"):
-            for group in (own, *own.parents):
+        if controller not in ("", "memory"):
+            continue
+        name = "memory.limit_in_bytes" if controller else "memory.max"
+        for group in (own, *own.parents):
+            if group.is_relative_to(top):
                 with suppress(OSError, ValueError):  # not there, or "max"
-                    name = "memory.limit_in_bytes" if controller else "memory.max"
-                    sizes += [int((group / name).read_text())] if group.is_relative_to(top) else []
+                    sizes.append(int((group / name).read_text()))
     return min(sizes)
 
 

@@ -168,14 +168,16 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     def landlock_limits(self) -> dict[str, Any]:
         hidden, visible = self.find_hidden()
+        read_only = [str(root.path) for root in self.roots if not root.writable]
+        writable = [str(root.path) for root in self.roots if root.writable]
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private=False),
             "metadata": {name: number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS},
             # Devices are allowed one by one, and temporary files of other programs are not there in the other sandbox, either.
             "hidden": ["/dev", "/tmp", *_PRIVATE_DIRECTORIES, *hidden],
-            "read": [*visible, *_find_run_paths(), *(str(root.path) for root in self.roots if not root.writable)],
-            "write": [os.path.realpath(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
+            "read": [*visible, *_find_run_paths(), *read_only],
+            "write": [os.path.realpath(self.scratch), *writable],
             "network": self.network,
         }
 
@@ -438,7 +440,8 @@ def build_shell_argv(command: str, confinement: Confinement, *, login: bool, cwd
     # The command is a parameter, not part of the program: whatever it contains, it cannot end the quoting. The shift keeps
     # it from seeing itself as $1, and the exit code is that of eval, which is its own.
     program = f'{_build_prelude(shell, confinement)}{trap}eval "shift; $1"'
-    return [shell, *(["-l"] if login else []), "-c", program, os.path.basename(shell), command]
+    options = ["-l", "-c"] if login else ["-c"]
+    return [shell, *options, program, os.path.basename(shell), command]
 
 
 def build_program_argv(argv: Sequence[str], confinement: Confinement) -> list[str]:

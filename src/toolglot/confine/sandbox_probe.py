@@ -147,7 +147,8 @@ def describe_sandbox(roots: Iterable[Root] = ()) -> dict[str, Any]:
             "other processes and the names of hidden files are visible",
             "protected files in the workspace are only restored after a command",
         ]
-        gaps += [] if landlock_version() >= 6 else ["your processes elsewhere can be sent signals (fixed by Linux 6.12)"]
+        if landlock_version() < 6:
+            gaps.append("your processes elsewhere can be sent signals (fixed by Linux 6.12)")
     if probe.level is SandboxLevel.NONE:
         gaps.append("commands are not sandboxed: each one needs an approval")
     return {

@@ -10,7 +10,7 @@ to its supervisor, as Landlock does not restrict them.
 
 import errno
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 __all__ = ["AF_INET", "AF_INET6", "AF_NETLINK", "MACHINES", "METADATA_CALLS", "build_seccomp_filter"]
@@ -129,7 +129,11 @@ def build_seccomp_filter(machine: str, families: Iterable[int], *, private: bool
     program.append(_load(_NUMBER))
     if machine == "x86_64":
         program += [_instruction(_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
-    allowed = {*_INSPECTED_SYSCALLS, *(_SHARED_CALLS if private else ()), *(("truncate",) if may_truncate else ())}
+    allowed = set(_INSPECTED_SYSCALLS)
+    if private:
+        allowed |= _SHARED_CALLS
+    if may_truncate:
+        allowed.add("truncate")
     for name, number in numbers.items():
         if name not in allowed:
             program += [_instruction(_EQUAL, number, 0, 1), _refuse(_ERRORS.get(name, errno.EPERM))]
@@ -138,27 +142,52 @@ def build_seccomp_filter(machine: str, families: Iterable[int], *, private: bool
     program += _deny_bits(numbers["clone"], 0, _CLONE_NAMESPACES)
     program += _deny_bits(numbers["unshare"], 0, _CLONE_NAMESPACES | _CLONE_NEWTIME)
     ioctl = [_load(_ARGUMENTS + 8)]
-    for request in (_TIOCSTI, _TIOCLINUX, *(() if private else _SHARED_IOCTLS)):
+    refused = (_TIOCSTI, _TIOCLINUX) if private else (_TIOCSTI, _TIOCLINUX, *_SHARED_IOCTLS)
+    for request in refused:
         ioctl += [_instruction(_EQUAL, request, 0, 1), _refuse(errno.EPERM)]
     program += _for_syscall(numbers["ioctl"], [*ioctl, _return(_ALLOW)])
+    program += _check_metadata(numbers, private=private)
+    program += _check_new_files(numbers)
+    if not private:
+        program += _check_itself(numbers)
+    program.append(_return(_ALLOW))
+    return b"".join(struct.pack("=HBBI", code, yes, no, value) for code, yes, no, value in program)
+
+
+def _check_metadata(numbers: Mapping[str, int], *, private: bool) -> list[Instruction]:
+    """Refuse set-user-id bits. Without namespaces, the supervisor decides about modes, owners and times."""
+    program: list[Instruction] = []
     for name in numbers.keys() & (_MODE_ARGUMENTS.keys() | METADATA_CALLS):
-        verdict = _return(_NOTIFY if name in METADATA_CALLS and not private else _ALLOW)
-        if (argument := _MODE_ARGUMENTS.get(name)) is None:
+        is_forwarded = name in METADATA_CALLS and not private
+        verdict = _return(_NOTIFY if is_forwarded else _ALLOW)
+        argument = _MODE_ARGUMENTS.get(name)
+        if argument is None:
             program += _for_syscall(numbers[name], [verdict])
         else:
             program += _deny_bits(numbers[name], argument, _SET_ID_BITS, verdict)
+    return program
+
+
+def _check_new_files(numbers: Mapping[str, int]) -> list[Instruction]:
+    """Refuse to create a file with set-user-id bits."""
+    program: list[Instruction] = []
     for name, argument in _OPEN_FLAGS.items():
         if name in numbers:  # arm64 has only the calls that take a directory
             mode = [_load(_ARGUMENTS + 8 * argument + 8), _instruction(_ANY_BIT, _SET_ID_BITS, 0, 1), _refuse(errno.EPERM)]
             creates = [_load(_ARGUMENTS + 8 * argument), _instruction(_ANY_BIT, _CREATING, 0, len(mode))]
             program += _for_syscall(numbers[name], [*creates, *mode, _return(_ALLOW)])
-    for name, values in _ABOUT_ITSELF.items() if not private else ():
+    return program
+
+
+def _check_itself(numbers: Mapping[str, int]) -> list[Instruction]:
+    """Refuse calls about another process than the one that makes them."""
+    program: list[Instruction] = []
+    for name, values in _ABOUT_ITSELF.items():
         body: list[Instruction] = []
         for argument, value in enumerate(values):
             body += [_load(_ARGUMENTS + 8 * argument), _instruction(_EQUAL, value, 1, 0), _refuse(errno.EPERM)]
         program += _for_syscall(numbers[name], [*body, _return(_ALLOW)])
-    program.append(_return(_ALLOW))
-    return b"".join(struct.pack("=HBBI", code, yes, no, value) for code, yes, no, value in program)
+    return program
 
 
 def _allow_values(number: int, argument: int, mask: int, values: Iterable[int]) -> list[Instruction]:

@@ -90,7 +90,8 @@ def parse_site(url: str) -> Site:
 
 
 def _site_error(message: str, code: ErrorCode = "invalid_url") -> ToolError:
-    return ToolError(message, kind="not_allowed" if code == "address_not_allowed" else "validation", code=code)
+    kind = "not_allowed" if code == "address_not_allowed" else "validation"
+    return ToolError(message, kind=kind, code=code)
 
 
 def is_public(address: Address) -> bool:
@@ -112,7 +113,8 @@ def is_neighbour(address: Address) -> bool:
         # an address of this machine, that one.
         probe.connect((str(address), 9))
         source = ip_address(str(probe.getsockname()[0]).partition("%")[0])
-        return source in ip_network((int(address), 24 if address.version == 4 else 64), strict=False)
+        prefix_length = 24 if address.version == 4 else 64
+        return source in ip_network((int(address), prefix_length), strict=False)
     return False
 
 

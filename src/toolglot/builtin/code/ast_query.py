@@ -100,6 +100,11 @@ class AstResult(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
+def _is_captured(name: str | None) -> bool:
+    """Whether what a variable of a pattern stands for is reported, and can be used in a replacement."""
+    return bool(name) and not name.startswith("_")
+
+
 class AstQuery:
     """One search for a pattern. `close` ends the parser. Raises ToolError."""
 
@@ -114,9 +119,11 @@ class AstQuery:
         self._globs = GlobFilter.parse(include) if include else None
         # Whether the globs ask for files, not only exclude some.
         self._has_requests = self._globs is not None and not all(negated for negated, _ in self._globs.patterns)
-        names = [match.groups() for match in METAVARIABLE.finditer(pattern)]
-        self.multi_names = sorted({name for name, _ in names if name and not name.startswith("_")})
-        self.single_names = sorted({name for _, name in names if name and not name.startswith("_")} - set(self.multi_names))
+        variables = [match.groups() for match in METAVARIABLE.finditer(pattern)]
+        multi_names = {name for name, _ in variables if _is_captured(name)}
+        single_names = {name for _, name in variables if _is_captured(name)}
+        self.multi_names = sorted(multi_names)
+        self.single_names = sorted(single_names - multi_names)
         self._required_word = max(re.findall(r"\w{2,}", METAVARIABLE.sub(" ", pattern)), key=len, default="")
         self._parser: ParserProcess | None = None
         self._should_stop = start_deadline(context, TIMEOUT_SECONDS, _PROGRESS_INTERVAL)
@@ -162,7 +169,9 @@ class AstQuery:
             if language not in self._pattern_checks:
                 answer = self._run_task(ParseTask(language, self.pattern))
                 self._pattern_checks[language] = answer or ParseAnswer(error="the parser fails on it")
-            if not self._pattern_checks[language].error and (file := self._search_file(path, language, limit)):
+            if self._pattern_checks[language].error:
+                continue
+            if file := self._search_file(path, language, limit):
                 yield file
         errors = [(language, answer.error) for language, answer in self._pattern_checks.items() if answer.error]
         if errors and len(errors) == len(self._pattern_checks):

@@ -71,7 +71,8 @@ class AstSearchResult(AstResult, frozen=True, kw_only=True):
             if match.truncated:
                 lines.append("    …")
             for name, text in match.captures.items():
-                lines.append(f"    {'$$$' if name in multi_names else '$'}{name} = {' '.join(text.split())[:200]}")
+                mark = "$$$" if name in multi_names else "$"
+                lines.append(f"    {mark}{name} = {' '.join(text.split())[:200]}")
         if not lines:
             lines.append(f"{self.render_empty()}.")
         if self.truncated:
@@ -191,7 +192,9 @@ class AstRewriteResult(AstResult, frozen=True, kw_only=True):
         if self.nested:
             lines.append(f"[{self.nested} matches inside of other matches were left: repeat the call for them]")
         lines += [*notes, *(file.diff.rstrip("\n") for file in self.files if file.diff)]
-        return "\n".join([*lines, *(["[the rest of the diff is omitted]"] if self.truncated else [])])
+        if self.truncated:
+            lines.append("[the rest of the diff is omitted]")
+        return "\n".join(lines)
 
 
 class _Draft(msgspec.Struct, frozen=True):
@@ -297,14 +300,15 @@ def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
         if total > limit or file.is_truncated:
             message = f"the pattern matches more than {limit} times; narrow the pattern or search a smaller directory"
             raise ToolError(message, kind="limit", code="too_many_matches")
-        text, is_crlf = file.document.text, file.document.newline == "crlf"
+        text = file.document.text
+        file_template = convert_newlines(template, "crlf") if file.document.newline == "crlf" else template
         parts: list[str] = []
         position = count = nested = 0
         for span in sorted(file.spans, key=lambda span: (span.start, -span.end)):
             if span.start < position:
                 nested += 1
                 continue
-            code = _fill_template(convert_newlines(template, "crlf") if is_crlf else template, span, file, names)
+            code = _fill_template(file_template, span, file, names)
             parts += (text[position : span.start], code)
             position, count = span.end, count + 1
         new_text = "".join([*parts, text[position:]])

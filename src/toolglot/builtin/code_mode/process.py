@@ -134,7 +134,12 @@ class ScriptProcess:
         self._packages = [str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1]), find_runtime(language)]
         program = _find_monty() if language == "python" else ""
         readable = [path for path in SYSTEM_PATHS if os.path.exists(path)]
-        self._paths = [*readable, *map(str, own_program_paths()), *self._packages, *([program] if program else [])]
+        if program:
+            readable.append(program)
+        system_filter = ""
+        if self.level is not SandboxLevel.NONE:
+            system_filter = b64encode(_build_filter()).decode()
+        self._paths = [*readable, *map(str, own_program_paths()), *self._packages]
         self._task: dict[str, Any] = {
             "language": language,
             "code": code,
@@ -142,9 +147,9 @@ class ScriptProcess:
             "stored": stored,
             "cpu_seconds": CPU_SECONDS,
             "memory_bytes": MEMORY_BYTES,
-            "filter": b64encode(_build_filter()).decode() if self.level is not SandboxLevel.NONE else "",
+            "filter": system_filter,
             "program": program,
-            "readable": [*readable, *([program] if program else [])],
+            "readable": readable,
         }
         self._on_message, self._on_end = on_message, on_end
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -209,9 +214,11 @@ class ScriptProcess:
                 for path in sorted({*self._paths}):
                     options += ["--ro-bind-try", path, path]
                 argv = [_find_bubblewrap(), *options, "--seccomp", str(filter_fd), "--", *argv]
+            if cgroups:
+                argv = enter_limits(cgroups, argv)
             with self._lock:
                 process = self._process = start_program(
-                    enter_limits(cgroups, argv) if cgroups else argv,
+                    argv,
                     roots=(),  # the system's programs and our own
                     env=library_variables(),
                     stdin=subprocess.PIPE,

@@ -153,7 +153,9 @@ def run_javascript(task: dict[str, Any], channel: Channel) -> None:
     message: str | None = json.dumps({**task, "type": "start"})
     try:
         while True:
-            text = json.dumps(message if message is not None else '{"type":"timers"}')
+            if message is None:
+                message = '{"type":"timers"}'
+            text = json.dumps(message)
             engine.eval(f"{bridge}({text})", timeout_sec=SLICE_SECONDS)
             if (state := forward_messages(SLICE_SECONDS)) is None:
                 return
@@ -164,7 +166,8 @@ def run_javascript(task: dict[str, Any], channel: Channel) -> None:
             if delay < 0 and not waiting:
                 error = _NOTHING_TO_WAIT_FOR
                 break
-            message = channel.receive(None if delay < 0 else delay / 1000)
+            seconds = None if delay < 0 else delay / 1000
+            message = channel.receive(seconds)
     except v8.JSTimeoutException:
         error = _TOO_LONG
     except v8.JSEvalException as e:
@@ -217,11 +220,14 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
                 print_callback=lambda stream, text: channel.send(type="print", text=text),
             )
         except monty.MontyCrashedError as e:
-            channel.finish(_TOO_LONG if getattr(e, "timed_out", False) else OUT_OF_MEMORY)
+            error = _TOO_LONG if getattr(e, "timed_out", False) else OUT_OF_MEMORY
+            channel.finish(error)
         except monty.MontyError as e:
             display = getattr(e, "display", None)
-            text = display() if display is not None else str(e)
-            channel.finish(_TOO_LONG if "turn time limit exceeded" in text else text)
+            error = display() if display is not None else str(e)
+            if "turn time limit exceeded" in error:
+                error = _TOO_LONG
+            channel.finish(error)
         else:
             if value is not None:
                 try:

@@ -128,7 +128,9 @@ class _Notebook:
         index = _CELL_INDEX.fullmatch(cell_id)
         if index and int(index[1]) < len(self.cells):
             return int(index[1])
-        ids = ", ".join(map(self.cell_name, range(min(len(self.cells), 20)))) + (" …" if len(self.cells) > 20 else "")
+        ids = ", ".join(map(self.cell_name, range(min(len(self.cells), 20))))
+        if len(self.cells) > 20:
+            ids += " …"
         message = f"{path!r} has no cell {cell_id!r:.80}: it has {ids or 'no cells'}; an index from 0 works too"
         raise ToolError(message, kind="not_found", code="cell_not_found")
 
@@ -141,28 +143,33 @@ class _Notebook:
     def change(self, mode: EditMode, index: int, source: str, cell_type: CellType | None) -> tuple[str, int, str, str]:
         """Return the new text, and the index, the name and the type of the cell; a new one goes after the index."""
         if mode == "insert":
-            # Not random: what was previewed, and approved, must be what is written.
-            cell_id = sha256(f"{index} {source} {self.text}".encode(errors="replace")).hexdigest()[:8] if self.has_ids else ""
             kind = cell_type or "code"
-            return self._insert_cell(index + 1, source, kind, cell_id), index + 1, cell_id or f"cell-{index + 1}", kind
-        old_type = str(self.cells[index].value.get("cell_type", "" if mode == "delete" else "code"))
+            cell_id = ""
+            if self.has_ids:
+                # Not random: what was previewed, and approved, must be what is written.
+                cell_id = sha256(f"{index} {source} {self.text}".encode(errors="replace")).hexdigest()[:8]
+            text = self._insert_cell(index + 1, source, kind, cell_id)
+            return text, index + 1, cell_id or f"cell-{index + 1}", kind
+        name, cell = self.cell_name(index), self.cells[index].value
         if mode == "delete":
-            return self._delete_cell(index), index, self.cell_name(index), old_type
-        return self._replace_cell(index, source, cell_type or old_type), index, self.cell_name(index), cell_type or old_type
+            return self._delete_cell(index), index, name, str(cell.get("cell_type", ""))
+        kind = cell_type or str(cell.get("cell_type", "code"))
+        return self._replace_cell(index, source, kind), index, name, kind
 
     def _replace_cell(self, index: int, source: str, cell_type: str) -> str:
         cell = self.cells[index]
         members = _parse_members(self.text, cell.start)
         new_source = source if isinstance(cell.value.get("source"), str) else _split_source(source)
         emptied: dict[str, Any] = {"execution_count": None, "outputs": []} if cell_type == "code" else {}
-        if cell.value.get("cell_type") != cell_type or "source" not in members:
-            kept = {
-                key: value
-                for key, value in cell.value.items()
-                if cell_type == "code" or key not in ("execution_count", "outputs")
-            }
-            emptied = emptied if cell.value.get("cell_type") != cell_type else {}
-            new_cell = {**kept, "cell_type": cell_type, "source": new_source, **emptied}
+        is_converted = cell.value.get("cell_type") != cell_type
+        if is_converted or "source" not in members:
+            kept = dict(cell.value)
+            if cell_type != "code":
+                kept.pop("execution_count", None)
+                kept.pop("outputs", None)
+            new_cell = {**kept, "cell_type": cell_type, "source": new_source}
+            if is_converted:
+                new_cell |= emptied
             return self._splice(cell.start, cell.end, self.style.dump(new_cell, 2))
         edits = [(members["source"], cast(Any, new_source))]
         edits += [(members[key], value) for key, value in emptied.items() if key in members and members[key].value != value]
@@ -233,7 +240,8 @@ def notebook_tools(state: ToolState) -> list[Tool]:
             raise invalid_argument("cell_id", f"is missing; name the cell to {mode} by its id or its index")
         document, expected = load_document(state, path, read_first)
         is_crlf = document.newline == "crlf"
-        notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, path)
+        lf_text = document.text.replace("\r\n", "\n") if is_crlf else document.text
+        notebook = _Notebook(lf_text, path)
         index = notebook.find_cell(cell_id, path) if cell_id is not None else -1
         text, index, name, kind = notebook.change(mode, index, source.replace("\r\n", "\n"), cell_type)
         count = len(notebook.cells) + {"insert": 1, "delete": -1, "replace": 0}[mode]  # after the change
@@ -277,6 +285,7 @@ def notebook_tools(state: ToolState) -> list[Tool]:
             saved = save_change(state, path, change, read_first)
         cell = "the {cell_type} cell {cell_id!r} (index {index})".format(**change.cell)
         text = f"{mode.removesuffix('e')}ed {cell} of {saved.path!r}; it has {pluralize(change.cell['cells'], 'cell')} now"
-        return ToolOutput(text, {**to_data(saved), **change.cell, "mode": mode, "source": "" if mode == "delete" else source})
+        new_source = "" if mode == "delete" else source
+        return ToolOutput(text, {**to_data(saved), **change.cell, "mode": mode, "source": new_source})
 
     return [notebook_edit]

@@ -140,7 +140,8 @@ def operation_to_ops(operation: PatchOperation) -> list[PatchOp]:
         raise _patch_error("", f"{_quote(path)!r} is not a path")
     if operation.type == "delete_file":
         return [DeleteFile(path)]
-    cursor = _LineCursor(_split_lines(operation.diff.removesuffix("\n")) if operation.diff else [])
+    lines = _split_lines(operation.diff.removesuffix("\n")) if operation.diff else []
+    cursor = _LineCursor(lines)
     if operation.type == "create_file":
         op: PatchOp = AddFile(path, _parse_added_lines(cursor))
     else:
@@ -302,11 +303,14 @@ def _old_lines(lines: Sequence[PatchLine]) -> list[str]:
 
 def _place_chunk(index: _LineIndex, chunk: Chunk, cursor: int) -> Placement | None:
     end = len(index.lines)
-    for at_end in (True, False) if chunk.at_end else (False,):
+    places = (True, False) if chunk.at_end else (False,)
+    for at_end in places:
         for lines in _iter_variants(chunk.lines):
-            if not (old := _old_lines(lines)):
+            old = _old_lines(lines)
+            if not old:
                 return end, lines
-            position = index.find(old, max(cursor, end - len(old)) if at_end else cursor)
+            start = max(cursor, end - len(old)) if at_end else cursor
+            position = index.find(old, start)
             if position is not None:
                 return position, lines
     return None
@@ -320,9 +324,11 @@ def _iter_variants(lines: tuple[PatchLine, ...]) -> Iterator[tuple[PatchLine, ..
         return
     before, after = lines[:last], lines[last + 1 :]
     if lines[last][0] == CONTEXT:
-        yield (*before, (ADDED, ""), *after) if after else before
-    else:
-        yield (*before, *(after[:-1] if after and not after[-1][1] else after))
+        if after:
+            before = (*before, (ADDED, ""))
+    elif after and not after[-1][1]:  # a removed line with its replacement, which is empty, too
+        after = after[:-1]
+    yield (*before, *after)
 
 
 def _describe_mismatch(index: _LineIndex, block: list[str], cursor: int) -> str:

@@ -202,7 +202,8 @@ class _FileDraft:
         self.data, self.exists = None, False
 
     def to_change(self) -> Change:
-        return Change(self.raw_path, self.data if self.exists else None, self.version or "absent", self.new_mode)
+        data = self.data if self.exists else None
+        return Change(self.raw_path, data, self.version or "absent", self.new_mode)
 
 
 class _PatchDraft:
@@ -324,7 +325,8 @@ class _PatchDraft:
         lines, _ = split_file(document.text)
         placements = locate_chunks(op.path, lines, op.chunks, str(self._workspace.root / op.path))
         text, edits = apply_placements(document.text, placements)
-        data, mode, destination, title = document.encode(text), file.new_mode, file, f"update {op.path}"
+        data = document.encode(text)
+        mode, destination, title = file.new_mode, file, f"update {op.path}"
         if op.move_to:
             with self._explain_failure("write", op.move_to):
                 destination = self._get_file(op.move_to)
@@ -334,7 +336,9 @@ class _PatchDraft:
                 raise ToolError(message, kind="validation", code="invalid_patch")
             if destination.exists:
                 self._describe_whole(f"replace {op.move_to}", op.move_to, "/dev/null", lost, [])
-            mode, title = mode if mode is not None else file.mode, f"move {op.path} to {op.move_to}"
+            title = f"move {op.path} to {op.move_to}"
+            if mode is None:
+                mode = file.mode
             file.mark_deleted()
         destination.set_content(data, mode=mode, is_fully_known=file.is_fully_known)
         diff = render_diff(op.path, op.move_to or op.path, lines, edits, limit=self._diff_limit)
@@ -343,11 +347,14 @@ class _PatchDraft:
 
     def _describe_whole(self, title: str, old_path: str, new_path: str, old: list[str] | None, new: list[str]) -> str | None:
         """Describe a file that is added or removed whole; returns the diff, None if its old lines are not known."""
-        edits = [LineEdit(0, old or [], new)] if old or new else []
-        diff = render_diff(old_path, new_path, old or [], edits, limit=self._diff_limit)
-        note = " (what it contains now is not text, or too long to show)" if old is None else ""
-        self.descriptions.append(f"{title}{note}\n{diff}")
-        return None if old is None else diff
+        old_lines = old or []
+        edits = [LineEdit(0, old_lines, new)] if old_lines or new else []
+        diff = render_diff(old_path, new_path, old_lines, edits, limit=self._diff_limit)
+        if old is None:
+            self.descriptions.append(f"{title} (what it contains now is not text, or too long to show)\n{diff}")
+            return None
+        self.descriptions.append(f"{title}\n{diff}")
+        return diff
 
     def _record(self, op: Literal["add", "update", "delete"], path: str, diff: str | None, moved_to: str = "") -> None:
         """Add the result of a section, with as much of the diff as the budget of the whole patch allows."""

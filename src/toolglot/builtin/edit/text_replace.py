@@ -132,8 +132,12 @@ def _edit_error(message: str, details: EditFailed) -> ToolError:
 
 def _ambiguous_error(lf_text: str, spans: list[_Span], count: ExpectedCount, name: str) -> ToolError:
     lines = tuple(lf_text.count("\n", 0, start) + 1 for start, _, _ in spans[:20])
-    numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{' …' if len(spans) > 20 else ''}"
-    occurrences = f"{'once' if len(spans) == 1 else f'{len(spans)} times'} in {name!r}"
+    noun = "lines" if len(lines) > 1 else "line"
+    numbers = f"{noun} {', '.join(map(str, lines))}"
+    if len(spans) > len(lines):
+        numbers += " …"
+    times = "once" if len(spans) == 1 else f"{len(spans)} times"
+    occurrences = f"{times} in {name!r}"
     if count == "one":
         hint = "include more of the surrounding text to make it unique, or replace all occurrences"
     else:
@@ -149,7 +153,8 @@ def _iter_line_ranges(lf_text: str, spans: list[_Span]) -> Iterator[tuple[int, i
         line += lf_text.count("\n", position, start)
         first = line
         line += new.count("\n")
-        yield first, max(first, line - 1 if new.endswith("\n") else line)
+        last = line - 1 if new.endswith("\n") else line
+        yield first, max(first, last)
         position = end
 
 
@@ -257,7 +262,8 @@ class _Search:
         nearest = number_lines((truncate(line, _MAX_SHOWN_WIDTH) for line in lines[:_MAX_SHOWN_LINES]), first)
         if len(lines) > _MAX_SHOWN_LINES:
             nearest += f"\n… {len(lines) - _MAX_SHOWN_LINES} more lines"
-        difference = difference.format(lines=f"line {first}" if first == last else f"lines {first}-{last}")
+        numbers = f"line {first}" if first == last else f"lines {first}-{last}"
+        difference = difference.format(lines=numbers)
         details = EditFailed("not_found", 0, (first, last), difference, nearest)
         return _edit_error(f"the text to replace is not in {name!r}: {difference}:\n{nearest}", details)
 
@@ -270,7 +276,8 @@ class _Search:
 
     def find_variant(self) -> _NearMatch | None:
         for difference, convert, converts_file in _VARIANTS:
-            text, wanted = convert(self._text) if converts_file else self._text, convert(self._old)
+            text = convert(self._text) if converts_file else self._text
+            wanted = convert(self._old)
             if wanted and (start := text.find(wanted)) >= 0:
                 return _near_match_at(text, start, start + len(wanted), difference)
         return None
@@ -286,7 +293,8 @@ class _Search:
             has_tabs, old_has_tabs = (any("\t" in _leading_whitespace(line) for line in text) for text in (lines, block))
             difference = "it differs from {lines} only in indentation"
             if has_tabs != old_has_tabs:
-                difference += f" (the file uses {'tabs' if has_tabs else 'spaces'})"
+                used = "tabs" if has_tabs else "spaces"
+                difference += f" (the file uses {used})"
         return index + 1, index + len(block), difference
 
     def find_most_similar(self) -> _NearMatch | None:

@@ -65,8 +65,9 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         """Return the closed entries of the home directory; one at least, as new ones are closed as well."""
         if self.home is None:
             return []
-        names = [name for name in list_names(self.home) if name.startswith(".") and fold_name(name) not in self.unprotected]
-        return [self.home / name for name in (*names, ".config")]
+        dot_names = [name for name in list_names(self.home) if name.startswith(".")]
+        closed_names = [name for name in dot_names if fold_name(name) not in self.unprotected]
+        return [self.home / name for name in (*closed_names, ".config")]
 
     def list_read_only(self) -> list[Path]:
         """Return everything that commands cannot write."""

@@ -1,5 +1,6 @@
 """The tool `read_many`: read many text files at once."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ MAX_FILES = 200
 MAX_FILE_BYTES = 256 << 10
 MAX_TOTAL_BYTES = 1 << 20
 MAX_SKIPPED = 50
+_WILDCARD = re.compile(r"[*?\[{\\]")
 DEFAULT_EXCLUDES = (
     *("node_modules", "bower_components", "vendor", "dist", "build", "target", "coverage", "__pycache__", ".venv", "venv"),
     *(".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".gradle", ".idea", ".vscode", "*.egg-info"),
@@ -63,7 +65,8 @@ def read_many_tools(state: ToolState) -> list[Tool]:
         paths, missing = _select_files(state, include, exclude or [], default_excludes, context)
         if not paths:
             message = f"no file matches {', '.join(map(repr, include))[:200]}"
-            message += f"; {missing[0]!r}: there is no such file" if missing else ""
+            if missing:
+                message += f"; {missing[0]!r}: there is no such file"
             raise ToolError(message, kind="not_found", code="path_not_found")
         return _read_files(state, paths, missing, context)
 
@@ -83,15 +86,18 @@ def _select_files(
     paths: dict[str, None] = {}
     missing: list[str] = []
     for item in map(decode_escaped_bytes, include):
-        path, pattern = split_absolute_glob(state, item) if item.startswith("/") else (".", item)
-        if not any(char in item for char in "*?[{\\"):
+        path, pattern = ".", item
+        if item.startswith("/"):
+            path, pattern = split_absolute_glob(state, item)
+        if _WILDCARD.search(item) is None:
             path, pattern = item, "**"
             entry = state.workspace.inspect(item)
             if entry is None:
                 missing.append(escape_surrogates(item))
-            elif not entry.is_directory and named_filter.admits(entry.absolute_path.removeprefix(prefix)):
-                paths.setdefault(entry.absolute_path)
-            if entry is None or not entry.is_directory:
+                continue
+            if not entry.is_directory:
+                if named_filter.admits(entry.absolute_path.removeprefix(prefix)):
+                    paths.setdefault(entry.absolute_path)
                 continue
         search = GlobSearch(pattern or "**", gitignore=default_excludes, extra_ignore=default_excludes)
         with open_search_root(state, path) as root:

@@ -69,7 +69,7 @@ class Document(msgspec.Struct, frozen=True):
         try:
             if self.encoding == "windows-1252":
                 return bom + text.translate(_NOT_IN_CP1252).translate(_TO_CP1252).encode("latin-1")
-            return bom + text.encode(self.encoding, "strict" if self.encoding == "utf-8" else "surrogatepass")
+            return bom + text.encode(self.encoding, _choose_error_handler(self.encoding))
         except UnicodeEncodeError as e:
             character = text[e.start]
             name = unicodedata.name(character, "a control character").lower()
@@ -96,7 +96,12 @@ def decode_bytes(data: bytes, encoding: Encoding) -> str:
     """Decode bytes of a known encoding. Raises UnicodeDecodeError."""
     if encoding == "windows-1252":
         return data.decode("latin-1").translate(_FROM_CP1252)
-    return data.decode(encoding, "strict" if encoding == "utf-8" else "surrogatepass")
+    return data.decode(encoding, _choose_error_handler(encoding))
+
+
+def _choose_error_handler(encoding: Encoding) -> str:
+    """Return how to treat half of a surrogate pair: files in UTF-16 and UTF-32 may have one."""
+    return "strict" if encoding == "utf-8" else "surrogatepass"
 
 
 def decode_document(data: bytes) -> Document | None:

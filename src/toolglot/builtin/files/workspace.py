@@ -106,7 +106,8 @@ class Workspace(RootSet):
         """Names that are not changed, folded as the most lenient file system compares them."""
         self._short_names = frozenset(name.lstrip(".").partition(".")[0][:6] for name in self.protected_names)
         self._backup_dir = backup_dir / backup_name if backup_dir is not None else None
-        private = (*private, *(() if backup_dir is None else (backup_dir,)))
+        if backup_dir is not None:
+            private = (*private, backup_dir)
         self.closed_paths = find_closed_paths((root.path for root in self.roots), private, unprotected)
         """What is not the model's in the roots."""
         self._lock = threading.Lock()

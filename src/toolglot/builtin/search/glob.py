@@ -148,7 +148,8 @@ class GlobSearch:
         """Return whether a file's name is enough to test it, and the test; None if everything matches."""
         names = [glob.removeprefix("**/") for glob in self._globs]
         if not all(_is_about_names(glob) for glob in self._globs):
-            return False, None if "**" in self._globs else self._build_path_test(self._globs)
+            matches_everything = "**" in self._globs
+            return False, None if matches_everything else self._build_path_test(self._globs)
         if "*" in names or "**" in names:
             return True, None
         if self._case_sensitive:

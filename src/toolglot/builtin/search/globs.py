@@ -86,8 +86,10 @@ def _component_to_regex(part: list[str]) -> str:
     # `(?>…)` keep the engine from trying any other.
     chunks = [""]
     for token in part:
-        if token != "*":
-            chunks[-1] += "[^/]" if token == "?" else token
+        if token == "?":
+            chunks[-1] += "[^/]"
+        elif token != "*":
+            chunks[-1] += token
         elif chunks[-1] or len(chunks) == 1:
             chunks.append("")
     if len(chunks) == 1:

@@ -88,15 +88,17 @@ def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[i
         process = start_confined(program, arguments, query.root_fd, errors, ignore.fileno())
         output = read_output(process, should_stop)
         try:
-            for file in _parse_json(output, query.limit_per_file) if use_json else _parse_counts(output):
+            files = _parse_json(output, query.limit_per_file) if use_json else _parse_counts(output)
+            for file in files:
                 if query.is_file or _is_included(file.path, query, include, extra_scope):
                     matches.files.append(file)
         except ProcessStopped:
             matches.complete = False
         if matches.complete and process.returncode not in (0, 1):
             _raise_error(errors, query.pattern)
-    for file in () if query.with_lines else matches.files:
-        file.lines = []
+    if not query.with_lines:
+        for file in matches.files:
+            file.lines = []
     return matches
 
 
@@ -139,7 +141,8 @@ def _raise_error(errors: BinaryIO, pattern: str) -> None:
 def _write_ignore_file(query: GrepQuery, include: GlobFilter) -> BinaryIO:
     """Write the rules about files for ripgrep, as a file in memory; later lines win."""
     lines: list[str] = []
-    globs, directory = include.patterns, "" if query.is_file else query.start
+    globs = include.patterns
+    directory = "" if query.is_file else query.start
     if globs and all(_SIMPLE_GLOB.fullmatch(glob) for _, glob in globs):
         if not all(negated for negated, _ in globs):
             lines += ["*", "!*/"]

@@ -194,15 +194,18 @@ class _EntryTree:
         self.ignored += len(directory.ignored)
         self.count += len(children)
         self._children[local] = children
-        directories = {name for name, child in children.items() if child.kind == "directory"} - VCS_DIRECTORIES
-        entered = directories if depth < self._max_depth else set[str]()
+        if depth >= self._max_depth:
+            directory.subdirectories.clear()
+            return
+        entered = {name for name, child in children.items() if child.kind == "directory"} - VCS_DIRECTORIES
         directory.subdirectories[:] = [entry for entry in directory.subdirectories if entry.name in entered]
 
     def flatten(self, directory: str = "") -> list[DirectoryEntry]:
         """Return all entries, each directory followed by its own."""
         entries: list[DirectoryEntry] = []
+        prefix = f"{directory}/" if directory else ""
         for name, entry in self._children.get(directory, {}).items():
             entries.append(entry)
             if entry.kind == "directory":
-                entries += self.flatten(f"{directory}/{name}" if directory else name)
+                entries += self.flatten(prefix + name)
         return entries

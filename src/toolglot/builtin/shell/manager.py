@@ -104,9 +104,11 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
             reason = _END_TEXTS.get(self.ended, self.ended)
             notes.append(f"killed after {self.seconds:.1f} s with everything it started: {reason}")
         elif self.exit_code:
-            notes.append(f"exit code {self.exit_code}{f' (signal {self.signal})' if self.signal else ''}")
+            reason = f" (signal {self.signal})" if self.signal else ""
+            notes.append(f"exit code {self.exit_code}{reason}")
         if self.truncated and self.spill:
-            notes.append(f"{'all' if self.spill_is_whole else 'the first 100 MB'} of the output is in {self.spill}")
+            part = "all" if self.spill_is_whole else "the first 100 MB"
+            notes.append(f"{part} of the output is in {self.spill}")
         return notes
 
 
@@ -157,7 +159,9 @@ class ShellManager:
             raise UsageError("commands cannot be confined to the workspace '/': choose a directory below it")
         self._state_dir = state.state_dir
         # The user's configuration may hold headers with keys.
-        self._hidden = (*self.options.hidden, *own_paths(), *(() if state.state_dir is None else (state.state_dir,)))
+        self._hidden = (*self.options.hidden, *own_paths())
+        if state.state_dir is not None:
+            self._hidden += (state.state_dir,)
         self._sessions: dict[str, ShellSession] = {}
         quarantine = (state.state_dir or state_directory()) / "shell" / "removed"
         self.guard = NameGuard(state.workspace, quarantine)
@@ -207,7 +211,8 @@ class ShellManager:
         """Start a command; from then on it can be found by its handle. Blocks. Raises ToolError."""
         if self._is_closed:
             raise _over_error()
-        directory = self._find_directory(self.state.cwd if options.cwd is None else options.cwd)
+        path = self.state.cwd if options.cwd is None else options.cwd
+        directory = self._find_directory(path)
         if directory is None and options.cwd is not None:
             message = f"there is no directory {options.cwd!r} in the workspace {str(self._workspace.root)!r}"
             raise ToolError(message, code="not_directory")
@@ -279,12 +284,14 @@ class ShellManager:
                 spills.mkdir(mode=0o700, exist_ok=True)
                 if self.level is not SandboxLevel.NONE:
                     write_git_config(scratch, self._workspace.roots)
-        programs = (path for path in self._workspace.closed_paths.programs if path.exists())
+        protected: tuple[Path, ...] = ()
+        if level is SandboxLevel.BUBBLEWRAP:
+            protected = (*plan.read_only, *(path for path in self._workspace.closed_paths.programs if path.exists()))
         return Confinement(
             level=level,
             roots=self._narrow_roots(level, plan),
             scratch=scratch,
-            protected_paths=(*plan.read_only, *programs) if level is SandboxLevel.BUBBLEWRAP else (),
+            protected_paths=protected,
             hidden_paths=self._hidden,
             visible_paths=tuple(self.options.visible),
             spill_dir=spills,
@@ -366,6 +373,7 @@ class ShellManager:
             has_network, process_limit = True, "not limited"
         else:
             has_network, process_limit = confinement.network, describe_limits()["processes"]
+        total_lines = output.line_count if excerpt.line_count is None else excerpt.line_count
         touched = [old for old, _ in (*report.removed, *report.restored)] + report.changed
         return ShellResult(
             command=session.command,
@@ -384,7 +392,7 @@ class ShellManager:
             omitted=excerpt.omitted,
             truncated=bool(excerpt.omitted),
             total_bytes=output.total_bytes,
-            total_lines=output.line_count if excerpt.line_count is None else excerpt.line_count,
+            total_lines=total_lines,
             spill=str(output.spill_path or ""),
             spill_is_whole=output.is_spill_complete,
             cwd=self.state.cwd or ".",
@@ -460,7 +468,8 @@ class ShellManager:
             has_network_error = any(error in output for error in _NETWORK_ERRORS)
             if is_read_only or "Device or resource busy" in output:
                 names = ", ".join(map(self.state.display_path, confinement.protected_paths[:5]))
-                notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
+                exception = f", except {names}" if names else ""
+                notes.append(f"only the workspace is writable in the sandbox{exception}")
             elif has_network_error and not confinement.network:
                 notes.append("the sandbox has no network")
         return notes + explain_hidden_paths(output, confinement.roots)

@@ -107,7 +107,8 @@ class Excerpt(msgspec.Struct, frozen=True):
 
 def make_excerpt(head: bytes, gap: int, tail: bytes, limit: OutputLimit) -> Excerpt:
     """Return as much of the output as the limit allows. `gap`: bytes between head and tail that are not in memory."""
-    max_chars, to_text = limit.max_chars, _to_raw_text if limit.keep_escapes else to_plain_text
+    max_chars = limit.max_chars
+    to_text = _to_raw_text if limit.keep_escapes else to_plain_text
     if not gap:
         text = to_text(head + tail)
         lines = text.count("\n") + bool(text and not text.endswith("\n"))

@@ -50,7 +50,8 @@ class ServerSandbox:
         """Return what to start instead of a server. Raises UsageError if no sandbox works here."""
         if not server.sandbox or not server.command:
             return server
-        manager = self._manager(network=self._options.network if server.network is None else server.network)
+        network = self._options.network if server.network is None else server.network
+        manager = self._manager(network=network)
         if manager.level is SandboxLevel.NONE:
             hint = "install bubblewrap, or write sandbox = false for it in your own configuration"
             raise UsageError(f"the MCP server {name} was not started: no sandbox works here ({hint})")

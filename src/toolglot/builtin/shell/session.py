@@ -310,7 +310,7 @@ class ShellSession:
                         continue
                     self._watch_stdin(selector)
                     if pidfd < 0:
-                        pause = min(_POLL_SECONDS, _POLL_SECONDS if pause is None else pause)
+                        pause = _POLL_SECONDS if pause is None else min(pause, _POLL_SECONDS)
                     for key, _ in selector.select(pause):
                         if key.fd == self._wakeup_read:
                             os.read(self._wakeup_read, 512)

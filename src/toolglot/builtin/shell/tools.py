@@ -322,9 +322,11 @@ class _ShellTools:
             except ToolError as e:  # the results of the commands before must not be lost
                 outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
         text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
-        failure = next((output for output in outputs if output.is_error), None)
         data = {"results": [output.data for output in outputs]}
-        return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
+        failure = next((output for output in outputs if output.is_error), None)
+        if failure is None:
+            return ToolOutput(text, data)
+        return ToolOutput(text, data, is_error=True, error_kind=failure.error_kind)
 
     async def _run_command(self, context: Context, options: CommandOptions, line: str, argv: list[str] | None) -> ToolOutput:
         session = await self._start(line, argv, options)
@@ -420,7 +422,8 @@ def _excerpt_output(
     session: ShellSession, limit: OutputLimit, tail_lines: int | None = None, pattern: str | None = None
 ) -> Excerpt:
     """Return the new output, or its last lines; only lines that match the pattern. Raises ToolError."""
-    head, gap, tail = session.take_output(0 if tail_lines is not None else session.shown_bytes)
+    offset = 0 if tail_lines is not None else session.shown_bytes
+    head, gap, tail = session.take_output(offset)
     if pattern is None and tail_lines is None:
         return make_excerpt(head, gap, tail, limit)
     text = make_excerpt(head, gap, tail, OutputLimit(max(limit.max_chars, _MAX_FILTERED_CHARS))).text

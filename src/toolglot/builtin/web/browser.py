@@ -209,10 +209,12 @@ class Chromium:
     async def _stop(self) -> None:
         browser, driver, home = self._browser, self._driver, self._home
         self._browser, self._driver, self._home = None, None, ""
-        for ending in (browser.close() if browser else None, driver.stop() if driver else None):
-            if ending is not None:
-                with suppress(Exception):
-                    await asyncio.wait_for(ending, CLOSE_SECONDS)
+        if browser is not None:
+            with suppress(Exception):
+                await asyncio.wait_for(browser.close(), CLOSE_SECONDS)
+        if driver is not None:
+            with suppress(Exception):
+                await asyncio.wait_for(driver.stop(), CLOSE_SECONDS)
         if home:
             shutil.rmtree(home, ignore_errors=True)
 
@@ -377,7 +379,8 @@ class _PageVisit:
 
         def on_data(event: dict[str, Any]) -> None:
             # Bytes after decompression: a small response may be a huge page.
-            self._decoded_bytes += 0 if event["requestId"] in failed else int(event["dataLength"])
+            if event["requestId"] not in failed:
+                self._decoded_bytes += int(event["dataLength"])
             if self._decoded_bytes > 2 * self._max_bytes and not page.is_closed():
                 self._ticket.abort()
                 self._run_in_background(page.close())

@@ -62,8 +62,10 @@ async def fetch_page(
             visited.append(url)
             try:
                 # A tunnel is requested from the proxy itself; a plain request carries the proxy's header along.
-                options: dict[str, Any] = {"proxy_headers" if site.scheme == "https" else "headers": authorization}
-                options |= {} if ssl is None else {"ssl": ssl}
+                carrier = "proxy_headers" if site.scheme == "https" else "headers"
+                options: dict[str, Any] = {carrier: authorization}
+                if ssl is not None:
+                    options["ssl"] = ssl
                 async with session.get(url, proxy=proxy.url, allow_redirects=False, **options) as response:
                     if (refusal := ticket.refusals.get((site.host, site.port))) is not None:
                         raise refusal
@@ -95,7 +97,7 @@ async def _read_body(
     try:
         async for chunk in response.content.iter_chunked(_CHUNK_SIZE):
             limit = max_bytes + 1 - len(body)
-            body += decompressor.decompress(chunk, limit) if decompressor else chunk[:limit]
+            body += chunk[:limit] if decompressor is None else decompressor.decompress(chunk, limit)
             if truncated := len(body) > max_bytes:
                 break
             await asyncio.sleep(0)
@@ -117,7 +119,7 @@ def _decode_body(response: "aiohttp.ClientResponse", url: str, body: bytes, note
     with suppress(UnicodeDecodeError):  # valid UTF-8 without NUL is text too; the sample may end within a character
         is_text = is_text or "\0" not in body[:4096][:-4].decode("utf-8")
     if not is_text:
-        size = f"{'over ' if notes else ''}{len(body)} bytes"
+        size = f"over {len(body)} bytes" if notes else f"{len(body)} bytes"
         raise ToolError(f"{url[:200]!r} is a file ({media_type}, {size}), not a page", code="not_text")
     markup = decode_page(body, response.charset or "")
     title = extract_title(markup) if "html" in media_type else ""

@@ -63,7 +63,8 @@ _UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_e
 def decode_page(data: bytes, charset: str = "") -> str:
     """Decode a page by the encoding that it names, or as UTF-8."""
     meta = _CHARSET.search(data[:2048])
-    for name in (charset, meta[1].decode("ascii") if meta else "", "utf-8"):
+    declared = meta[1].decode("ascii") if meta else ""
+    for name in (charset, declared, "utf-8"):
         try:
             codec = codecs.lookup(name).name
             if name and codec not in _UNSAFE_CODECS:
@@ -214,7 +215,9 @@ class _MarkdownWriter:
             value = _SPACES.sub(" ", value)
             if value == " " and (not self._out or self._out[-1].endswith((" ", "\n"))):
                 return
-        self._out.append(value.replace("|", "\\|") if self._in_row else value)
+        if self._in_row:
+            value = value.replace("|", "\\|")
+        self._out.append(value)
 
     def _break(self, lines: int, mark: str = "") -> None:
         self._out.append((" " if self._in_row else "\n" * lines) + mark)

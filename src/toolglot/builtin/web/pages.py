@@ -156,11 +156,14 @@ def slice_text(text: str, limit: int, start_line: int | None = None, start_char:
         raise invalid_argument("start_line", f"is {start_line}; the page has lines 1 to {len(starts)}")
     if start_char is not None and not 0 <= start_char <= max(total - 1, 0):
         raise invalid_argument("start_char", f"is {start_char}; the page has characters 0 to {max(total - 1, 0)}")
-    begin = starts[start_line - 1] if start_line is not None else start_char or 0
+    begin = start_char or 0
+    if start_line is not None:
+        begin = starts[start_line - 1]
     end = min(total, begin + limit)
     if end < total:
         line_start = starts[bisect_right(starts, end) - 1]
-        end = line_start if line_start > begin else end
+        if line_start > begin:
+            end = line_start
     first, last = bisect_right(starts, begin), bisect_right(starts, max(begin, end - 1))
     next_char = end if end < total else None
     is_line_start = end == starts[bisect_right(starts, end) - 1]
@@ -193,7 +196,9 @@ def _shorten_line(line: str, match: str = "") -> str:
         return line
     start = max(0, line.casefold().find(match) - MAX_SHOWN_WIDTH // 3) if match else 0
     end = start + MAX_SHOWN_WIDTH
-    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
+    before = "…" if start else ""
+    after = "…" if end < len(line) else ""
+    return f"{before}{line[start:end]}{after}"
 
 
 def find_relevant_lines(text: str, question: str, limit: int = 5) -> list[int]:

@@ -301,11 +301,12 @@ class _WebTools:
             # A URL that the model wrote is opened anew; a ref, or the next part, shows the page as it was.
             page = await self._get_page(url, seconds, context, allow_cached=continues or url != raw_target.strip())
             text = page.render(format)
+            question_lines = find_relevant_lines(text, question[:2000]) if question else []
             return OpenResult(
                 ref=self._pages.assign_ref(page.requested),
                 format=format,
                 question=question,
-                question_lines=find_relevant_lines(text, question[:2000]) if question else [],
+                question_lines=question_lines,
                 **{name: getattr(page, name) for name in _SHOWN_FIELDS},
                 **msgspec.structs.asdict(slice_text(text, limit, start_line, start_char)),
             )
