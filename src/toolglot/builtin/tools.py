@@ -125,14 +125,18 @@ class Builtins:
         self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
         self.unusable = find_unusable(options.web, workspace.roots)
-        hidden = set(self.unusable) if any(skill.is_listed for skill in state.skills) else {*self.unusable, "load_skill"}
+        hidden = set(self.unusable)
+        if not any(skill.is_listed for skill in state.skills):
+            hidden.add("load_skill")
         self.tools = [tool for tool in self.all_tools if tool.name not in hidden]
 
     def check_usable(self, name: str) -> None:
         """Raise UsageError if a tool, given by its own or a model's native name, cannot be used here."""
         bases = {name, *find_base_tools(name)}
-        if bases & self.unusable.keys() and not bases & {tool.name for tool in self.tools}:
-            raise UsageError(f"{name} cannot be used: {next(self.unusable[base] for base in bases if base in self.unusable)}")
+        reasons = [self.unusable[base] for base in bases if base in self.unusable]
+        is_usable = any(tool.name in bases for tool in self.tools)
+        if reasons and not is_usable:
+            raise UsageError(f"{name} cannot be used: {reasons[0]}")
 
     def begin_conversation(self) -> None:
         """Reset the state for a new conversation: end commands, clear the to-do list, and require files to be read again."""
@@ -158,9 +162,11 @@ def _find_backup_dir(state_dir: Path | None) -> Path | None:
 
 def _discover_tools(state: ToolState) -> Iterator[Tool]:
     for module in sorted(iter_modules(builtin.__path__), key=lambda module: module.name):
-        if not module.ispkg and module.name != "tools":
-            create_tools = getattr(import_module(f"{builtin.__name__}.{module.name}"), "create_tools", None)
-            yield from create_tools(state) if create_tools is not None else ()
+        if module.ispkg or module.name == "tools":
+            continue
+        create_tools = getattr(import_module(f"{builtin.__name__}.{module.name}"), "create_tools", None)
+        if create_tools is not None:
+            yield from create_tools(state)
 
 
 def builtins(

@@ -226,7 +226,10 @@ class Script:
             return
         result = outcome.result
         self._images.update({image_url(block): block for block in result.content if isinstance(block, Media)})
-        record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
+        if not outcome.ran:
+            record.outcome = "not run"
+        else:
+            record.outcome = "failed" if result.is_error else "ok"
         self._process.send({"type": "answer", "id": message.id, **self._make_answer(message.name, result)})
 
     def _make_answer(self, name: str, result: ToolResult) -> dict[str, str]:
@@ -273,19 +276,20 @@ def make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCall
 
 def to_value(result: ToolResult) -> Any:
     """Return what a script gets: data if there is some, otherwise the text; one image alone, or all of the content."""
+    if result.data is not None:
+        return result.data
     blocks = [block for block in result.content if isinstance(block, Text | Media)]
-    if result.data is not None or not any(isinstance(block, Media) for block in blocks):
-        return result.text if result.data is None else result.data
-    if len(blocks) == 1 and isinstance(media := blocks[0], Media):
-        return {"image_url": image_url(media)}
-    return {
-        "content": [
-            {"type": "text", "text": block.text}
-            if isinstance(block, Text)
-            else {"type": "input_image", "image_url": image_url(block)}
-            for block in blocks
-        ]
-    }
+    if not any(isinstance(block, Media) for block in blocks):
+        return result.text
+    values: list[dict[str, str]] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            values.append({"type": "text", "text": block.text})
+        else:
+            values.append({"type": "input_image", "image_url": image_url(block)})
+    if len(values) == 1:
+        return {"image_url": values[0]["image_url"]}
+    return {"content": values}
 
 
 def image_url(media: Media) -> str:
