@@ -50,7 +50,7 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         """Whether a folded path is a closed entry of the home directory, or in one."""
         if self.home is None or not _starts_with(names, self.home):
             return False
-        inner_names = names[len(_fold_path(self.home)) :]
+        inner_names = names[len(_fold_directory(self.home)) :]
         return bool(inner_names) and inner_names[0].startswith(".") and inner_names[0] not in self.unprotected
 
     @property
@@ -139,13 +139,19 @@ def list_names(directory: Path) -> list[str]:
         return []
 
 
-def _fold_path(path: str | Path) -> list[str]:
-    return [fold_name(name) for name in str(path).split("/") if name]
+def _fold_path(path: str) -> list[str]:
+    return [fold_name(name) for name in path.split("/") if name]
+
+
+@lru_cache(256)
+def _fold_directory(directory: Path) -> list[str]:
+    """Return a closed directory folded; there are few, with which every path is compared."""
+    return _fold_path(str(directory))
 
 
 def _starts_with(names: list[str], directory: Path) -> bool:
     """Whether a folded path is a directory, or in it."""
-    parts = _fold_path(directory)
+    parts = _fold_directory(directory)
     return names[: len(parts)] == parts
 
 
