@@ -57,13 +57,16 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         """Return the part of the prompt that contains the files; "" if there are none."""
         if not self.files:
             return ""
-        texts = [f'<instructions path="{path}">\n{text}\n</instructions>' for path, text in self.files.items()]
-        nested = [_NESTED.format(name=self.project_names[0])] if self.project_names else []
-        return "\n\n".join((_HEADING, *texts, *nested))
+        parts = [_HEADING]
+        parts += [f'<instructions path="{path}">\n{text}\n</instructions>' for path, text in self.files.items()]
+        if self.project_names:
+            parts.append(_NESTED.format(name=self.project_names[0]))
+        return "\n\n".join(parts)
 
     def render_skills(self) -> str:
         """Return the part of the prompt that lists the skills; "" if there are none."""
-        return f"{_SKILLS_HEADING}\n\n{listed}" if (listed := render_skill_list(self.skills)) else ""
+        skills = render_skill_list(self.skills)
+        return f"{_SKILLS_HEADING}\n\n{skills}" if skills else ""
 
     def unlist_skills(self) -> "Instructions":
         """Return a copy for a model that has no tool to load skills, which does not list them."""
@@ -98,32 +101,59 @@ def read_instructions(
     except OSError:  # the current directory is gone
         return Instructions()
     directories = _project_directories(root)
-    top, problems = directories[0], list[str]()
-    user_directories = [Path(os.path.realpath(os.path.expanduser("~")), name) for name in SKILL_DIRECTORIES] if skills else []
+    top = directories[0]
     # File or skill directory -> the directory it belongs to.
-    found_files = {
-        file: each for each in directories if (file := next(filter(os.path.isfile, (each / name for name in names)), None))
-    }
-    found_skills = {
-        path: each
-        for each in reversed(directories)
-        for name in (SKILL_DIRECTORIES if skills else ())
-        if os.path.isdir(path := each / name) and path not in user_directories
-    }
-    trusted = {each for each in {*found_files.values(), *found_skills.values()} if is_trusted(each)}
-    used_files = [config_file().parent / USER_FILE, *(path for path, each in found_files.items() if each in trusted)]
-    files = {path: text for path in used_files if (text := _read_file(path, top, max_chars, problems))}
-    used_directories = [path for path, each in found_skills.items() if each in trusted]
+    found_files = _find_files(directories, names)
+    found_skills: dict[Path, Path] = {}
+    user_directories: list[Path] = []
+    if skills:
+        home = Path(os.path.realpath(os.path.expanduser("~")))
+        user_directories = [home / name for name in SKILL_DIRECTORIES]
+        found_skills = _find_skill_directories(directories, user_directories)
+    owners = {*found_files.values(), *found_skills.values()}
+    trusted = {directory for directory in owners if is_trusted(directory)}
+
+    problems: list[str] = []
+    files: dict[Path, str] = {}
+    own_file = config_file().parent / USER_FILE
+    for path in (own_file, *(path for path, owner in found_files.items() if owner in trusted)):
+        text = _read_file(path, top, max_chars, problems)
+        if text:
+            files[path] = text
+    used_directories = [path for path, owner in found_skills.items() if owner in trusted]
     project_skills, project_problems = find_skills(used_directories, "project", top)
     user_skills, user_problems = find_skills(user_directories, "user")
-    known = {skill.name for skill in project_skills}
+    project_skill_names = {skill.name for skill in project_skills}
+    other_skills = [skill for skill in user_skills if skill.name not in project_skill_names]
     return Instructions(
         files=files,
-        skills=(*project_skills, *(skill for skill in user_skills if skill.name not in known)),
-        withheld={path: each for path, each in (found_files | found_skills).items() if each not in trusted},
+        skills=(*project_skills, *other_skills),
+        withheld={path: owner for path, owner in (found_files | found_skills).items() if owner not in trusted},
         problems=(*problems, *project_problems, *user_problems),
         project_names=tuple(names) if trusted else (),
     )
+
+
+def _find_files(directories: Sequence[Path], names: Sequence[str]) -> dict[Path, Path]:
+    """Return the instruction file of each directory that has one, and that directory."""
+    found: dict[Path, Path] = {}
+    for directory in directories:
+        files = filter(os.path.isfile, (directory / name for name in names))
+        file = next(files, None)
+        if file is not None:
+            found[file] = directory
+    return found
+
+
+def _find_skill_directories(directories: Sequence[Path], user_directories: Sequence[Path]) -> dict[Path, Path]:
+    """Return the directories with skills of a project, innermost first, and the directories they belong to."""
+    found: dict[Path, Path] = {}
+    for directory in reversed(directories):
+        for name in SKILL_DIRECTORIES:
+            path = directory / name
+            if os.path.isdir(path) and path not in user_directories:
+                found[path] = directory
+    return found
 
 
 def _project_directories(root: Path) -> list[Path]:

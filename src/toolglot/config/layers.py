@@ -7,7 +7,7 @@ user's own and may do anything. Tables with names of the user's choice are merge
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -118,26 +118,35 @@ def read_configuration(
 
     Raises UsageError: one sentence with the file, variable or flag. MalformedData: the list of trusted directories is damaged.
     """
-    environ = os.environ if environ is None else environ
+    if environ is None:
+        environ = os.environ
     user = config_file(environ)
     layers = _Layers()
     layers.add_layer(_read_file(user), f"user file {user}", user.parent)
+
     project = find_project_file(directory)
-    if project is not None and not _is_same_path(project, user):
-        trusted = is_trusted(project.parent, environ) if trusted is None else trusted
+    if project is not None and _is_same_path(project, user):
+        project = None
+    if project is None:
+        trusted = False
+    else:
+        if trusted is None:
+            trusted = is_trusted(project.parent, environ)
         entries = _read_file(project)
         layers.add_layer(entries, f"project file {project}", project.parent, trusted=trusted)
-        layers.project_servers |= {path[2] for path in entries if trusted and path[:2] == ("mcp", "servers")}
-    else:
-        project, trusted = None, False
+        if trusted:
+            layers.project_servers = {path[2] for path in entries if path[:2] == ("mcp", "servers")}
+
     for variable, entries in _read_environment(environ):
         # A variable is the user's own, but a module of that name in the current directory is not, unless it is trusted.
         names_code = not _CODE_SETTINGS.isdisjoint(entries)
-        layers.add_layer(entries, f"variable {variable}", Path.cwd() if names_code and is_trusted(Path(), environ) else None)
+        code_directory = Path.cwd() if names_code and is_trusted(Path(), environ) else None
+        layers.add_layer(entries, f"variable {variable}", code_directory)
     for key, value in (flags or {}).items():
         if value is not None:
             flag, entries = _read_flag(key, value)
-            layers.add_layer(entries, f"flag {flag}", None if _CODE_SETTINGS.isdisjoint(entries) else Path.cwd())
+            code_directory = None if _CODE_SETTINGS.isdisjoint(entries) else Path.cwd()
+            layers.add_layer(entries, f"flag {flag}", code_directory)
     return Configuration(
         settings=layers.build_settings(),
         values=tuple(layers.list_values()),
@@ -157,13 +166,13 @@ def describe_withheld(configuration: Configuration) -> str:
 
 
 def find_project_file(directory: Path | None = None) -> Path | None:
-    """The nearest `toolglot.toml`, in the directory or above it, as far as `list_project_directories` goes."""
+    """Return the nearest `toolglot.toml`, in the directory or above it, as far as `list_project_directories` goes."""
     files = (candidate / PROJECT_FILE for candidate in list_project_directories(directory))
     return next(filter(os.path.isfile, files), None)
 
 
 def list_project_directories(directory: Path | None = None) -> list[Path]:
-    """The directories that may contain a project's files: this one, and those above it.
+    """Return the directories that may contain a project's files: this one, and those above it.
 
     The search ends at a repository's root and at the home directory, and before a world-writable directory above the first one,
     where anybody could plant a file.
@@ -208,19 +217,30 @@ class _Layers:
 
         `directory`: where modules that it names may be found.
         """
-        for path in [
-            path for path in entries if trusted and path[:2] == ("mcp", "servers") and path[3:] in (("command",), ("url",))
-        ]:
-            # Another program or address must not get what was meant for the former one: variables with keys, headers.
-            self._current = {known: value for known, value in self._current.items() if known[:3] != path[:3]}
+        if not trusted:
+            self._add_untrusted(entries, origin)
+            return
+        self._forget_replaced_servers(entries)
         for path, value in entries.items():
-            if trusted:
-                self._current[path] = value, origin
-                if path in _CODE_SETTINGS:
-                    self.code_directories.pop(path[0], None)
-                    if directory is not None:
-                        self.code_directories[path[0]] = directory
-                continue
+            self._current[path] = value, origin
+            if path in _CODE_SETTINGS:
+                self.code_directories.pop(path[0], None)
+                if directory is not None:
+                    self.code_directories[path[0]] = directory
+
+    def _forget_replaced_servers(self, entries: Iterable[SettingPath]) -> None:
+        """Forget all about the servers that get a new command or url.
+
+        Another program or address must not get what was meant for the former one: variables with keys, headers.
+        """
+        for path in entries:
+            is_target = path[:2] == ("mcp", "servers") and path[3:] in (("command",), ("url",))
+            if is_target:
+                server = path[:3]
+                self._current = {known: value for known, value in self._current.items() if known[:3] != server}
+
+    def _add_untrusted(self, entries: Mapping[SettingPath, Any], origin: str) -> None:
+        for path, value in entries.items():
             field = find_field(path)
             current = self._current[path][0] if path in self._current else field.default
             applied, reason = apply_rule(field, value, current)
@@ -230,7 +250,7 @@ class _Layers:
                 self._current[path] = applied, origin
 
     def build_settings(self) -> Settings:
-        """The effective values as one struct."""
+        """Return the effective values as one struct."""
         document: dict[str, Any] = {}
         for path, (value, _) in self._current.items():
             table = document
@@ -240,30 +260,40 @@ class _Layers:
         return msgspec.convert(document, Settings)
 
     def list_values(self) -> Iterator[SettingValue]:
-        """Every setting in the order of declaration; the settings of a provider or a server stay together."""
+        """Yield every setting in the order of declaration; the settings of a provider or a server stay together."""
         for section in dict.fromkeys(field.key[0] for field in setting_fields()):
-            keys = [field.key for field in setting_fields() if field.key[0] == section]
+            tables: dict[SettingPath, list[SettingPath]] = {}  # of tables, such as `providers`: the keys in each
+            for field in setting_fields():
+                if field.key[0] != section:
+                    continue
+                if WILDCARD in field.key[:-1]:
+                    table = field.key[: field.key.index(WILDCARD)]
+                    tables.setdefault(table, []).append(field.key)
+                else:
+                    yield from self._values_of(field.key)
+            for table, keys in tables.items():
+                yield from self._values_in_table(table, keys)
+
+    def _values_in_table(self, table: SettingPath, keys: list[SettingPath]) -> Iterator[SettingValue]:
+        """Yield the settings of all entries of a table such as `providers`, one entry after the other."""
+        size = len(table)
+        names = dict.fromkeys(path[size] for path in self._current if path[:size] == table)
+        if not names:
+            yield SettingValue(format_path(table), {}, DEFAULT)
+        for name in names:
             for key in keys:
-                if WILDCARD not in key[:-1]:
-                    yield from self._values_of(key)
-            for table in dict.fromkeys(key[: key.index(WILDCARD)] for key in keys if WILDCARD in key[:-1]):
-                size = len(table)
-                names = dict.fromkeys(path[size] for path in self._current if path[:size] == table)
-                if not names:
-                    yield SettingValue(format_path(table), {}, DEFAULT)
-                for name in names:
-                    for key in keys:
-                        if key[: size + 1] == (*table, WILDCARD):
-                            yield from self._values_of((*table, name, *key[size + 1 :]))
+                yield from self._values_of((*table, name, *key[size + 1 :]))
 
     def _values_of(self, key: SettingPath) -> Iterator[SettingValue]:
         if key[-1] != WILDCARD:
             yield SettingValue(format_path(key), *self._current.get(key, (find_field(key).default, DEFAULT)))
             return
-        entries = [path for path in self._current if len(path) == len(key) and path[:-1] == key[:-1]]
-        yield from (SettingValue(format_path(path), *self._current[path]) for path in entries)
+        table = key[:-1]
+        entries = [path for path in self._current if path[:-1] == table]
         if not entries:
-            yield SettingValue(format_path(key[:-1]), {}, DEFAULT)
+            yield SettingValue(format_path(table), {}, DEFAULT)
+        for path in entries:
+            yield SettingValue(format_path(path), *self._current[path])
 
 
 def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]:
@@ -280,18 +310,31 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
                 return current, "only a trusted directory may set which effects need approval"
             return (*current, *(name for name in value if name not in current)), ""
         case "subset":
-            added = [] if current is None else [name for name in value if name not in current]
-            return (current, f"{added[0]!r} is not in the current list") if added else (value, "")
+            if current is None:
+                return value, ""
+            for name in value:
+                if name not in current:
+                    return current, f"{name!r} is not in the current list"
+            return value, ""
         case "enable":
-            return (value, "") if value else (current, "it would allow losses that are currently errors")
+            if value:
+                return value, ""
+            return current, "it would allow losses that are currently errors"
         case "lower":
-            allowed = [
-                limit if isinstance(limit, int | float) and not (field.declared.zero_is_unlimited and limit == 0) else inf
-                for limit in (value, current)
-            ]
-            return (value, "") if allowed[0] <= allowed[1] else (current, f"it would allow more than the current {current}")
+            if _allowed_amount(field, value) <= _allowed_amount(field, current):
+                return value, ""
+            return current, f"it would allow more than the current {current}"
         case _:
             return current, "only a trusted directory may set it"
+
+
+def _allowed_amount(field: SettingField, limit: Any) -> float:
+    """Return how much a limit allows; infinity if it is none."""
+    if not isinstance(limit, int | float):
+        return inf
+    if limit == 0 and field.declared.zero_is_unlimited:
+        return inf
+    return limit
 
 
 # ---- variables and flags
@@ -299,31 +342,44 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
 
 @cache
 def setting_variables() -> dict[str, SettingField]:
-    """The environment variables of all settings that have one: TOOLGLOT_ and the key in capitals, with `_` for dots."""
+    """Return the environment variables of all settings that have one: TOOLGLOT_ and the key in capitals, with `_` for dots."""
     return {field.variable: field for field in setting_fields() if field.variable}
 
 
 def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[SettingPath, Any]]]:
-    """The variables that are set, with their settings. An empty variable is treated as unset. Raises UsageError."""
+    """Yield the variables that are set, with their settings. An empty variable is treated as unset. Raises UsageError."""
     known = setting_variables()
+    _check_variable_names(environ, known)
+    for name, field in known.items():
+        text = environ.get(name, "")
+        if not text.strip():
+            continue
+        try:
+            yield name, {field.key: _resolve_path(field, parse_text(field, text))}
+        except ValueError as e:
+            raise UsageError(f"the variable {name} {e}") from None
+
+
+def _check_variable_names(environ: Mapping[str, str], known: Mapping[str, SettingField]) -> None:
+    """Raise UsageError for a variable that would set a table, or that is an obvious misspelling.
+
+    Other programs may use variables that start like ours.
+    """
     tables = {field.key[: field.key.index(WILDCARD)] for field in setting_fields() if WILDCARD in field.key}
     for key in tables:
-        if (name := "TOOLGLOT_" + "_".join(key).upper()) in environ:
+        name = "TOOLGLOT_" + "_".join(key).upper()
+        if name in environ:
             raise UsageError(f"the variable {name} cannot hold a table; set {'.'.join(key)} in a configuration file")
     for name in environ:
-        # Only an obvious misspelling is an error: other programs may use variables that start like ours.
-        if name.startswith("TOOLGLOT_") and name not in known and (similar := suggest(name, known, limit=1, cutoff=0.92)):
+        if not name.startswith("TOOLGLOT_") or name in known:
+            continue
+        similar = suggest(name, known, limit=1, cutoff=0.92)
+        if similar:
             raise UsageError(f"the variable {name} is not a setting; did you mean {similar[0]}?")
-    for name, field in known.items():
-        if (text := environ.get(name, "")).strip():
-            try:
-                yield name, {field.key: _resolve_path(field, parse_text(field, text))}
-            except ValueError as e:
-                raise UsageError(f"the variable {name} {e}") from None
 
 
 def _read_flag(key: str, value: Any) -> tuple[str, dict[SettingPath, Any]]:
-    """The name of the flag for a key, and what it sets."""
+    """Return the name of the flag for a key, and what it sets."""
     name = "--" + key.rpartition(".")[2].replace("_", "-")
     path = parse_key(key)
     try:
@@ -351,7 +407,7 @@ def _resolve_path(field: SettingField, value: Any, directory: Path | None = None
 
 
 def _read_file(file: Path) -> dict[SettingPath, Any]:
-    """What a file sets; nothing if it is absent. Raises UsageError."""
+    """Return what a file sets; nothing if it is absent. Raises UsageError."""
     try:
         data = read_regular_file(file, _MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -402,21 +458,36 @@ def _parse_toml(file: Path, text: str) -> dict[str, Any]:
 
 
 def _find_line(text: str, path: SettingPath) -> int | None:
-    """The line that sets a key, or starts its table; None if neither is found.
+    """Return the line that sets a key, or starts its table; None if neither is found."""
+    best_length = 0
+    best_line = None
+    for number, key in _list_keys(text):
+        length = min(len(key), len(path))
+        if length > best_length and path[:length] == key[:length]:
+            best_length = length
+            best_line = number
+    return best_line
+
+
+def _list_keys(text: str) -> Iterator[tuple[int, SettingPath]]:
+    """Yield the keys and headers of a file with the numbers of their lines.
 
     tomllib keeps no positions, so this reads the keys again: table headers, dotted keys, and strings of several lines, whose
     content must not be taken for keys.
     """
-    best, best_line, table, quotes = 0, None, (), ""
+    table: SettingPath = ()
+    open_quotes = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if not quotes and (match := _HEADER.fullmatch(line) or _KEY.match(line)):
-            is_header = line.lstrip().startswith("[")
-            parts = parse_key(match["key"])
-            key = parts if is_header else (*table, *parts)
-            table = key if is_header else table
-            shared = min(len(key), len(path))
-            if shared > best and path[:shared] == key[:shared]:
-                best, best_line = shared, number
+        if not open_quotes:
+            header = _HEADER.fullmatch(line)
+            assignment = _KEY.match(line)
+            if header is not None:
+                table = parse_key(header["key"])
+                yield number, table
+            elif assignment is not None:
+                yield number, (*table, *parse_key(assignment["key"]))
         for mark in re.findall(r'"""|\'\'\'', line):
-            quotes = "" if mark == quotes else quotes or mark
-    return best_line
+            if mark == open_quotes:
+                open_quotes = ""
+            elif not open_quotes:
+                open_quotes = mark

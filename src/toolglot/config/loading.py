@@ -35,21 +35,24 @@ def import_object(name: str, directory: Path | None = None) -> Any:
     Raises UsageError.
     """
     module_name, _, path = name.partition(":")
-    file = Path(os.path.expanduser(module_name)) if module_name.endswith(".py") else None
-    if file is not None and directory is None and not file.is_absolute():
-        hint = "use its full path, pass it with a flag, or trust the current directory (run `toolglot trust .`)"
-        raise UsageError(f"cannot load the file {name!r}: {hint}")
-    if directory is not None and file is not None:
-        file = directory / file
-    entry = str(directory if file is None else file.parent)
+    file: Path | None = None
+    if module_name.endswith(".py"):
+        file = Path(os.path.expanduser(module_name))
+        if directory is not None:
+            file = directory / file
+        elif not file.is_absolute():
+            hint = "use its full path, pass it with a flag, or trust the current directory (run `toolglot trust .`)"
+            raise UsageError(f"cannot load the file {name!r}: {hint}")
+    search_directory = directory if file is None else file.parent
     # At the end of the path: what lies beside a tool never takes the place of an installed module that the tool imports.
-    is_added = (directory is not None or file is not None) and entry not in sys.path
+    is_added = search_directory is not None and str(search_directory) not in sys.path
     if is_added:
-        sys.path.append(entry)
+        sys.path.append(str(search_directory))
     try:
         value: Any = import_module(module_name) if file is None else _import_file(file)
-        for part in path.split(".") if path else ():
-            value = getattr(value, part)
+        if path:
+            for part in path.split("."):
+                value = getattr(value, part)
     except (ImportError, AttributeError, ValueError, OSError) as e:
         raise UsageError(f"cannot load {name!r}: {e}") from None
     except (Exception, SystemExit) as e:  # the module's own code failed
@@ -57,7 +60,7 @@ def import_object(name: str, directory: Path | None = None) -> Any:
     finally:
         if is_added:
             with suppress(ValueError):  # the module may have changed the list
-                sys.path.remove(entry)
+                sys.path.remove(str(search_directory))
     return value
 
 
@@ -87,30 +90,52 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
     """
     from toolglot.tools.tool import tools_of
 
-    value = find_plugin("tools", name) if _PLUGIN_NAME.fullmatch(name) else None
-    if value is None:
-        try:
-            value = import_object(name, directory)
-        except UsageError as e:
-            hint = did_you_mean(suggest(name, plugin_names("tools"))) if _PLUGIN_NAME.fullmatch(name) else ""
-            raise UsageError(f"{e}; {hint}" if hint else str(e)) from None
+    value = _load_tool_source(name, directory)
     if isinstance(value, ModuleType):
-        public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
-        made: dict[Any, None] = {item: None for item in public.values() if isinstance(item, Tool)}
-        if made:
-            return list(made)
-        lists = [key for key, item in public.items() if isinstance(item, list | ToolRegistry)]
-        hint = f"write {name}:{lists[0]}" if lists else "decorate a function with @tool, or write MODULE:OBJECT"
-        raise UsageError(f"{name!r} has no top-level tools: {hint}")
+        return _list_tools_of_module(name, value)
     if isinstance(value, ToolRegistry):
         return value.list()
     if isinstance(value, list | tuple):
         return list(cast(list[Any], value))
     if isinstance(value, Tool | ToolDefinition) or callable(value):
         return [value]
-    if not (tools := list(tools_of(value))):
+    methods = list(tools_of(value))
+    if not methods:
         raise UsageError(f"{name!r} is not a tool, a list of tools, or an object whose methods are tools")
-    return tools
+    return methods
+
+
+def _load_tool_source(name: str, directory: Path | None) -> Any:
+    """Return what a name of tools stands for: of a plug-in, or of a module. Raises UsageError."""
+    if not _PLUGIN_NAME.fullmatch(name):
+        return import_object(name, directory)
+    value = find_plugin("tools", name)
+    if value is not None:
+        return value
+    try:
+        return import_object(name, directory)
+    except UsageError as e:
+        hint = did_you_mean(suggest(name, plugin_names("tools")))
+        raise UsageError(f"{e}; {hint}" if hint else str(e)) from None
+
+
+def _list_tools_of_module(name: str, module: ModuleType) -> list[Any]:
+    """Return what `@tool` made in a module. Raises UsageError if there is nothing."""
+    tools: dict[Any, None] = {}  # each once, also one that has two names
+    lists: list[str] = []
+    for key, item in vars(module).items():
+        if key.startswith("_"):
+            continue
+        if isinstance(item, Tool):
+            tools[item] = None
+        elif isinstance(item, list | ToolRegistry):
+            lists.append(key)
+    if tools:
+        return list(tools)
+    hint = "decorate a function with @tool, or write MODULE:OBJECT"
+    if lists:
+        hint = f"write {name}:{lists[0]}"
+    raise UsageError(f"{name!r} has no top-level tools: {hint}")
 
 
 def load_facade_by_name(name: str, directory: Path | None = None, *, model: str = "") -> Facade:

@@ -114,22 +114,20 @@ def read_server_file(path: Path, *, is_project: bool = False) -> ServerFile:
 def parse_server_file(text: str, path: Path) -> ServerFile:
     """Parse the text of a file. Raises UsageError."""
     try:
-        document = loads(text)
-    except ValueError:
-        try:
-            document = loads(_LAST_COMMA.sub(lambda match: match[1] or "", _COMMENT.sub(lambda match: match[1] or " ", text)))
-        except ValueError as e:
-            raise UsageError(f"{path} is not JSON: {e}") from None
+        document = _parse_lenient_json(text)
+    except ValueError as e:
+        raise UsageError(f"{path} is not JSON: {e}") from None
     content = cast(dict[str, Any], document) if isinstance(document, dict) else {}
     tables = [content[key] for key in ("mcpServers", "servers") if key in content]
     if not tables:
         raise UsageError(f'{path} defines no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS Code)')
     notes: list[str] = []
-    if unknown := [key for key in content if key not in ("mcpServers", "servers", "inputs", *_IGNORED)]:
-        text = f"the key {unknown[0]!r} is unknown and was ignored"
-        if len(unknown) > 1:
-            text = f"the key {unknown[0]!r} and {pluralize(len(unknown) - 1, 'other')} are unknown and were ignored"
-        notes.append(f"{path}: {text}")
+    unknown = [key for key in content if key not in ("mcpServers", "servers", "inputs", *_IGNORED)]
+    if len(unknown) == 1:
+        notes.append(f"{path}: the key {unknown[0]!r} is unknown and was ignored")
+    elif unknown:
+        others = pluralize(len(unknown) - 1, "other")
+        notes.append(f"{path}: the key {unknown[0]!r} and {others} are unknown and were ignored")
     servers: dict[str, FileServer] = {}
     for table in tables:
         if not isinstance(table, dict):
@@ -142,25 +140,41 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
     return ServerFile(path=path, servers=servers, inputs=inputs, notes=tuple(notes))
 
 
+def _parse_lenient_json(text: str) -> Any:
+    """Parse JSON that may have comments and trailing commas. Raises ValueError."""
+    try:
+        return loads(text)
+    except ValueError:
+        without_comments = _COMMENT.sub(lambda match: match[1] or " ", text)
+        return loads(_LAST_COMMA.sub(lambda match: match[1] or "", without_comments))
+
+
 def _read_inputs(inputs: Any) -> Iterator[ServerInput]:
     for entry in _dicts(inputs):
-        if "id" in entry and "command" not in entry:  # only VS Code can run its own commands
-            options = cast(list[Any], entry.get("options")) if isinstance(entry.get("options"), list) else []
-            yield ServerInput(
-                id=str(entry["id"]),
-                description=str(entry.get("description", "")),
-                is_password=entry.get("password") is True,
-                default=str(entry.get("default", "")),
-                options=(
-                    *(option for option in options if isinstance(option, str)),
-                    *(str(option.get("value", "")) for option in _dicts(options)),
-                ),
-            )
+        if "id" not in entry or "command" in entry:  # only VS Code can run its own commands
+            continue
+        yield ServerInput(
+            id=str(entry["id"]),
+            description=str(entry.get("description", "")),
+            is_password=entry.get("password") is True,
+            default=str(entry.get("default", "")),
+            options=tuple(_read_options(entry.get("options"))),
+        )
+
+
+def _read_options(options: Any) -> list[str]:
+    """Return the values to choose from: texts, then those of objects with a label."""
+    if not isinstance(options, list):
+        return []
+    texts = [option for option in cast(list[Any], options) if isinstance(option, str)]
+    return [*texts, *(str(option.get("value", "")) for option in _dicts(options))]
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:
     """Return the objects in a list; none if it is not one."""
-    return [value for value in cast(list[Any], values) if isinstance(value, dict)] if isinstance(values, list) else []
+    if not isinstance(values, list):
+        return []
+    return [value for value in cast(list[Any], values) if isinstance(value, dict)]
 
 
 class _EntryReader:
@@ -174,27 +188,14 @@ class _EntryReader:
         if not isinstance(entry, dict):
             return FileServer(problem=f"{self._place} must be an object, not {json_type_name(entry)}")
         given = cast(dict[str, Any], entry)
-        fields: dict[str, Any] = {}
-        for key, value in given.items():
-            if key in _KEYS:
-                fields[_KEYS[key]] = value
-            elif key in _APPROVALS:
-                self._note(f"{key!r} was ignored: only you approve calls (policy.approve, mcp.servers.NAME.trust)")
-            elif key not in _OTHER_KEYS and key not in _IGNORED:
-                hint = did_you_mean(suggest(key, [*_KEYS, *_OTHER_KEYS], limit=1))
-                self._note(f"the key {key!r} is unknown and was ignored{hint and f'; {hint}'}")
+        fields = self._read_keys(given)
         if given.get("disabled") is True:
             fields["enabled"] = False
         for name in ("env", "headers"):
             if isinstance(fields.get(name), dict):
-                given_values = cast(dict[str, Any], fields[name]).items()
-                # Some files contain numbers here.
-                fields[name] = {
-                    key: dumps_text(value) if isinstance(value, int | float) else value
-                    for key, value in given_values
-                    if value is not None
-                }
-        if isinstance(timeout := given.get("timeout"), int | float) and timeout > 0:
+                fields[name] = _read_texts(fields[name])
+        timeout = given.get("timeout")
+        if isinstance(timeout, int | float) and timeout > 0:
             # Claude Code and Gemini CLI use milliseconds, Cline seconds.
             fields["timeout"] = timeout / 1000 if timeout >= 1000 else timeout
         fields |= self._read_oauth(given.get("oauth") or given.get("auth"))
@@ -206,9 +207,22 @@ class _EntryReader:
             message, _, place = str(e).partition(" - at ")
             name = place.strip("`").removeprefix("$.") or "it"
             return FileServer(problem=f"{self._place} is not valid: {name}: {message[:1].lower()}{message[1:]}")
-        env_file = given.get("envFile", "")
         problem = self._check_transport(given.get("type", given.get("transport")), settings)
+        env_file = given.get("envFile")
         return FileServer(settings=settings, env_file=env_file if isinstance(env_file, str) else "", problem=problem)
+
+    def _read_keys(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of the keys that need no conversion, under our names; report keys that are not used."""
+        fields: dict[str, Any] = {}
+        for key, value in entry.items():
+            if key in _KEYS:
+                fields[_KEYS[key]] = value
+            elif key in _APPROVALS:
+                self._note(f"{key!r} was ignored: only you approve calls (policy.approve, mcp.servers.NAME.trust)")
+            elif key not in _OTHER_KEYS and key not in _IGNORED:
+                hint = did_you_mean(suggest(key, [*_KEYS, *_OTHER_KEYS], limit=1))
+                self._note(f"the key {key!r} is unknown and was ignored{hint and f'; {hint}'}")
+        return fields
 
     def _note(self, text: str) -> None:
         self.notes.append(f"{self._place}: {text}")
@@ -216,28 +230,44 @@ class _EntryReader:
     def _read_oauth(self, oauth: Any) -> dict[str, Any]:
         if not isinstance(oauth, dict):
             return {}
-        given, fields = cast(dict[str, Any], oauth), dict[str, Any]()
-        for key, value in given.items():
-            if key in _OAUTH_KEYS:
-                fields[_OAUTH_KEYS[key]] = value.split() if key == "scopes" and isinstance(value, str) else value
-            else:
+        fields: dict[str, Any] = {}
+        for key, value in cast(dict[str, Any], oauth).items():
+            if key not in _OAUTH_KEYS:
                 self._note(f"its sign-in key {key!r} is unknown and was ignored")
+            elif key == "scopes" and isinstance(value, str):
+                fields["scopes"] = value.split()
+            else:
+                fields[_OAUTH_KEYS[key]] = value
         return {"oauth": fields}
 
     def _check_transport(self, transport: Any, settings: ServerSettings) -> str:
         """Return why the server cannot be used; "" if it can."""
         if transport == "sse":
             return f"{self._place} uses SSE, which MCP has replaced: use its Streamable HTTP URL, with type http"
-        if transport is not None and (not isinstance(transport, str) or transport not in _TRANSPORTS):
-            return f"{self._place} has the unknown type {transport!r}: use stdio or http"
-        wanted = _TRANSPORTS[transport] if isinstance(transport, str) else ""
+        needed = ""
+        if transport is not None:
+            is_known = isinstance(transport, str) and transport in _TRANSPORTS
+            if not is_known:
+                return f"{self._place} has the unknown type {transport!r}: use stdio or http"
+            needed = _TRANSPORTS[transport]
         if not settings.command and not settings.url:
             return f"{self._place} has neither a command nor a url: set one of them"
         if settings.command and settings.url:
             return f"{self._place} has both a command and a url: remove one of them"
-        if wanted and not getattr(settings, wanted):
-            return f"{self._place} has type {transport}, which requires a {wanted}"
+        if needed and not getattr(settings, needed):
+            return f"{self._place} has type {transport}, which requires a {needed}"
         return ""
+
+
+def _read_texts(table: dict[str, Any]) -> dict[str, Any]:
+    """Return variables or headers as texts: some files have numbers here, and null for none."""
+    texts: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, int | float):
+            texts[key] = dumps_text(value)
+        elif value is not None:
+            texts[key] = value
+    return texts
 
 
 def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
@@ -264,8 +294,11 @@ def parse_env_file(text: str) -> dict[str, str]:
         if match is None or line.lstrip().startswith("#"):
             continue
         value = match[2].strip()
-        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-            value = value[1:-1].replace("\\n", "\n").replace('\\"', '"') if value[0] == '"' else value[1:-1]
+        quote = value[0] if len(value) >= 2 and value[0] == value[-1] else ""
+        if quote == "'":
+            value = value[1:-1]
+        elif quote == '"':
+            value = value[1:-1].replace("\\n", "\n").replace('\\"', '"')
         else:
             value = re.sub(r"\s#.*", "", value).rstrip()
         variables[match[1]] = value

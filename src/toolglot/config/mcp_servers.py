@@ -7,7 +7,6 @@ the user configures otherwise. So does a server of the user that runs in the wor
 expanded when a server is started, so that nothing else ever sees their values.
 """
 
-import itertools
 import os
 import re
 import shlex
@@ -116,7 +115,10 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     def _resolve_directory(self, settings: ServerSettings, *, is_sandboxed: bool) -> str | None:
         """Return the directory in which its program starts; None: one of its own, outside the workspace."""
-        if not settings.command or (settings.cwd is None and not is_sandboxed and not self.is_project):
+        if not settings.command:
+            return None
+        starts_in_workspace = is_sandboxed or self.is_project
+        if settings.cwd is None and not starts_in_workspace:
             return None
         return os.path.abspath(self._join(settings.cwd or ""))
 
@@ -135,10 +137,16 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             *(settings.command, *settings.args, *settings.env.values(), settings.cwd or "", self.env_file),
             *(settings.url, *settings.headers.values(), settings.oauth.client_id, settings.oauth.client_secret),
         )
-        matches = [match for text in texts for match in _VARIABLE.finditer(text) if not match[0].startswith("$$")]
-        words = (match[1].removeprefix("env:").partition(":-")[0] for match in matches)
-        variables = dict.fromkeys(word for word in words if _NAME.fullmatch(word) and word not in places)
-        return f"{self.target} (receives your variables {', '.join(variables)})" if variables else self.target
+        variables: dict[str, None] = {}
+        for text in texts:
+            for match in _VARIABLE.finditer(text):
+                name = match[1].removeprefix("env:").partition(":-")[0]
+                is_escaped = match[0].startswith("$$")
+                if not is_escaped and name not in places and _NAME.fullmatch(name):
+                    variables[name] = None
+        if not variables:
+            return self.target
+        return f"{self.target} (receives your variables {', '.join(variables)})"
 
     def resolve(self, ask: AskInput | None = None) -> McpServer:
         """Return the server with variables, inputs and its env file resolved. Raises UsageError."""
@@ -199,7 +207,9 @@ class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
 
         `directory`: the directory of the session.
         """
-        for description, path in list_code_paths(server, None, directory) if server.command else ():
+        if not server.command:
+            return server, ""
+        for description, path in list_code_paths(server, None, directory):
             if not is_startable(os.path.abspath(path), self.workspace) and not is_trusted(path):
                 return replace(server, sandbox=True, cwd=str(directory)), description
         return server, ""
@@ -220,49 +230,118 @@ def find_servers(
         directory: Where to look for the project's files; its parents are searched, too. Default: the current directory.
         trusted: Whether the project is trusted. Default: the user's decision about each directory.
     """
-    workspace, settings = (directory or Path()).absolute(), configuration.settings.mcp
-    notes: list[str] = []
-    found: dict[str, ServerEntry] = {}
-    withheld: dict[str, ServerEntry] = {}
-    overlays: dict[str, ServerSettings] = {}
-    if settings.enabled and settings.project_files:
-        _read_project(workspace, configuration, trusted, (found, withheld), notes)
-    for entry in _read_settings(configuration, workspace) if settings.enabled else ():
-        if entry.settings.command or entry.settings.url:
-            _replace(entry, found, withheld, notes)
-        else:
-            overlays[entry.name] = entry.settings
-    if settings.enabled and any(setting.key.startswith("mcp.servers.") for setting in configuration.withheld):
-        with suppress(UsageError):  # problems with the file are reported once it is trusted
-            trusting = read_configuration(directory=configuration.project, trusted=True)
-            own_entries = (entry for entry in _read_settings(trusting, workspace) if entry.is_project)
-            withheld |= {entry.name: entry for entry in own_entries if entry.name not in found}
-    notes += (
-        f"mcp.servers.{name}.trust was ignored, because {PROJECT_FILE} defines or changes this server: allow its tools with a "
-        "rule in your own settings"
-        for name in sorted(configuration.project_servers)
-        if settings.enabled and settings.servers[name].trust
-    )
+    workspace = (directory or Path()).absolute()
+    settings = configuration.settings.mcp
+    finder = _ServerFinder(configuration, workspace, trusted)
+    if settings.enabled:
+        if settings.project_files:
+            finder.add_project_files()
+        finder.add_settings()
+        finder.add_withheld_settings()
     for file in map(read_server_file, files):
-        notes += file.notes
-        for entry in _read_entries(file, workspace):
-            _replace(entry, found, withheld, notes)
-    for name, overlay in overlays.items():
-        changes = {field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)}
-        table = found if name in found else withheld
-        if (entry := table.get(name)) is None:
-            notes.append(f"mcp.servers.{name} has neither a command nor a url, and no project file defines that server")
-            continue
-        env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
-        table[name] = replace(entry, settings=replace(entry.settings, **{**changes, "env": env, "headers": headers}))
+        finder.add_file(file)
+    finder.apply_overlays()
+
     directories = _find_workspace(configuration, workspace)
+    servers = [replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in finder.found.values()]
+    withheld = [replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in finder.withheld.values()]
+    for entry in servers:
+        finder.notes += _describe_workspace_use(entry)
+    return ServerCatalog(servers=tuple(servers), withheld=tuple(withheld), notes=tuple(finder.notes), workspace=directories)
 
-    def place(table: dict[str, ServerEntry]) -> tuple[ServerEntry, ...]:
-        return tuple(replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in table.values())
 
-    servers = place(found)
-    notes += itertools.chain.from_iterable(map(_describe_workspace_use, servers))
-    return ServerCatalog(servers=servers, withheld=place(withheld), notes=tuple(notes), workspace=directories)
+class _ServerFinder:
+    """Collects servers from their sources, which are added in rising order of precedence."""
+
+    def __init__(self, configuration: Configuration, workspace: Path, trusted: bool | None) -> None:
+        self.found: dict[str, ServerEntry] = {}
+        self.withheld: dict[str, ServerEntry] = {}
+        self.notes: list[str] = []
+        self._overlays: dict[str, ServerSettings] = {}
+        self._configuration, self._workspace, self._trusted = configuration, workspace, trusted
+
+    def add_project_files(self) -> None:
+        """Add the servers in the project's files; those of directories that are not trusted are withheld."""
+        directories = list_project_directories(self._workspace)
+        forbidden_variables = _forbidden(self._configuration)
+        for name in PROJECT_FILES:
+            directory = next((each for each in directories if os.path.isfile(each / name)), None)
+            if directory is None:
+                continue
+            is_usable = is_trusted(directory) if self._trusted is None else self._trusted
+            try:
+                file = read_server_file(directory / name, is_project=True)
+            except UsageError as e:
+                if is_usable:
+                    self.notes.append(f"{e}; its servers are left out")
+                continue
+            if is_usable:
+                self.notes += file.notes
+            table = self.found if is_usable else self.withheld
+            for entry in _read_entries(file, directory):
+                entry = replace(entry, is_project=True, forbidden_variables=forbidden_variables)
+                if entry.name in table:
+                    self._report_conflict(entry, table[entry.name])
+                else:
+                    table[entry.name] = entry
+
+    def add_settings(self) -> None:
+        """Add the servers in settings; a table without a command or a url changes a server of the project."""
+        for entry in _read_settings(self._configuration, self._workspace):
+            if entry.settings.command or entry.settings.url:
+                self._replace(entry)
+            else:
+                self._overlays[entry.name] = entry.settings
+        servers = self._configuration.settings.mcp.servers
+        for name in sorted(self._configuration.project_servers):
+            if servers[name].trust:
+                self.notes.append(
+                    f"mcp.servers.{name}.trust was ignored, because {PROJECT_FILE} defines or changes this server: allow its "
+                    "tools with a rule in your own settings"
+                )
+
+    def add_withheld_settings(self) -> None:
+        """Add the servers in the project's settings as withheld ones, if that is what they are."""
+        if not any(setting.key.startswith("mcp.servers.") for setting in self._configuration.withheld):
+            return
+        with suppress(UsageError):  # problems with the file are reported once it is trusted
+            trusting = read_configuration(directory=self._configuration.project, trusted=True)
+            for entry in _read_settings(trusting, self._workspace):
+                if entry.is_project and entry.name not in self.found:
+                    self.withheld[entry.name] = entry
+
+    def add_file(self, file: ServerFile) -> None:
+        """Add the servers of a file that the user named."""
+        self.notes += file.notes
+        for entry in _read_entries(file, self._workspace):
+            self._replace(entry)
+
+    def apply_overlays(self) -> None:
+        """Change servers as the settings without a command or a url say."""
+        for name, overlay in self._overlays.items():
+            table = self.found if name in self.found else self.withheld
+            entry = table.get(name)
+            if entry is None:
+                self.notes.append(
+                    f"mcp.servers.{name} has neither a command nor a url, and no project file defines that server"
+                )
+                continue
+            changes = {field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)}
+            changes["env"] = {**entry.settings.env, **overlay.env}
+            changes["headers"] = {**entry.settings.headers, **overlay.headers}
+            table[name] = replace(entry, settings=replace(entry.settings, **changes))
+
+    def _replace(self, entry: ServerEntry) -> None:
+        """Use a server instead of another with the same name."""
+        former = self.found.pop(entry.name, None)
+        if former is not None:
+            self._report_conflict(former, entry)
+        self.withheld.pop(entry.name, None)
+        self.found[entry.name] = entry
+
+    def _report_conflict(self, other: ServerEntry, used: ServerEntry) -> None:
+        if other.settings != used.settings:
+            self.notes.append(f"the MCP server {used.name} is in {used.origin} and in {other.origin}: the first is used")
 
 
 def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[WorkspaceDirectory, ...]:
@@ -284,19 +363,20 @@ def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[Work
 
 def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
     """Yield what the user has to know about a server that uses the workspace, or used to start in it."""
-    if entry.is_project or not entry.settings.command or not entry.settings.enabled:
+    settings = entry.settings
+    is_started = settings.enabled and settings.command != ""
+    if entry.is_project or not is_started:
         return
     use, place = entry.find_workspace_use()
-    if use and entry.settings.sandbox is None:
+    if use and settings.sandbox is None:
         yield (
             f"the MCP server {entry.name} runs in the sandbox: {use} is in the workspace, which is not trusted "
             f"(run `toolglot trust {shlex.quote(str(place))}` to run it with your permissions)"
         )
-    if (
-        entry.settings.cwd is None
-        and not entry.is_sandboxed
-        and (words := [*list_relied_paths(entry.settings, entry.directory)])
-    ):
+    if settings.cwd is not None or entry.is_sandboxed:
+        return
+    words = [*list_relied_paths(settings, entry.directory)]
+    if words:
         yield (
             f"the MCP server {entry.name} does not start in the workspace, so {words[0]!r} is not looked for there: "
             f'if it should be, set cwd = "${{workspaceFolder}}" for it'
@@ -306,54 +386,20 @@ def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
 def _read_settings(configuration: Configuration, workspace: Path) -> Iterable[ServerEntry]:
     """Yield the tables `[mcp.servers.NAME]`."""
     for name, server in configuration.settings.mcp.servers.items():
-        is_project = name in configuration.project_servers
-        home = configuration.project if is_project and configuration.project is not None else workspace
+        if name not in configuration.project_servers:
+            yield ServerEntry(name=name, settings=server, origin=str(config_file()), directory=workspace, is_setting=True)
+            continue
+        directory = configuration.project or workspace
         yield ServerEntry(
             name=name,
             # What a project defines or changes is its server: neither it nor your trust in the former one makes it trusted.
-            settings=replace(server, trust=False) if is_project else server,
-            origin=str(home / PROJECT_FILE) if is_project else str(config_file()),
-            directory=home,
-            is_project=is_project,
+            settings=replace(server, trust=False),
+            origin=str(directory / PROJECT_FILE),
+            directory=directory,
+            is_project=True,
             is_setting=True,
-            forbidden_variables=_forbidden(configuration) if is_project else frozenset(),
+            forbidden_variables=_forbidden(configuration),
         )
-
-
-def _replace(entry: ServerEntry, found: dict[str, ServerEntry], withheld: dict[str, ServerEntry], notes: list[str]) -> None:
-    """Use a server instead of another with the same name."""
-    _report_conflict(found.pop(entry.name, None), entry, notes)
-    withheld.pop(entry.name, None)
-    found[entry.name] = entry
-
-
-def _read_project(
-    workspace: Path,
-    configuration: Configuration,
-    trusted: bool | None,
-    tables: tuple[dict[str, ServerEntry], dict[str, ServerEntry]],
-    notes: list[str],
-) -> None:
-    """Add the servers in the project's files: those of trusted directories to the first table, the others to the second."""
-    found, withheld = tables
-    directories = list_project_directories(workspace)
-    for name in PROJECT_FILES:
-        directory = next((each for each in directories if os.path.isfile(each / name)), None)
-        if directory is None:
-            continue
-        is_usable = is_trusted(directory) if trusted is None else trusted
-        try:
-            file = read_server_file(directory / name, is_project=True)
-        except UsageError as e:
-            notes += [f"{e}; its servers are left out"] if is_usable else []
-            continue
-        notes += file.notes if is_usable else ()
-        table = found if is_usable else withheld
-        for entry in _read_entries(file, directory):
-            entry = replace(entry, is_project=True, forbidden_variables=_forbidden(configuration))
-            if entry.name in table:
-                _report_conflict(entry, table[entry.name], notes)
-            table.setdefault(entry.name, entry)
 
 
 def _read_entries(file: ServerFile, directory: Path) -> Iterable[ServerEntry]:
@@ -376,11 +422,6 @@ def _forbidden(configuration: Configuration) -> frozenset[str]:
     return (KEY_VARIABLES | names).difference(settings.policy.keep_env)
 
 
-def _report_conflict(other: ServerEntry | None, used: ServerEntry, notes: list[str]) -> None:
-    if other is not None and other.settings != used.settings:
-        notes.append(f"the MCP server {used.name} is in {used.origin} and in {other.origin}: the first is used")
-
-
 class _Expander:
     """Replaces `${…}` in the settings of a server."""
 
@@ -398,7 +439,13 @@ class _Expander:
 
     def expand(self, text: str) -> str:
         """Replace the variables in a text by their values. Raises UsageError."""
-        return _VARIABLE.sub(lambda match: match[0][1:] if match[0].startswith("$$") else self._find(match[1]), text)
+
+        def replace_variable(match: "re.Match[str]") -> str:
+            if match[0].startswith("$$"):  # an escaped `${…}`
+                return match[0][1:]
+            return self._find(match[1])
+
+        return _VARIABLE.sub(replace_variable, text)
 
     def expand_known(self, text: str) -> str:
         """Replace the variables in a text; return nothing if one of them is not known yet."""
@@ -434,15 +481,19 @@ class _Expander:
         raise UsageError(f"the MCP server {self._entry.name} needs the variable {name}, which is not set")
 
     def _find_input(self, id: str) -> str:
-        if id not in self._inputs:
-            wanted = self._entry.inputs.get(id)
-            if wanted is None:
-                raise UsageError(f"the MCP server {self._entry.name} uses ${{input:{id}}}, which its file does not define")
-            answer = self._ask(wanted) if self._ask is not None else wanted.default or None
-            if answer is None:
-                needed = f"the MCP server {self._entry.name} needs an input ({wanted.description or id})"
-                raise UsageError(f"{needed}: start toolglot chat in a terminal to be asked for it")
-            if wanted.is_password:
-                remember_key(answer)
-            self._inputs[id] = answer
-        return self._inputs[id]
+        if id in self._inputs:
+            return self._inputs[id]
+        wanted = self._entry.inputs.get(id)
+        if wanted is None:
+            raise UsageError(f"the MCP server {self._entry.name} uses ${{input:{id}}}, which its file does not define")
+        if self._ask is not None:
+            answer = self._ask(wanted)
+        else:
+            answer = wanted.default or None
+        if answer is None:
+            needed = f"the MCP server {self._entry.name} needs an input ({wanted.description or id})"
+            raise UsageError(f"{needed}: start toolglot chat in a terminal to be asked for it")
+        if wanted.is_password:
+            remember_key(answer)
+        self._inputs[id] = answer
+        return answer

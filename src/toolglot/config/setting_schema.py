@@ -92,12 +92,12 @@ class SettingError(ValueError):
 
 @cache
 def setting_fields() -> tuple[SettingField, ...]:
-    """All settings, in the order of their declaration."""
+    """Return all settings, in the order of their declaration."""
     return tuple(list_fields(Settings))
 
 
 def list_fields(struct: Any, prefix: SettingPath = (), section_rule: TrustRule | None = None) -> Iterator[SettingField]:
-    """The settings of a struct and of the structs in it."""
+    """Return the settings of a struct and of the structs in it."""
     for field in msgspec.structs.fields(struct):
         metadata: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
         kind: Any = get_args(field.type)[0] if metadata else field.type
@@ -124,7 +124,7 @@ def _key_prefixes() -> frozenset[SettingPath]:
 
 
 def find_field(path: SettingPath) -> SettingField:
-    """The field that a path belongs to. Raises SettingError."""
+    """Return the field that a path belongs to. Raises SettingError."""
     key = _resolve_key(path)
     if key not in _fields_by_key():
         example = next(field.key_text for field in setting_fields() if field.key[: len(key)] == key)
@@ -133,7 +133,7 @@ def find_field(path: SettingPath) -> SettingField:
 
 
 def flatten_document(table: Mapping[str, Any], parent: SettingPath = ()) -> Iterator[tuple[SettingPath, SettingField, Any]]:
-    """The settings in a document, with their values unconverted. Raises SettingError."""
+    """Return the settings in a document, with their values unconverted. Raises SettingError."""
     for name, value in table.items():
         path = (*parent, name)
         if field := _fields_by_key().get(_resolve_key(path)):
@@ -145,42 +145,66 @@ def flatten_document(table: Mapping[str, Any], parent: SettingPath = ()) -> Iter
 
 
 def _resolve_key(path: SettingPath) -> SettingPath:
-    """The key of a path to a setting or a section. Raises SettingError."""
+    """Return the key of a path to a setting or a section. Raises SettingError."""
     key: SettingPath = ()
     for index, name in enumerate(path):
-        parent, here = path[:index], path[: index + 1]
-        if (*key, name) in _key_prefixes() and name != WILDCARD:
+        parent = path[:index]
+        here = path[: index + 1]
+        is_declared = (*key, name) in _key_prefixes() and name != WILDCARD
+        if is_declared:
             key = (*key, name)
-            continue
-        if (*key, WILDCARD) not in _key_prefixes():
+        elif (*key, WILDCARD) in _key_prefixes():
+            _check_chosen_name(parent, name)
+            key = (*key, WILDCARD)
+        else:
             raise SettingError(f"there is no setting {format_path(here)!r}; {_suggest_settings(key, parent, name)}", here)
-        key = (*key, WILDCARD)
-        if parent == ("aliases",) and (":" in name or name in PROVIDER_NAMES or infer_provider(name)):
-            raise SettingError(f"{name!r} is the name of a provider or of a model: choose another name for the alias", here)
-        provider = name.partition(":")[0] if parent in _LIMITS_BY_MODEL else name
-        is_provider = parent in (("providers",), *_LIMITS_BY_MODEL)
-        if is_provider and provider not in PROVIDER_NAMES and provider not in plugin_names("profiles"):
-            similar = [format_path((*parent, known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
-            raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
     return key
 
 
+def _check_chosen_name(parent: SettingPath, name: str) -> None:
+    """Raise SettingError if an entry of a table cannot have this name: an alias that means something, or no provider."""
+    here = (*parent, name)
+    if parent == ("aliases",):
+        if ":" in name or name in PROVIDER_NAMES or infer_provider(name):
+            raise SettingError(f"{name!r} is the name of a provider or of a model: choose another name for the alias", here)
+        return
+    if parent == ("providers",):
+        provider = name
+    elif parent in _LIMITS_BY_MODEL:
+        provider = name.partition(":")[0]
+    else:
+        return
+    if provider not in PROVIDER_NAMES and provider not in plugin_names("profiles"):
+        similar = [format_path((*parent, known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
+        raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
+
+
 def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:
-    """Similar names in the same section, else similar names elsewhere, else all names of the section."""
-    siblings = sorted({prefix[len(key)] for prefix in _key_prefixes() if len(prefix) == len(key) + 1 and prefix[:-1] == key})
-    elsewhere = {field.name: field.key_text for field in setting_fields() if WILDCARD not in field.key}
+    """Return similar names in the same section, else similar names elsewhere, else all names of the section."""
+    siblings = _list_names(key)
     similar = [format_path((*parent, sibling)) for sibling in suggest(name, siblings, limit=2)]
-    similar = similar or [elsewhere[other] for other in suggest(name, elsewhere, limit=2, cutoff=0.75)]
+    if not similar:
+        elsewhere = {field.name: field.key_text for field in setting_fields() if WILDCARD not in field.key}
+        similar = [elsewhere[other] for other in suggest(name, elsewhere, limit=2, cutoff=0.75)]
     return did_you_mean(similar) or f"there are {', '.join(siblings)}"
 
 
+def _list_names(section: SettingPath) -> list[str]:
+    """Return the names of the settings and sections in a section, sorted."""
+    names: list[str] = []
+    for prefix in _key_prefixes():
+        if len(prefix) == len(section) + 1 and prefix[:-1] == section:
+            names.append(prefix[-1])
+    return sorted(names)
+
+
 def parse_key(text: str) -> SettingPath:
-    """A dotted key as a path, as TOML reads it: a name that contains dots is quoted."""
+    """Return a dotted key as a path, as TOML reads it: a name that contains dots is quoted."""
     return tuple(part.strip("\"'") for part in _KEY_PART.findall(text))
 
 
 def format_path(path: SettingPath) -> str:
-    """A path as it is written in a TOML file."""
+    """Return a path as it is written in a TOML file."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else dumps_text(part) for part in path)
 
 
@@ -190,23 +214,39 @@ def format_path(path: SettingPath) -> str:
 def convert_value(field: SettingField, value: Any) -> Any:
     """Convert a value from a file or a flag. Raises ValueError: what it must be."""
     types, _, _ = _inspect_type(field.type)
-    if value == "none" and type(None) in types and {int, float} & types:
+    has_no_limit = type(None) in types and {int, float} & types
+    if value == "none" and has_no_limit:
         return None
     try:
         result: Any = msgspec.convert(value, field.type)
     except (msgspec.ValidationError, ValueError, OverflowError):
         result = msgspec.UNSET
-    if isinstance(result, int | float):
-        is_valid = abs(result) <= _MAX_NUMBER  # false for nan
-    elif isinstance(result, tuple):
-        is_valid = all(cast(tuple[str, ...], result))
-    else:
-        is_valid = result is not msgspec.UNSET and (result != "" or field.declared.allows_empty)
-    if not is_valid:
-        text = str(value).lower() if isinstance(value, bool | float) else repr(value) if isinstance(value, str) else str(value)
-        shown = "this" if field.declared.is_secret else truncate(redact(text, by_name=True), _MAX_SHOWN_CHARACTERS)
-        raise ValueError(f"must be {describe_expected(field)}, not {shown}")
-    return cast(Any, result)
+    if not _is_acceptable(field, result):
+        raise ValueError(f"must be {describe_expected(field)}, not {_show_value(field, value)}")
+    return result
+
+
+def _is_acceptable(field: SettingField, value: Any) -> bool:
+    """Whether a converted value is within bounds that no type expresses."""
+    if isinstance(value, int | float):
+        return abs(value) <= _MAX_NUMBER  # false for nan
+    if isinstance(value, tuple):
+        return all(cast(tuple[str, ...], value))
+    if value == "":
+        return field.declared.allows_empty
+    return value is not msgspec.UNSET
+
+
+def _show_value(field: SettingField, value: Any) -> str:
+    """Return a wrong value for a message: as in TOML, short and without secrets."""
+    if field.declared.is_secret:
+        return "this"
+    text = str(value)
+    if isinstance(value, str):
+        text = repr(value)
+    elif isinstance(value, bool | float):
+        text = text.lower()
+    return truncate(redact(text, by_name=True), _MAX_SHOWN_CHARACTERS)
 
 
 def parse_text(field: SettingField, text: str) -> Any:
@@ -218,7 +258,9 @@ def parse_text(field: SettingField, text: str) -> Any:
         return convert_value(field, [part.strip() for part in parts if part.strip()])
     if bool in types and stripped.lower() in _BOOLEANS:
         return convert_value(field, _BOOLEANS[stripped.lower()])
-    if {int, float} & types and stripped not in choices:
+    if stripped in choices:
+        return convert_value(field, stripped)
+    if {int, float} & types:
         number: int | float | str = stripped
         with suppress(ValueError):
             number = float(stripped)
@@ -228,17 +270,22 @@ def parse_text(field: SettingField, text: str) -> Any:
 
 
 def describe_expected(field: SettingField) -> str:
-    """What a setting accepts, in words."""
+    """Return what a setting accepts, in words."""
     types, choices, bounds = _inspect_type(field.type)
     if tuple in types:
-        return f"a list of {_join_alternatives(map(repr, choices)) if choices else 'strings'}"
+        items = _join_alternatives(map(repr, choices)) if choices else "strings"
+        return f"a list of {items}"
     names = [name for kind, name in _TYPE_NAMES.items() if kind in types]
     if bounds:
         names = [f"{name} {bounds}" for name in names]
-    if {int, float} & types and type(None) in types:
-        choices = (*choices, "none")
-    text = _join_alternatives((*names, *map(repr, choices)))
-    return text if str not in types or field.declared.allows_empty else f"{text} that is not empty"
+    names += map(repr, choices)
+    has_no_limit = type(None) in types and {int, float} & types
+    if has_no_limit:
+        names.append(repr("none"))
+    text = _join_alternatives(names)
+    if str in types and not field.declared.allows_empty:
+        text += " that is not empty"
+    return text
 
 
 def _join_alternatives(words: Iterable[str]) -> str:
@@ -247,21 +294,31 @@ def _join_alternatives(words: Iterable[str]) -> str:
 
 
 def _inspect_type(annotation: Any) -> tuple[frozenset[Any], tuple[str, ...], str]:
-    """The plain types in an annotation, its literals, and its bounds in words."""
+    """Return the plain types in an annotation, its literals, and its bounds in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         types, choices, bounds = _inspect_type(arguments[0])
         for meta in arguments[1:]:
             if isinstance(meta, msgspec.Meta):
-                limits = (("of at least", meta.ge), ("above", meta.gt), ("of at most", meta.le), ("below", meta.lt))
-                bounds = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
+                bounds = _describe_bounds(meta)
         return types, choices, bounds
     if origin in (Union, UnionType):
-        parts = [_inspect_type(member) for member in arguments]
-        choices = tuple(choice for _, literals, _ in parts for choice in literals)
-        return frozenset[Any]().union(*(types for types, _, _ in parts)), choices, "".join(bounds for _, _, bounds in parts)
+        all_types = set[Any]()
+        all_choices: list[str] = []
+        all_bounds = ""
+        for member in arguments:
+            types, choices, bounds = _inspect_type(member)
+            all_types |= types
+            all_choices += choices
+            all_bounds += bounds
+        return frozenset(all_types), tuple(all_choices), all_bounds
     if origin is Literal:
         return frozenset(), arguments, ""
     if origin is tuple:
         return frozenset({tuple}), _inspect_type(arguments[0])[1], ""
     return frozenset({annotation}), (), ""
+
+
+def _describe_bounds(meta: msgspec.Meta) -> str:
+    limits = (("of at least", meta.ge), ("above", meta.gt), ("of at most", meta.le), ("below", meta.lt))
+    return " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)

@@ -114,32 +114,37 @@ class Setup:
     # ---- models
 
     def resolve_model(self, name: str | None = None) -> str:
-        """PROVIDER:MODEL for a name or an alias; None: the configured model, else the simulator. Raises UsageError."""
-        name = name or self.settings.model or SIMULATOR
+        """Return PROVIDER:MODEL for a name or an alias; None: the configured model, else the simulator. Raises UsageError."""
+        name = self._resolve_alias(name or self.settings.model or SIMULATOR)
+        if ":" in name or name == SIMULATOR:
+            return name
+        provider = infer_provider(name)
+        if provider:
+            return f"{provider}:{name}"
+        provider = ALIASES.get(name, name)
+        if provider in DEFAULT_MODELS:
+            return f"{provider}:{DEFAULT_MODELS[provider]}"
+        if provider in PROFILES or provider in SURFACES or provider in plugin_names("profiles"):
+            raise UsageError(f"{name!r} is a provider: add a model, as in {name}:MODEL")
+        if self.settings.aliases:
+            raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
+        raise UsageError(
+            f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-5, nor an alias in [aliases]"
+            + suggest_model(name)
+        )
+
+    def _resolve_alias(self, name: str) -> str:
+        """Return what an alias stands for, also if that is another one. Raises UsageError."""
         visited: list[str] = []
         while ":" not in name and name in self.settings.aliases:  # PROVIDER:MODEL always means itself
             visited.append(name)
             name = self.settings.aliases[name]
             if name in visited:
                 raise UsageError(f"the alias {name!r} refers to itself: {' → '.join((*visited, name))}")
-        if ":" not in name and name != SIMULATOR:
-            if provider := infer_provider(name):
-                return f"{provider}:{name}"
-            provider = ALIASES.get(name, name)
-            if provider in DEFAULT_MODELS:
-                return f"{provider}:{DEFAULT_MODELS[provider]}"
-            if provider in PROFILES or provider in SURFACES or provider in plugin_names("profiles"):
-                raise UsageError(f"{name!r} is a provider: add a model, as in {name}:MODEL")
-            if self.settings.aliases:
-                raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
-            raise UsageError(
-                f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-5, nor an alias in [aliases]"
-                + suggest_model(name)
-            )
         return name
 
     def engine(self, model: str | None = None, **overrides: Any) -> Engine:
-        """The engine for a model or an alias, always the same one. `overrides`: for `create_engine`; these get a new engine."""
+        """Return the engine for a model or an alias, always the same one; `overrides`, for `create_engine`, get a new one."""
         name = self.resolve_model(model)
         if overrides:
             return create_engine(name, **{**self._engine_options(name), **overrides})
@@ -149,28 +154,37 @@ class Setup:
 
     async def close(self) -> None:
         """Close idle connections of the setup's own transport."""
-        if (close := getattr(self._own_transport, "close", None)) is not None:
+        close = getattr(self._own_transport, "close", None)
+        if close is not None:
             await close()
 
     def _engine_options(self, model: str) -> dict[str, Any]:
-        """The arguments for `create_engine`."""
+        """Return the arguments for `create_engine`."""
         section = _merge_provider_sections(self.settings, model)
-        options = {"retry": self.settings.retry, "headers": section.headers or None, "strict": section.strict}
-        options["text_calls"] = section.text_calls
-        if model.partition(":")[0] == SIMULATOR:
+        options: dict[str, Any] = {
+            "retry": self.settings.retry,
+            "headers": section.headers or None,
+            "strict": section.strict,
+            "text_calls": section.text_calls,
+        }
+        provider, _, name = model.partition(":")
+        if provider == SIMULATOR:
             if section.base_url or section.key_env or section.url_parameters:
                 raise UsageError("the simulator has no base URL and no key: remove them from [providers.simulator]")
             return {**options, "transport": self._transport}
-        profile = resolve_profile(*model.partition(":")[::2])
+        profile = resolve_profile(provider, name)
         for parameter in section.url_parameters:
             if parameter not in profile.url_parameter_env:
                 raise UnknownName(f"URL parameter of {profile.title}", parameter, profile.url_parameter_env)
-        if self._transport is None and self._own_transport is None:
-            self._own_transport = _open_transport(self.settings)
+        transport = self._transport
+        if transport is None:
+            if self._own_transport is None:
+                self._own_transport = _open_transport(self.settings)
+            transport = self._own_transport
         return {
             **options,
             **section.url_parameters,
-            "transport": self._transport or self._own_transport,
+            "transport": transport,
             "base_url": section.base_url,
             "key": key_from_variable(section.key_env) if section.key_env else None,
         }
@@ -178,15 +192,26 @@ class Setup:
     # ---- rules
 
     def tool_config(self, model: str | None, names: Iterable[str]) -> ToolConfig:
-        """How to run tools with a model. `names`: of all registered tools."""
-        policy, sections = self.settings.policy, _provider_sections(self.settings, self.resolve_model(model))
-        requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
+        """Return how to run tools with a model. `names`: of all registered tools."""
+        policy = self.settings.policy
+        sections = _provider_sections(self.settings, self.resolve_model(model))
         names = tuple(names)
-        filters = (policy, *(section.tools for section in sections))
-        passed = [tools for each in filters if (tools := _filter_tools(names, each)) is not None]
-        allowed_tools = passed[0].intersection(*passed[1:]) if passed else None
+        parallel: bool | None = None
+        filters: list[ToolFilter] = [policy]
+        for section in sections:
+            filters.append(section.tools)
+            if section.parallel is not None:
+                parallel = section.parallel
+        deny: list[str] = []
+        allowed_tools: frozenset[str] | None = None
+        for tool_filter in filters:
+            deny += tool_filter.deny
+            passed = _filter_tools(names, tool_filter)
+            if passed is not None:
+                allowed_tools = passed if allowed_tools is None else allowed_tools & passed
+        requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
         config = ToolConfig(
-            parallel=next((section.parallel for section in reversed(sections) if section.parallel is not None), None),
+            parallel=parallel,
             max_iterations=policy.max_iterations,
             timeout=_to_optional_limit(policy.timeout),
             run_timeout=_to_optional_limit(policy.run_timeout),
@@ -194,7 +219,7 @@ class Setup:
             allowed_tools=allowed_tools,
             approval_effects=policy.ask,
             approve=policy.approve,
-            deny=tuple(rule for each in filters for rule in each.deny),
+            deny=tuple(deny),
             max_uses=_by_tool(policy.max_uses, names),
             rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
             request_rates={
@@ -210,7 +235,7 @@ class Setup:
         return self.adjust_config(config)
 
     def generation_options(self, model: str | None = None) -> Options:
-        """How to generate with a model; the settings of its provider override the general ones."""
+        """Return how to generate with a model; the settings of its provider override the general ones."""
         sections = _provider_sections(self.settings, self.resolve_model(model))
         options: dict[str, Any] = {}
         for generation in (self.settings.generation, *(section.generation for section in sections)):
@@ -218,7 +243,7 @@ class Setup:
         return self.adjust_options(Options(**options, cache=True))
 
     def open_audit_log(self) -> AuditLog | None:
-        """The configured log of tool calls. Raises UsageError if its file cannot be written."""
+        """Return the configured log of tool calls. Raises UsageError if its file cannot be written."""
         match self.settings.audit:
             case False:
                 return None
@@ -236,11 +261,15 @@ class Setup:
 
         `options`: for `Orchestrator` and `create_engine`; they override the settings.
         """
-        explicit = {name: options.pop(name) for name in list(options) if name in _AGENT_OPTIONS}
+        explicit: dict[str, Any] = {}
+        for name in [*options]:
+            if name in _AGENT_OPTIONS:
+                explicit[name] = options.pop(name)
         if not isinstance(tools, ToolRegistry):
-            # Hosted tools run at the provider, out of reach of the policy: those it does not allow are left out here.
-            tools = [tool for tool in tools if not isinstance(tool, ToolDefinition) or self._allows_hosted(tool.name)]
-        fallbacks = explicit.get("fallbacks", self.settings.fallbacks)
+            tools = [tool for tool in tools if self._is_offered(tool)]
+        fallbacks: list[Engine] = []
+        for fallback in explicit.get("fallbacks", self.settings.fallbacks):
+            fallbacks.append(self.engine(fallback) if isinstance(fallback, str) else fallback)
         arguments: dict[str, Any] = {
             "system": self.settings.system,
             "context": self.settings.context,
@@ -248,11 +277,16 @@ class Setup:
             "defer": self.defer_rule,
             "code_mode": self.code_mode,
             **explicit,
-            "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
-            "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
+            "fallbacks": tuple(fallbacks),
             "hosted": [name for name in explicit.get("hosted", ()) if self._allows_hosted(name)],
         }
+        if "audit" not in explicit:
+            arguments["audit"] = self.open_audit_log()
         return _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
+
+    def _is_offered(self, tool: Any) -> bool:
+        """Whether a model may see a tool: hosted ones run at the provider, where the policy cannot stop them."""
+        return not isinstance(tool, ToolDefinition) or self._allows_hosted(tool.name)
 
     def _allows_hosted(self, name: str) -> bool:
         allowed = _filter_tools((name,), self.settings.policy)
@@ -337,20 +371,28 @@ def _open_transport(settings: Settings) -> Transport:
 
 
 def _provider_sections(settings: Settings, model: str) -> list[ProviderSettings]:
-    """The sections for a model's provider, from the most general name (`openai`) to the one that the model was given with."""
+    """Return the sections for a model's provider, from the most general name (`openai`) to the one that was used."""
     provider, _, name = model.partition(":")
     if provider == SIMULATOR:
-        own = [settings.providers[SIMULATOR]] if SIMULATOR in settings.providers else []
-        return [*_imitated_sections(settings, name), *own]
+        sections = _imitated_sections(settings, name)
+        if SIMULATOR in settings.providers:
+            sections.append(settings.providers[SIMULATOR])
+        return sections
     row = select_row(provider, name)
-    families = [family for family, rows in SURFACES.items() if row in (surface for _, surface in rows)]
+    names: list[str] = []
+    for family, rows in SURFACES.items():
+        if row in (surface for _, surface in rows):
+            names.append(family)
     aliases = [alias for alias, target in ALIASES.items() if target == row]
-    names = (*families, *(alias for alias in aliases if alias != provider), row, *(a for a in aliases if a == provider))
+    names += [alias for alias in aliases if alias != provider]
+    names.append(row)
+    if provider in aliases:
+        names.append(provider)
     return [settings.providers[name] for name in names if name in settings.providers]
 
 
 def _imitated_sections(settings: Settings, name: str) -> list[ProviderSettings]:
-    """The sections for the provider that the simulator stands in for, without those about its address."""
+    """Return the sections for the provider that the simulator stands in for, without those about its address."""
     provider, _, model = name.partition("/")
     sections = _provider_sections(settings, f"{provider or 'anthropic'}:{model}")
     return [replace(section, base_url=None, key_env=None, headers={}, url_parameters={}) for section in sections]
@@ -376,14 +418,14 @@ def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings
 
 
 def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The patterns that match none of the names, and no built-in tool under a model's own name."""
+    """Return the patterns that match none of the names, and no built-in tool under a model's own name."""
     tools = tuple(names)
     resolver = _policy_names(tools)
     return tuple(pattern for pattern in patterns if not any(resolver.covers(pattern.partition("(")[0], name) for name in tools))
 
 
 def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str, ...]:
-    """The patterns in rules of the configuration that match no tool, whether built-in tools are used or not."""
+    """Return the patterns in rules of the configuration that match no tool, whether built-in tools are used or not."""
     policy = settings.policy
     patterns = dict.fromkeys((*policy.deny, *policy.approve, *policy.max_uses, *policy.max_per_minute))
     return find_unmatched(patterns, (*names, *BASE_TOOLS))

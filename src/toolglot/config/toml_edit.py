@@ -44,26 +44,34 @@ def remove_server(text: str, name: str) -> str:
     if name not in servers:
         raise UsageError(f"it has no MCP server {name!r}")
     kept: list[str] = []
-    removed: list[str] | None = None  # the lines of its table so far
+    removed: list[str] | None = None  # the lines of its table so far, while one of its tables is read
     for line in text.splitlines(keepends=True):
-        if match := _HEADER.fullmatch(line.rstrip("\r\n")):
-            if removed is not None:
-                kept += _trailing_comments(removed)
-            removed = [] if parse_key(match["key"])[:3] == (*_SECTION, name) else None
-        (kept if removed is None else removed).append(line)
+        header = _HEADER.fullmatch(line.rstrip("\r\n"))
+        if header is not None:
+            kept += _trailing_comments(removed or [])
+            removed = [] if parse_key(header["key"])[:3] == (*_SECTION, name) else None
+        if removed is None:
+            kept.append(line)
+        else:
+            removed.append(line)
     kept += _trailing_comments(removed or [])
-    while removed is not None and kept and not kept[-1].strip():
-        kept.pop()  # blank lines before the last table
-    return _check("".join(kept), {other: value for other, value in servers.items() if other != name}, text)
+    if removed is not None:
+        while kept and not kept[-1].strip():
+            kept.pop()  # blank lines before the last table
+    del servers[name]
+    return _check("".join(kept), servers, text)
 
 
 def _trailing_comments(lines: list[str]) -> list[str]:
     """Return the comments at the end of a table, which belong to what follows it."""
-    last = max((number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), default=-1)
-    rest = lines[last + 1 :]
-    while rest and not rest[0].strip():
-        del rest[0]
-    return rest
+    start = 0
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            start = number
+    while start < len(lines) and not lines[start].strip():
+        start += 1
+    return lines[start:]
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -90,9 +98,18 @@ def _check(changed: str, servers: dict[str, Any], text: str) -> str:
         after = tomllib.loads(changed)
     except ValueError:  # such as a table that is defined twice
         after = {}
-    is_expected = bool(after or not changed.strip()) and _list_servers(after) == servers
-    for document in (before, after):
-        document.pop("mcp", None) if set(document.get("mcp", ())) <= {"servers"} else document["mcp"].pop("servers", None)
+    is_readable = bool(after) or not changed.strip()
+    is_expected = is_readable and _list_servers(after) == servers
+    _drop_servers(before)
+    _drop_servers(after)
     if not is_expected or before != after:
         raise UsageError("its format cannot be edited automatically: edit the server's table yourself")
     return changed
+
+
+def _drop_servers(document: dict[str, Any]) -> None:
+    """Remove the servers from a document, and their section if there is nothing else in it."""
+    section = document.get("mcp", {})
+    section.pop("servers", None)
+    if not section:
+        document.pop("mcp", None)

@@ -33,14 +33,18 @@ class _TrustFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def trust_file(environ: Environ | None = None) -> Path:
-    """Where the decisions are stored."""
+    """Return where the decisions are stored."""
     return data_directory(environ) / "trust.json"
 
 
 def is_trusted(directory: Path, environ: Environ | None = None) -> bool:
     """Whether the user trusts the directory or one of its parents. Raises MalformedData, UsageError."""
-    decisions, path = _load_decisions(environ), Path(_real_path(directory))
-    return next((decisions[str(parent)] for parent in (path, *path.parents) if str(parent) in decisions), False)
+    decisions = _load_decisions(environ)
+    path = Path(_real_path(directory))
+    for candidate in (path, *path.parents):
+        if str(candidate) in decisions:
+            return decisions[str(candidate)]
+    return False
 
 
 def has_decision(directory: Path) -> bool:
@@ -49,7 +53,7 @@ def has_decision(directory: Path) -> bool:
 
 
 def list_trusted_directories() -> tuple[Path, ...]:
-    """All trusted directories, sorted."""
+    """Return all trusted directories, sorted."""
     return tuple(sorted(Path(path) for path, trusted in _load_decisions().items() if trusted))
 
 
@@ -93,5 +97,6 @@ def _load_decisions(environ: Environ | None = None) -> dict[str, bool]:
 
 
 def _save_decisions(decisions: dict[str, bool]) -> None:
-    paths = [tuple(path for path, trusted in decisions.items() if trusted is kind) for kind in (True, False)]
-    write_private(trust_file(), msgspec.json.format(msgspec.json.encode(_TrustFile(*paths)), indent=2) + b"\n")
+    trusted = tuple(path for path, is_trusted in decisions.items() if is_trusted)
+    refused = tuple(path for path, is_trusted in decisions.items() if not is_trusted)
+    write_private(trust_file(), msgspec.json.format(msgspec.json.encode(_TrustFile(trusted, refused)), indent=2) + b"\n")
