@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import anyio
 import pytest
 from tests.mcp.client_kit import eventually
 
@@ -90,6 +91,30 @@ def test_everybody_gets_an_answer_while_it_ends() -> None:
     server_thread.close()
     thread.join()
     assert {type(future.exception(timeout=20)) for future in futures} == {UsageError}
+
+
+def test_tasks_begin_before_they_are_cancelled() -> None:
+    """Otherwise a connection that is being made leaves a coroutine that was never awaited, which Python reports on stderr."""
+    server_thread, events = ServerThread(), list[str]()
+    server_thread.start()
+
+    async def connect() -> None:
+        events.append("begun")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            events.append("cancelled")
+
+    async def connect_while_it_ends() -> None:
+        async with anyio.create_task_group() as group:
+            server_thread.begin_close()
+            await asyncio.sleep(0)
+            group.start_soon(connect)
+            await asyncio.sleep(3600)
+
+    future = server_thread.submit(connect_while_it_ends())
+    assert isinstance(future.exception(10), UsageError)
+    assert events == ["begun", "cancelled"]
 
 
 def test_it_cannot_close_itself() -> None:

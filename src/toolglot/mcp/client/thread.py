@@ -4,6 +4,7 @@ Any thread can submit work until it is closed. Every caller that waits gets an a
 """
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -108,12 +109,24 @@ class ServerThread:
 
     async def _cancel_all(self) -> None:
         deadline = self.loop.time() + _CLOSE_SECONDS
+        cancelled = set[asyncio.Task[Any]]()
         try:
             # Repeatedly: cancelled tasks may start others.
             while (tasks := asyncio.all_tasks() - {self._end}) and (seconds := deadline - self.loop.time()) > 0:
-                for task in tasks:
+                started = {task for task in tasks if _has_started(task)}
+                for task in started - cancelled:
                     task.cancel()
-                await asyncio.wait(tasks, timeout=seconds)
+                cancelled |= started
+                if started == tasks:
+                    await asyncio.wait(tasks, timeout=seconds)
+                else:
+                    await asyncio.sleep(0)
             await self.loop.shutdown_asyncgens()
         finally:
             self.loop.stop()
+
+
+def _has_started(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task can be cancelled: before its first step, anyio's would leave a coroutine that nobody awaits."""
+    coroutine = task.get_coro()
+    return not inspect.iscoroutine(coroutine) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
