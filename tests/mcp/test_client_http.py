@@ -267,6 +267,21 @@ def test_headers_are_sent_and_a_session_that_expires_is_renewed(form: tuple[str,
         assert log == ["initialize", "who", "expire", "initialize", "who"]
 
 
+def test_a_server_that_never_ends_a_session_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def stay_silent(handler: Handler) -> None:
+        may_end.wait(60)
+
+    monkeypatch.setattr(http_client, "_END_SECONDS", 0.1)
+    monkeypatch.setattr(Handler, "do_DELETE", stay_silent)
+    with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:
+        assert call(servers, "expire").text == "expire"
+        assert call(servers, "who").text == "?"
+        assert log == ["initialize", "expire", "initialize", "who"]
+        may_end.set()
+
+
 def test_an_error_that_sounds_like_an_expired_session_repeats_no_call() -> None:
     """It was answered with status 200: the call may have run."""
     with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:

@@ -4,6 +4,7 @@ The SDK ends a connection with all of its calls if the body of one response cann
 ordinary error, and takes an answer to another request for the right one. Here a response is read before the SDK does.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -23,7 +24,7 @@ __all__ = ["OWN_REQUEST", "McpHttpClient"]
 
 OWN_REQUEST = "toolglot.own_request"
 """The mark of requests to the server itself; those that its sign-in makes have none."""
-_CONNECT_SECONDS = 30.0
+_CONNECT_SECONDS, _END_SECONDS = 30.0, 3.0
 _SESSION = "mcp-session-id"
 _JSON = "application/json"
 _STARTING = ("initialize", "server/discover")
@@ -62,6 +63,9 @@ class McpHttpClient(httpx2.AsyncClient):
         """Send a request of the SDK's transport."""
         request.extensions = {**request.extensions, OWN_REQUEST: True}
         envelope = _read_envelope(request)
+        if request.method == "DELETE":  # it ends a session, and the next one begins after it
+            async with asyncio.timeout(_END_SECONDS):
+                return await super().send(request, **options)
         if envelope is None:
             return await super().send(request, **options)
         try:
