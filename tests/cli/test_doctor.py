@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_kit import Patch, run_cli
 
-from toolglot.cli.doctor import EXTRAS
+from toolglot.cli.probes import EXTRAS
 from toolglot.providers.catalog import PROFILES
 
 KEY = "sk-ant-api03-0123456789abcdef"
@@ -141,7 +141,7 @@ def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monk
     def describe(_roots: object) -> dict[str, Any]:
         return said
 
-    monkeypatch.setattr("toolglot.cli.doctor.describe_sandbox", describe)
+    monkeypatch.setattr("toolglot.cli.probes.describe_sandbox", describe)
     sandbox = doctor.report()["sandbox"]
     assert sandbox["commands run"] == run
     assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == why
@@ -242,7 +242,7 @@ def test_statistics_by_tool(doctor: Doctor) -> None:
 def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) -> None:
     lines = [call("old"), *[call("new", "rejected", ran=False)] * 3]
     doctor.write_audit(*lines)
-    monkeypatch.setattr("toolglot.cli.doctor.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
+    monkeypatch.setattr("toolglot.cli.audit_summary.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = doctor.report()["audit"]
     # A tool that never ran has no percentiles.
     assert audit["tools"] == [{"tool": "new", "calls": 3, "errors": {"rejected": 3}, "p50": None, "p95": None}]
