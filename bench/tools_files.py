@@ -112,7 +112,7 @@ def _time_calls(workspace: Workspace, rounds: int) -> list[tuple[str, float]]:
     }
 
     async def run(call: ToolCall) -> float:
-        executor.policy.begin_prompt()
+        executor.host.policy.begin_prompt()
         start = time.perf_counter()
         outcome = await executor.run(call)
         assert not outcome.result.is_error, outcome.result.text

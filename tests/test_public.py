@@ -66,7 +66,7 @@ def test_import_loads_nothing_else() -> None:
 INTERNAL = {
     "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "Done", "Encoding", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
-    "NeedApproval", "PreparedCall", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "UrlParameters",
+    "NeedApproval", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "UrlParameters",
 }  # fmt: skip
 
 

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         Deny as Deny,
         Effect as Effect,
         Ruling as Ruling,
+        Suspended as Suspended,
     )
     from toolglot.values.events import (
         EngineEvent as EngineEvent,
@@ -223,7 +224,7 @@ _HOMES = {
     "MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound Overloaded PermissionDenied "
     "ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut ToolError ToolglotError "
     "TransportError TruncatedStream UnknownName UsageError LossyEncoding",
-    "values.approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling",
+    "values.approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling Suspended",
     "values.definitions": "CacheMark ToolDefinition ToolExample",
     "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone "
     "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta "

@@ -111,7 +111,7 @@ def test_their_approvals_are_ours() -> None:
     tools = import_tools([delete, send])
     for call in ('call delete {"path": "x"}', 'call send {"text": "x"}'):
         agent = Orchestrator(transport=transport(call, "say ok"), tools=tools)
-        (request,) = agent.run_sync("?").pending
+        (request,) = agent.run_sync("?").requests
         assert agent.resume_sync({request.id: True}).outcomes[0].result.text in ("deleted x", "sent x")
     agent = Orchestrator(transport=transport('call delete {"path": "y"}', "say ok"), tools=tools)
     assert agent.run_sync("?").outcomes[0].result.text == "deleted y"

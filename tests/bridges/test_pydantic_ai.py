@@ -183,7 +183,7 @@ def test_their_approvals_are_ours() -> None:
     tools = import_tools([delete, PydanticTool(send, requires_approval=True)])
     for answer, result in ((True, "deleted x"), (False, "did not approve")):
         agent = Orchestrator(transport=transport('call delete {"path": "x"}', "say ok"), tools=tools)
-        (request,) = agent.run_sync("?").pending
+        (request,) = agent.run_sync("?").requests
         assert request.reason == "x is precious"
         assert result in agent.resume_sync({request.id: answer}).outcomes[0].result.text
     for call in ('call send {"text": "x"}', 'call delete {"path": "x"}'):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tools.policy_kit import make_caller
 
 from toolglot import BuiltinOptions, Orchestrator, ToolConfig, WebConfig, builtins, from_config
 from toolglot.common.jsontext import dumps_text
@@ -134,7 +135,7 @@ def judge(tmp_path: Path) -> Iterator[Any]:
     by_name = {tool.name: tool for tool in tools.all_tools}
 
     def judge(config: ToolConfig, name: str, **arguments: Any) -> Verdict:
-        return ToolPolicy(config, can_ask=True).judge(by_name[name], arguments)
+        return ToolPolicy().judge(by_name[name], make_caller(config, can_ask=True), arguments)
 
     yield judge
     tools.close()
@@ -246,7 +247,7 @@ def test_a_run_that_waits_is_resumed_where_nobody_is_asked(tmp_path: Path) -> No
     agent = Orchestrator("simulator", tools=first.tools, facade="neutral", approve=lambda _: "later")
     paused = agent.run_sync('call! write {"path": "a", "content": "x"} then call! write {"path": "b", "content": "x"}')
     loaded = Orchestrator.load(agent.save(), tools=second.tools, facade="neutral")
-    result = loaded.resume_sync({paused.pending[0].fingerprint: True})
+    result = loaded.resume_sync({paused.requests[0].fingerprint: True})
     assert ([outcome.ran for outcome in result.outcomes], result.stop) == ([True], "approval")
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
     first.close()

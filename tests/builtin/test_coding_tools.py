@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tools.policy_kit import make_caller
 
 from toolglot import builtin
 from toolglot.builtin.configured import configured_builtins
@@ -203,10 +204,10 @@ def test_which_tools_ask(
     )
     loaded = configured_builtins(settings)
     loaded.close()
-    policy = ToolPolicy(ToolConfig(approval_effects=ask), can_ask=True)
+    policy, caller = ToolPolicy(), make_caller(ToolConfig(approval_effects=ask), can_ask=True)
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
     tools = [tool for tool in loaded.tools if tool.name in names]
-    assert {tool.name for tool in tools if policy.judge(tool, {}).action == "ask"} == asking
+    assert {tool.name for tool in tools if policy.judge(tool, caller, {}).action == "ask"} == asking
 
 
 def test_each_tool_says_what_it_does_and_what_rules_are_about(tmp_path: Path) -> None:

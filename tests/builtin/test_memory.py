@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from file_kit import Tools
+from tests.tools.policy_kit import make_caller
 
 from toolglot import BuiltinOptions, ToolConfig, builtins
 from toolglot.builtin import memory as module
@@ -226,7 +227,7 @@ class TestProjects:
             if name == "one":
                 tool(command="create", path="/memories/a.md", file_text="known")
             assert "known" in tool(command="view", path="/memories/a.md").content
-            policy = ToolPolicy(ToolConfig(), can_ask=True)
-            actions = [policy.judge(tool, {"command": command}).action for command in ("view", "create", "delete")]
+            policy, caller = ToolPolicy(), make_caller(ToolConfig(), can_ask=True)
+            actions = [policy.judge(tool, caller, {"command": command}).action for command in ("view", "create", "delete")]
             assert actions == ["run", "ask", "ask"]
             opened.close()

@@ -396,10 +396,10 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
     async def play() -> list[ToolOutcome]:
         agent, _ = agent_on("anthropic", config=ASK)
         paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
-        assert [request.tool for request in paused.pending] == ["shell"]
+        assert [request.tool for request in paused.requests] == ["shell"]
         transport, ran = make_transport(), list[str]()
         other = Orchestrator.load(agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
-        result = await other.resume({paused.pending[0].id: "yes"})
+        result = await other.resume({paused.requests[0].id: "yes"})
         assert ran == ["ls -l"]
         assert list_refusals(transport.sent) == []
         return list(result.outcomes)

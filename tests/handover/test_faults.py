@@ -270,8 +270,8 @@ async def test_duplicate_ids_become_unique(profile: str) -> None:
 async def test_an_approval_is_for_one_of_two_calls_with_the_same_id(profile: str) -> None:
     agent, ran = make_agent("duplicate-ids", profile, approval=True)
     paused = await agent.run(PROMPT)
-    assert [call.arguments for call in paused.pending] == [{"city": "Paris"}, {"city": "Rome"}]
-    await agent.resume({paused.pending[0].id: "yes"})
+    assert [call.arguments for call in paused.requests] == [{"city": "Paris"}, {"city": "Rome"}]
+    await agent.resume({paused.requests[0].id: "yes"})
     assert ran == ["Paris"]
 
 
@@ -285,7 +285,7 @@ async def test_a_truncated_call_has_an_outcome(profile: str) -> None:
 async def test_a_rejected_call_has_an_outcome() -> None:
     agent, _ = make_agent("", "anthropic", approval=True)
     paused = await agent.run(PROMPT)
-    first, second = paused.pending
+    first, second = paused.requests
     result = await agent.resume({first.id: "yes", second.id: "no"})
     assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [(None, True), ("rejected", False)]
 

@@ -312,7 +312,7 @@ async def test_a_cheap_model_for_the_tools_and_a_strong_one_for_the_answer() -> 
     talker = Orchestrator(sim("ollama", cheap), tools=[work], config=ASK)
     first = await talker.run("call work {}\nthen say done")
     talker.switch(sim("anthropic", strong))
-    assert (await talker.resume({first.pending[0].id: "yes"})).text == "done"
+    assert (await talker.resume({first.requests[0].id: "yes"})).text == "done"
     assert (len(cheap.requests), len(strong.requests)) == (1, 1)
     assert "worked" in dumps_text(strong.bodies[0])
 
@@ -345,7 +345,7 @@ async def test_a_resumed_run_pays_once(provider: str) -> None:
     first = await talker.run('call pay {"n": 1} call pay {"n": 2}\nthen say paid')
     saved = talker.save()
     other = Orchestrator.load(saved, sim(provider, tap), tools=effects.tools, config=ASK)
-    result = await other.resume({call.id: "yes" for call in first.pending})
+    result = await other.resume({call.id: "yes" for call in first.requests})
     assert result.stop == "end"
     assert sorted(effects.ran) == [1, 2]
     check(other.conversation)
@@ -359,8 +359,8 @@ async def test_calls_that_share_an_id_are_not_all_run_again(provider: str) -> No
     talker = agent(provider, Wiretap(faults=["duplicate-ids"]), tools=effects.tools, config=ASK)
     result = await talker.run('call pay {"n": 1} call pay {"n": 2}')
     for _ in range(3):
-        if result.pending:
-            result = await talker.resume({result.pending[0].id: "yes"})
+        if result.requests:
+            result = await talker.resume({result.requests[0].id: "yes"})
     assert sorted(effects.ran) == [1, 2]
     check(talker.conversation)
 
@@ -393,7 +393,7 @@ async def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
 
     talker = agent("anthropic", tools=[pay], config=ASK)
     first = await talker.run("call pay {}")
-    task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
+    task = asyncio.create_task(talker.resume({first.requests[0].id: "yes"}))
     await inside.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

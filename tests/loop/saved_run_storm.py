@@ -24,7 +24,7 @@ def save_paused_run(provider: str) -> tuple[bytes, ApprovalRequest]:
         talker = agent(provider, tools=Vault().tools, config=WRITES)
         await talker.run('call get {"key": "b"}\nthen say hello "you" \\ ☂')
         result = await talker.run(PROMPT)
-        return talker.save(), result.pending[0]
+        return talker.save(), result.requests[0]
 
     return asyncio.run(pause())
 

@@ -68,6 +68,11 @@ def _key(arguments: dict[str, Any]) -> str:
     return f"vault/{arguments['key']}"
 
 
+def requests_of(waiting: Orchestrator, conversation: Conversation | None = None) -> list[ApprovalRequest]:
+    """What is asked about the calls that wait."""
+    return [suspended.request for suspended in waiting.list_pending_sync(conversation)]
+
+
 PUT = 'call put {"key": "a", "value": "1"}'
 
 
@@ -260,22 +265,22 @@ def test_a_paused_call_that_would_do_something_else_by_now_waits_again(live: boo
     if elsewhere:
         talker = loaded(talker.save(), vault)
     vault.values["a"] = "changed meanwhile"
-    again = run(resumed(talker, {first.pending[0].id: True}, live=live))
+    again = run(resumed(talker, {first.requests[0].id: True}, live=live))
     assert (again.stop, vault.ran) == ("approval", [])
-    assert [request.preview for request in again.pending] == ["changed meanwhile -> 1"]
-    assert "has changed since it was approved" in again.pending[0].reason
-    assert run(resumed(talker, {again.pending[0].id: True}, live=live)).stop == "end"
+    assert [request.preview for request in again.requests] == ["changed meanwhile -> 1"]
+    assert "has changed since it was approved" in again.requests[0].reason
+    assert run(resumed(talker, {again.requests[0].id: True}, live=live)).stop == "end"
     assert vault.ran == ["put a=1"]
     check(talker.conversation)
 
 
 def test_calls_that_are_decided_on_together_are_shown_again_where_one_changes_the_other() -> None:
     talker, vault, first = paused(f'{PUT} call put {{"key": "b", "value": "2"}} call put {{"key": "a", "value": "3"}}')
-    assert [request.preview for request in first.pending] == ["nothing -> 1", "nothing -> 2", "nothing -> 3"]
-    again = run(talker.resume({request.fingerprint: True for request in first.pending}))
-    assert [request.preview for request in again.pending] == ["1 -> 3"]
+    assert [request.preview for request in first.requests] == ["nothing -> 1", "nothing -> 2", "nothing -> 3"]
+    again = run(talker.resume({request.fingerprint: True for request in first.requests}))
+    assert [request.preview for request in again.requests] == ["1 -> 3"]
     assert vault.ran == ["put a=1", "put b=2"]
-    assert run(talker.resume({again.pending[0].fingerprint: True})).stop == "end"
+    assert run(talker.resume({again.requests[0].fingerprint: True})).stop == "end"
     assert vault.ran[2:] == ["put a=3"]
 
 
@@ -303,7 +308,7 @@ CHANGES: dict[str, Change] = {
 def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(change: Change, caplog: pytest.LogCaptureFixture) -> None:
     talker, vault, first = paused()
     other = loaded(talker.save(), vault, **change(vault))
-    for key in (first.pending[0].id, first.pending[0].fingerprint):
+    for key in (first.requests[0].id, first.requests[0].fingerprint):
         assert run(other.resume({key: True})).stop == "approval"
         other = loaded(talker.save(), vault, **change(vault))
     assert vault.ran == []
@@ -316,7 +321,7 @@ def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(change: Chang
 
 def test_what_waits_is_listed_with_all_that_matters() -> None:
     talker, vault, first = paused()
-    [request] = first.pending
+    [request] = first.requests
     assert (request.tool, request.target, request.preview) == ("put", "vault/a", "nothing -> 1")
     assert (request.effects, request.reason) == ({"write", "network"}, "it can change files, and no rule allows it")
     assert (request.arguments, request.id) == ({"key": "a", "value": "1"}, request.call.id)
@@ -326,7 +331,7 @@ def test_what_waits_is_listed_with_all_that_matters() -> None:
     assert other.list_pending_sync() == first.pending
     assert vault.ran == []
     vault.values["a"] = "0"
-    assert other.list_pending_sync()[0].preview == "0 -> 1"
+    assert requests_of(other)[0].preview == "0 -> 1"
     assert run(other.resume({request.id: True})).stop == "end", "the id means what was listed last"
     assert run(other.list_pending()) == ()
 
@@ -340,7 +345,7 @@ def test_nothing_is_listed_where_nothing_waits() -> None:
 def test_what_waits_for_a_tool_that_is_gone_is_listed_and_can_be_refused() -> None:
     talker, vault, _ = paused()
     other = loaded(talker.save(), vault, tools=vault.tools[1:])
-    [request] = other.list_pending_sync()
+    [request] = requests_of(other)
     assert (request.tool, request.arguments, request.effects) == ("put", {"key": "a", "value": "1"}, frozenset())
     assert "no such tool" in request.preview_error
     with pytest.raises(UsageError, match="waiting to call put"):
@@ -365,7 +370,7 @@ def test_a_decision_has_many_forms(answer: Any, runs: bool, always: bool, way: s
     asked = Asked(answer)
     talker, vault, result = paused(approve=asked) if way == "approve" else paused()
     if way == "resume":
-        result = run(resumed(talker, {result.pending[0].id: answer}, live=live))
+        result = run(resumed(talker, {result.requests[0].id: answer}, live=live))
     assert (result.stop, vault.ran) == ("end", ["put a=1"] if runs else [])
     assert [one.ran for one in result.outcomes] == [runs]
     again = run(talker.run('call put {"key": "b", "value": "2"}'))
@@ -377,15 +382,15 @@ def test_a_decision_has_many_forms(answer: Any, runs: bool, always: bool, way: s
 
 def test_later_keeps_a_call_waiting() -> None:
     talker, vault, first = paused()
-    again = run(talker.resume({first.pending[0].id: "later"}))
-    assert (again.stop, again.pending, vault.ran) == ("approval", first.pending, [])
+    again = run(talker.resume({first.requests[0].id: "later"}))
+    assert (again.stop, again.requests, vault.ran) == ("approval", first.requests, [])
 
 
 @pytest.mark.parametrize("wrong", [1, None, "maybe", replace(Allow(), arguments="x"), replace(Deny(), reason=3)])
 def test_what_is_no_decision_is_an_error(wrong: Any) -> None:
     talker, vault, first = paused()
     with pytest.raises(UsageError, match="not a decision on a call"):
-        run(talker.resume({first.pending[0].id: wrong}))
+        run(talker.resume({first.requests[0].id: wrong}))
     assert talker.has_pending_run
     assert vault.ran == []
 
@@ -402,8 +407,8 @@ def test_the_model_reads_why_it_was_refused_under_every_facade(tmp_path: Path) -
             talker = agent("anthropic", tap, tools=own.tools, facade=facade.id, approve=approve, config=WRITES)
             result = run(talker.run("go"))
             if approve is None:
-                assert result.pending[0].tool == "shell"
-                result = run(talker.resume({result.pending[0].id: deny}))
+                assert result.requests[0].tool == "shell"
+                result = run(talker.resume({result.requests[0].id: deny}))
             [refusal] = results_of(talker.conversation)
             assert (refusal.error_kind, refusal.name) == ("rejected", call.name), facade.id
             assert "use the staging server" in refusal.text, facade.id
@@ -419,7 +424,7 @@ def test_an_approver_may_change_the_arguments_and_the_model_is_told(way: str, li
     options: dict[str, Any] = {"audit": AuditLog(lines.append)}
     talker, vault, result = paused(approve=Asked(change), **options) if way == "approve" else paused(**options)
     if way == "resume":
-        result = run(resumed(talker, {result.pending[0].id: change}, live=live))
+        result = run(resumed(talker, {result.requests[0].id: change}, live=live))
     assert vault.ran == ["put b=2"]
     [changed] = result.outcomes
     assert changed.call.arguments == {"key": "b", "value": 2}
@@ -437,9 +442,9 @@ def test_arguments_that_were_replaced_never_run_even_if_nobody_has_to_be_asked_b
     talker, vault, first = paused()
     other = loaded(talker.save(), vault, config=ToolConfig(approval_effects=()))
     change = Allow({"key": "b", "value": "2"})
-    again = run(other.resume({first.pending[0].id: change}))
+    again = run(other.resume({first.requests[0].id: change}))
     assert (again.stop, vault.ran) == ("approval", [])
-    assert run(other.resume({again.pending[0].id: change})).stop == "end"
+    assert run(other.resume({again.requests[0].id: change})).stop == "end"
     assert vault.ran == ["put b=2"]
 
 
@@ -454,7 +459,7 @@ def test_the_audit_names_what_a_hook_made_of_a_call_that_was_denied() -> None:
 def test_changed_arguments_have_to_fit() -> None:
     talker, vault, first = paused()
     with pytest.raises(UsageError, match=r"Allow\(arguments=…\) does not fit the tool 'put'.*value"):
-        run(talker.resume({first.pending[0].id: Allow({"key": "b"})}))
+        run(talker.resume({first.requests[0].id: Allow({"key": "b"})}))
     assert (talker.has_pending_run, vault.ran) == (True, [])
     with pytest.raises(UsageError, match="does not fit the tool 'put'"):
         paused(approve=Asked(Allow({"key": "b"})))
@@ -469,7 +474,7 @@ def test_a_rule_that_denies_also_denies_what_an_approver_changed(way: str) -> No
     talker = agent("anthropic", tools=[put], config=config, approve=approve, audit=AuditLog(lines.append))
     result = run(talker.run(PUT))
     if way == "resume":
-        result = run(talker.resume({result.pending[0].id: change}))
+        result = run(talker.resume({result.requests[0].id: change}))
     assert (vault.ran, kinds_of(talker.conversation)) == ([], ["not_allowed"])
     line = loads(lines[-1])
     assert (line["decided_by"], line["target"], line["ran"]) == ("rule", "vault/a", False)
@@ -510,7 +515,7 @@ def test_a_changed_call_that_leaves_the_sandbox_is_a_question_of_its_own(way: st
     if way.startswith("resume"):
         talker = agent("anthropic", tools=[act], config=WRITES)
         first = run(talker.run(tell))
-        run(talker.resume({first.pending[0].id: change}))
+        run(talker.resume({first.requests[0].id: change}))
         assert (ran, kinds_of(talker.conversation)) == ([], ["rejected"])
         return
     asked = Asked(change, change if way == "again" else way == "approve")
@@ -558,10 +563,10 @@ def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], 
     data = edit_header(talker.save(), change)
     other = loaded(data, vault)
     assert run(other.resume()).stop == "approval"
-    assert [request.tool for request in other.list_pending_sync()] == ["put", "get"]
-    assert other.list_pending_sync()[1].reason == "the saved run was changed, or was saved with another approval key"
+    assert [request.tool for request in requests_of(other)] == ["put", "get"]
+    assert requests_of(other)[1].reason == "the saved run was changed, or was saved with another approval key"
     with pytest.raises(UsageError, match=r"the id .* is not enough.*approval key.*fingerprint.*list_pending"):
-        run(other.resume({first.pending[0].id: True}))
+        run(other.resume({first.requests[0].id: True}))
     assert vault.ran == []
     asked = Asked(False, False)
     other = loaded(data, vault, approve=asked)
@@ -577,15 +582,15 @@ def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:
     evil = data.replace(b"a.txt", b"/etc/passwd")
     other = loaded(evil, vault)
     with pytest.raises(UsageError, match="is not enough"):
-        run(other.resume({first.pending[0].id: True}))
-    result = run(other.resume({first.pending[0].fingerprint: True}))
-    assert (result.stop, [request.arguments["key"] for request in result.pending], vault.ran) == (
+        run(other.resume({first.requests[0].id: True}))
+    result = run(other.resume({first.requests[0].fingerprint: True}))
+    assert (result.stop, [request.arguments["key"] for request in result.requests], vault.ran) == (
         "approval",
         ["/etc/passwd"],
         [],
     )
     good = loaded(data, vault)
-    assert run(good.resume({first.pending[0].fingerprint: True})).stop == "end"
+    assert run(good.resume({first.requests[0].fingerprint: True})).stop == "end"
     assert vault.ran == ["put a.txt=1"]
 
 
@@ -614,7 +619,7 @@ def test_whatever_is_changed_in_a_file_only_what_was_shown_can_run() -> None:
     """Random changes of the run in the header; then yes to the id, to the fingerprint, or to both."""
     talker, vault, first = paused(f'{PUT} call get {{"key": "a"}}')
     data, rng, refused = talker.save(), random.Random(14), 0
-    [request] = first.pending
+    [request] = first.requests
     logging.disable(logging.WARNING)
     for _ in range(400):
         header, _, messages = data.partition(b"\n")
@@ -638,7 +643,7 @@ def test_a_changed_run_is_not_made_good_by_saving_it_again() -> None:
     other = loaded(talker.save().replace(b'"a"', b'"b"'), vault)
     again = loaded(other.save(), vault)
     with pytest.raises(UsageError, match="is not enough"):
-        run(again.resume({first.pending[0].id: True}))
+        run(again.resume({first.requests[0].id: True}))
 
 
 def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
@@ -653,7 +658,7 @@ def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
 
 def test_an_unknown_fingerprint_is_an_error() -> None:
     talker, vault, first = paused()
-    with pytest.raises(UsageError, match=f"no call {'0' * 64} is waiting.*list_pending.*{first.pending[0].id}"):
+    with pytest.raises(UsageError, match=f"no call {'0' * 64} is waiting.*list_pending.*{first.requests[0].id}"):
         run(talker.resume({"0" * 64: True}))
     assert vault.ran == []
 
@@ -665,10 +670,10 @@ def test_machines_can_share_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_APPROVAL_KEY", "one")
     talker, vault, first = paused()
     data = talker.save()
-    assert run(loaded(data.decode(), vault).resume({first.pending[0].id: True})).stop == "end"
+    assert run(loaded(data.decode(), vault).resume({first.requests[0].id: True})).stop == "end"
     monkeypatch.setenv("TOOLGLOT_APPROVAL_KEY", "two")
     with pytest.raises(UsageError, match="is not enough"):
-        run(loaded(data, vault).resume({first.pending[0].id: True}))
+        run(loaded(data, vault).resume({first.requests[0].id: True}))
 
 
 def test_the_key_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -682,7 +687,7 @@ def test_the_key_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert key.read_bytes() not in data
     key.write_bytes(b"")
     with pytest.raises(UsageError, match="is not enough"):
-        run(loaded(data, vault).resume({first.pending[0].id: True}))
+        run(loaded(data, vault).resume({first.requests[0].id: True}))
 
 
 @pytest.mark.parametrize("damaged", [b"", b"short", None])
@@ -700,7 +705,7 @@ def test_a_damaged_key_is_replaced_and_links_are_not_needed(
     talker, vault, first = paused()
     data = talker.save()
     assert talker.save() == data, "the key stays"
-    assert run(loaded(data, vault).resume({first.pending[0].id: True})).stop == "end"
+    assert run(loaded(data, vault).resume({first.requests[0].id: True})).stop == "end"
     assert [path.name for path in tmp_path.iterdir()] == ["approval.key"]
 
 
@@ -710,7 +715,7 @@ def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Pat
     with ThreadPoolExecutor(8) as pool:
         files = [*pool.map(Orchestrator.save, [talker for talker, _, _ in talkers])]
     for (_, vault, first), data in zip(talkers, files, strict=True):
-        assert run(loaded(data, vault).resume({first.pending[0].id: True})).stop == "end"
+        assert run(loaded(data, vault).resume({first.requests[0].id: True})).stop == "end"
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["approval.key"]
 
 
@@ -724,8 +729,8 @@ def test_without_a_place_for_the_key_only_fingerprints_count(
     assert b'"mac"' not in data
     assert "saved unsigned, as no key can be stored" in caplog.text
     with pytest.raises(UsageError, match=r"is not enough.*TOOLGLOT_APPROVAL_KEY"):
-        run(loaded(data, vault).resume({first.pending[0].id: True}))
-    assert run(loaded(data, vault).resume({first.pending[0].fingerprint: True})).stop == "end"
+        run(loaded(data, vault).resume({first.requests[0].id: True}))
+    assert run(loaded(data, vault).resume({first.requests[0].fingerprint: True})).stop == "end"
     assert vault.ran == ["put a=1"]
 
 
@@ -746,10 +751,10 @@ def test_the_paused_run_of_any_conversation_can_be_saved() -> None:
     run(talker.run("say mine"))
     for key, conversation in (("a", first), ("b", second)):
         run(talker.run(f'call put {{"key": "{key}", "value": "1"}}', conversation=conversation))
-    assert [request.target for request in talker.list_pending_sync(second)] == ["vault/b"]
+    assert [request.target for request in requests_of(talker, second)] == ["vault/b"]
     assert (talker.list_pending_sync(), talker.has_pending_run) == ((), False)
     other = loaded(talker.save(second), vault)
-    assert [request.target for request in other.list_pending_sync()] == ["vault/b"]
+    assert [request.target for request in requests_of(other)] == ["vault/b"]
     assert run(other.resume({other.list_pending_sync()[0].id: True})).stop == "end"
     assert run(talker.resume({talker.list_pending_sync(first)[0].id: True}, conversation=first)).stop == "end"
     assert vault.ran == ["put b=1", "put a=1"]

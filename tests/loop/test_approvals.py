@@ -76,10 +76,10 @@ async def test_a_run_pauses_and_continues(provider: str, live: bool) -> None:
     talker = agent(provider, tap, tools=tools.all, config=ASK)
     first = await outcome(talker, MIXED, streamed=live)
     assert first.stop == "approval"
-    assert [call.arguments for call in first.pending] == [{"n": 2}, {"n": 3}]
+    assert [call.arguments for call in first.requests] == [{"n": 2}, {"n": 3}]
     assert talker.has_pending_run
     assert sorted(tools.ran) == ["read 1", "read 4"]
-    yes, no = first.pending
+    yes, no = first.requests
     result = await talker.resume({yes.id: "yes", no.id: "no"})
     assert result.stop == "end"
     assert not talker.has_pending_run
@@ -107,10 +107,10 @@ async def test_events_of_a_pause_and_of_the_rest() -> None:
 
 async def test_decisions_may_come_one_by_one() -> None:
     talker, tools, first = await paused()
-    one, other = first.pending
+    one, other = first.requests
     second = await talker.resume({other.id: "yes"})
     assert second.stop == "approval"
-    assert [call.id for call in second.pending] == [one.id]
+    assert [call.id for call in second.requests] == [one.id]
     third = await talker.resume({one.id: "yes"})
     assert third.stop == "end"
     assert tools.ran[2:] == ["write 3", "write 2"]
@@ -120,17 +120,17 @@ async def test_decisions_may_come_one_by_one() -> None:
 async def test_resuming_without_decisions_keeps_waiting() -> None:
     talker, tools, first = await paused()
     again = await talker.resume()
-    assert (again.stop, again.pending) == ("approval", first.pending)
+    assert (again.stop, again.requests) == ("approval", first.requests)
     assert len(tools.ran) == 2
 
 
 async def test_decisions_for_unknown_calls_are_named_and_change_nothing() -> None:
     talker, tools, first = await paused()
     with pytest.raises(UsageError, match="nonsense"):
-        await talker.resume({"nonsense": "yes", first.pending[0].id: "yes"})
+        await talker.resume({"nonsense": "yes", first.requests[0].id: "yes"})
     assert talker.has_pending_run
     assert len(tools.ran) == 2
-    await talker.resume({call.id: "no" for call in first.pending})
+    await talker.resume({call.id: "no" for call in first.requests})
     assert len(tools.ran) == 2
     check(talker.conversation)
 
@@ -139,7 +139,7 @@ async def test_decisions_for_unknown_calls_are_named_and_change_nothing() -> Non
 async def test_a_decision_that_is_neither_yes_nor_no_is_an_error(decision: Any) -> None:
     talker, tools, first = await paused()
     with pytest.raises(UsageError):
-        await talker.resume({first.pending[0].id: decision})
+        await talker.resume({first.requests[0].id: decision})
     assert len(tools.ran) == 2
     assert talker.has_pending_run
 
@@ -154,7 +154,7 @@ async def test_resuming_what_does_not_wait_is_an_error() -> None:
 
 async def test_resuming_twice_runs_once() -> None:
     talker, tools, first = await paused()
-    decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
+    decisions: dict[str, Any] = {call.id: "yes" for call in first.requests}
     one, other = await asyncio.gather(talker.resume(decisions), talker.resume(decisions), return_exceptions=True)
     assert isinstance(one, RunResult)
     assert one.stop == "end"
@@ -166,7 +166,7 @@ async def test_a_new_prompt_leaves_what_waited_behind() -> None:
     talker, tools, first = await paused()
     assert (await talker.run("say something else")).text == "something else"
     with pytest.raises(UsageError):
-        await talker.resume({first.pending[0].id: "yes"})
+        await talker.resume({first.requests[0].id: "yes"})
     assert not talker.has_pending_run
     assert len(tools.ran) == 2
     assert kinds_of(talker.conversation) == [None, "cancelled", "cancelled", None]
@@ -179,7 +179,7 @@ async def test_another_model_may_continue_with_a_paused_run(provider: str) -> No
         talker, tools, first = await paused(provider)
         tap = Wiretap()
         talker.switch(f"simulator:{other}", transport=tap)
-        result = await talker.resume({call.id: "yes" for call in first.pending})
+        result = await talker.resume({call.id: "yes" for call in first.requests})
         assert result.stop == "end"
         assert len(tools.ran) == 4
         check(talker.conversation, everywhere=False)
@@ -191,8 +191,8 @@ async def test_calls_of_one_id_are_decided_together_and_run_once_each(provider: 
     tools = Tools()
     talker = agent(provider, Wiretap(faults=["duplicate-ids"]), tools=tools.all, config=ASK)
     first = await talker.run('call write {"n": 1} call write {"n": 2}')
-    assert len(first.pending) == 2
-    assert (await talker.resume({call.id: "yes" for call in first.pending})).stop == "end"
+    assert len(first.requests) == 2
+    assert (await talker.resume({call.id: "yes" for call in first.requests})).stop == "end"
     assert sorted(tools.ran) == ["write 1", "write 2"]
     check(talker.conversation)
 
@@ -242,9 +242,9 @@ async def test_an_approver_may_put_off_some() -> None:
         return "later" if approval.target == "file 3" else "yes"
 
     talker, tools, first = await paused(approve=approve)
-    assert [call.arguments for call in first.pending] == [{"n": 3}]
+    assert [call.arguments for call in first.requests] == [{"n": 3}]
     assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
-    await talker.resume({first.pending[0].id: "yes"})
+    await talker.resume({first.requests[0].id: "yes"})
     assert tools.ran[-1] == "write 3"
     check(talker.conversation)
 
@@ -280,7 +280,7 @@ def test_early_starts_ask_too() -> None:
     talker = agent("anthropic", tools=tools.all, config=config)
     result = run(outcome(talker, MIXED, streamed=True))
     assert result.stop == "approval"
-    assert len(result.pending) == 4
+    assert len(result.requests) == 4
     assert tools.ran == []
 
 
@@ -289,7 +289,7 @@ async def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
     config = ToolConfig(approval_effects=frozenset({"write"}), on_error="abort")
     talker = agent("anthropic", tools=tools.all, config=config)
     first = await talker.run('call write {"n": 1}')
-    assert (await talker.resume({first.pending[0].id: "no"})).stop == "end"
+    assert (await talker.resume({first.requests[0].id: "no"})).stop == "end"
 
 
 def test_abort_does_not_take_the_no_of_an_approver_for_a_failure() -> None:
@@ -305,12 +305,12 @@ async def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
     write = StuckTool("write", effects="write")
     talker = agent("anthropic", tools=[write.tool], config=ASK)
     first = await talker.run("call write {}")
-    task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
+    task = asyncio.create_task(talker.resume({first.requests[0].id: "yes"}))
     await write.inside.wait()
     await cancelled(task)
     assert not talker.has_pending_run
     with pytest.raises(UsageError):
-        await talker.resume({first.pending[0].id: "yes"})
+        await talker.resume({first.requests[0].id: "yes"})
     await talker.run("say on")
     assert write.ended == 1
     assert kinds_of(talker.conversation) == ["interrupted"]
@@ -328,7 +328,7 @@ async def test_a_resume_that_cannot_start_can_be_retried() -> None:
         return "fine"
 
     talker, tools, first = await paused(system=system)
-    decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
+    decisions: dict[str, Any] = {call.id: "yes" for call in first.requests}
     fails.append(True)
     with pytest.raises(LookupError):
         await talker.resume(decisions)
@@ -347,7 +347,7 @@ async def test_a_saved_run_continues_in_a_fresh_agent() -> None:
         later = Tools()
         other = Orchestrator.load(data, f"simulator:{provider}", tools=later.all, config=ASK)
         assert other.has_pending_run
-        result = await other.resume({call.id: "yes" for call in first.pending})
+        result = await other.resume({call.id: "yes" for call in first.requests})
         assert result.stop == "end"
         assert later.ran == ["write 2", "write 3"]
         assert tools.ran == ["read 1", "read 4"]
@@ -451,11 +451,11 @@ async def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> No
     other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
     assert "tools have changed" in caplog.text
     with pytest.raises(UsageError, match=r"waiting to call write, which is not among the agent's tools: pass tools="):
-        await other.resume({call.id: "yes" for call in first.pending})
+        await other.resume({call.id: "yes" for call in first.requests})
     assert other.has_pending_run, "the approved calls are not used up"
     again = Orchestrator.load(other.save(), tools=tools.all, config=ASK)
-    await again.resume({call.id: "yes" for call in first.pending})
+    await again.resume({call.id: "yes" for call in first.requests})
     assert kinds_of(again.conversation) == [None] * 4
-    await other.resume({call.id: "no" for call in first.pending})
+    await other.resume({call.id: "no" for call in first.requests})
     assert kinds_of(other.conversation) == [None, "rejected", "rejected", None]
     check(other.conversation)

@@ -118,9 +118,9 @@ async def test_a_script_waits_for_a_decision_and_goes_on() -> None:
         options: Any = {"tools": [double, deploy], "code_mode": "javascript", "audit": AuditLog(lines.append)}
         orchestrator, _ = agent("anthropic:claude-opus-4-8", run_code(code), "fine", **options)
         paused = await orchestrator.run("go")
-        assert (paused.stop, [request.tool for request in paused.pending]) == ("approval", ["deploy"])
+        assert (paused.stop, [request.tool for request in paused.requests]) == ("approval", ["deploy"])
         assert [request.call.name for request in await orchestrator.list_pending()] == ["deploy"]
-        result = await orchestrator.resume({paused.pending[0].call.id: answer})
+        result = await orchestrator.resume({paused.requests[0].call.id: answer})
         assert result.text == "fine"
         assert result.outcomes[0].result.text.endswith(f"2{shown}end") or shown in result.outcomes[0].result.text
     assert [b'"tool":"double"' in line for line in lines].count(True) == 2  # not run again
@@ -134,7 +134,7 @@ async def test_a_script_that_waits_ends_when_the_user_moves_on() -> None:
     orchestrator, _ = agent("anthropic:claude-opus-4-8", started, started, again, "fine", **options)
     assert (await orchestrator.run("go")).stop == "approval"
     assert (await orchestrator.run("something else")).stop == "approval"
-    host: Any = orchestrator._state.executor.loop_tools["run_code"].function  # pyright: ignore[reportPrivateUsage]
+    host: Any = orchestrator._state.caller.added_tools["run_code"].function  # pyright: ignore[reportPrivateUsage]
     assert list(host.__self__._scripts) == ["2"]
     result = await orchestrator.run("leave it")
     assert (result.text, [outcome.result.text for outcome in result.outcomes]) == ("fine", ["8"])

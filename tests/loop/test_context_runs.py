@@ -770,7 +770,7 @@ async def test_calls_that_wait_for_approval_survive_a_truncation(provider: str, 
     assert paused.stop == "approval"
     assert any(loss.where == "context" for loss in paused.losses)
     again = Orchestrator.load(talker.save(), sim(provider, tap), tools=[delete], context=context, config=asks)
-    result = await again.resume({call.id: "yes" for call in paused.pending})
+    result = await again.resume({call.id: "yes" for call in paused.requests})
     assert (result.stop, [one.result.text[:9] for one in result.outcomes]) == ("end", ["deleted a", "deleted b"])
     check_bodies(talker.engine, tap)
 

@@ -251,7 +251,7 @@ async def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() 
     talker = agent("anthropic", tools=diary.tools, config=ToolConfig(approval_effects=frozenset({"write"})))
     first = await talker.run(prompt("look step look"))
     assert first.stop == "approval"
-    result = await talker.resume({first.pending[0].id: "yes"})
+    result = await talker.resume({first.requests[0].id: "yes"})
     assert result.stop == "end"
     diary.check("look step look")
     check(talker.conversation)
@@ -263,9 +263,9 @@ def test_what_has_to_be_decided_on_is_decided_on_together_also_elsewhere(decisio
     diary, config = Diary(), ToolConfig(approval_effects=frozenset({"write"}))
     first = agent("anthropic", tools=diary.tools, config=config)
     paused = run(first.run(prompt("step step")))
-    assert (paused.stop, len(paused.pending), diary.lines) == ("approval", 2, [])
+    assert (paused.stop, len(paused.requests), diary.lines) == ("approval", 2, [])
     other = Orchestrator.load(first.save(), "simulator:anthropic", tools=diary.tools, config=config)
-    ids = [call.id for call in paused.pending]
+    ids = [call.id for call in paused.requests]
     result = run(other.resume(dict(zip(ids, decisions, strict=True))))
     assert result.stop == "end"
     ran = [n for n, decision in enumerate(decisions) if decision == "yes"]

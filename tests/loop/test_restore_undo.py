@@ -207,7 +207,7 @@ class TestRestored:
         talker = agent("anthropic", tools=[write], config=asks)
         talker.restore(first.save())
         assert talker.has_pending_run
-        result = run(talker.resume({paused.pending[0].id: "yes"}))
+        result = run(talker.resume({paused.requests[0].id: "yes"}))
         assert [one.result.text for one in result.outcomes] == ["written a"]
 
     def test_what_was_pending_before_is_gone(self) -> None:

@@ -87,6 +87,6 @@ def test_a_resumed_run_keeps_its_data_unless_it_gets_another(given: str | None, 
     seen: list[Any] = []
     talker = agent("anthropic", Wiretap(), tools=[data_tool(seen, approval=True)], data="agent's")
     paused = run(talker.run("call look {}", data="first"))
-    run(talker.resume({paused.pending[0].id: "yes"}, data=given))
+    run(talker.resume({paused.requests[0].id: "yes"}, data=given))
     assert seen == [expected]
     assert talker.run_sync("say done", data="x").text == "done"

@@ -74,9 +74,9 @@ def test_a_run_that_waits_keeps_its_output_type_and_a_loaded_one_is_given_it_aga
     first = run(talker.run("call write {}", output_type=City))
     assert (first.stop, first.output) == ("approval", None)
     saved = talker.save()
-    assert isinstance(run(talker.resume({first.pending[0].id: "yes"})).output, City)
+    assert isinstance(run(talker.resume({first.requests[0].id: "yes"})).output, City)
     loaded = Orchestrator.load(saved, transport=Wiretap(), tools=[write])
-    assert isinstance(run(loaded.resume({first.pending[0].id: "yes"}, output_type=City)).output, City)
+    assert isinstance(run(loaded.resume({first.requests[0].id: "yes"}, output_type=City)).output, City)
 
 
 def test_no_output_is_an_error_of_this_run() -> None:
@@ -190,7 +190,7 @@ def test_a_run_that_waits_for_approval_is_not_allowed_more_when_it_is_resumed(re
     waiting = run(talker.run("call ask {} then call write {}", allowed_tools=["ask"]))
     if restarted:
         talker = Orchestrator.load(talker.save(), "simulator:anthropic", transport=Wiretap(), tools=tools)
-    run(talker.resume({waiting.pending[0].id: "yes"}))
+    run(talker.resume({waiting.requests[0].id: "yes"}))
     assert ran == ["ask"]
 
 

@@ -403,5 +403,5 @@ async def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
     paused = await talker.run("go")
     assert paused.stop == "approval"
     assert paused.output is None
-    assert (await talker.resume({paused.pending[0].id: "yes"})).output == City(name="Rome", people=3)
+    assert (await talker.resume({paused.requests[0].id: "yes"})).output == City(name="Rome", people=3)
     check(talker.conversation)

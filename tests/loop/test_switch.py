@@ -95,7 +95,7 @@ async def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -
     paused = await talker.run(MIXED)
     assert paused.stop == "approval"
     talker.switch(sim(other, second))
-    done = await talker.resume({paused.pending[0].id: "yes"})
+    done = await talker.resume({paused.requests[0].id: "yes"})
     assert done.stop == "end"
     assert (await talker.run("say hello from the other")).text == "hello from the other"
     before.append(len(first.requests))

@@ -176,7 +176,7 @@ def test_resume_sync() -> None:
     talker = agent("anthropic", tools=[add], config=ToolConfig(approval_effects=frozenset({"execute"})))
     first = talker.run_sync(CALL)
     assert first.stop == "approval"
-    assert talker.resume_sync({first.pending[0].id: "yes"}).stop == "end"
+    assert talker.resume_sync({first.requests[0].id: "yes"}).stop == "end"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -215,7 +215,7 @@ def test_later_pauses_the_run_and_the_call_goes_on(servers: McpServers) -> None:
     paused = agent(servers, lambda request: "later")
     result = asyncio.run(paused.run(ASK))
     assert result.stop == "approval"
-    (request,) = result.pending
+    (request,) = result.requests
     resumed = asyncio.run(paused.resume({request.id: Allow(arguments={"name": "Ada"})}))
     assert resumed.text == "done"
     (outcome,) = resumed.outcomes

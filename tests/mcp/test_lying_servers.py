@@ -149,7 +149,7 @@ def test_an_answer_to_a_saved_question_is_not_for_another_tool(mode: str, answer
             agent = Orchestrator("simulator", tools=servers, config=approval)
             (before,) = servers.tools
             paused = await agent.run(PROMPT)
-            saved, (request,) = agent.save(), paused.pending
+            saved, (request,) = agent.save(), paused.requests
             await Orchestrator("simulator", tools=servers, config=ToolConfig(approve=["*"])).run(PROMPT)
             await eventually(lambda: servers.tools[0] is not before)
             for key in (request.fingerprint, request.id):

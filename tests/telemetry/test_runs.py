@@ -243,7 +243,7 @@ def test_approvals_are_told_when_they_are_asked_and_decided() -> None:
     result = asyncio.run(paused.run("call change {}"))
     assert [event.name for event in later.spans[-1].events] == ["toolglot.approval_asked"]
     assert (later.spans[-1].attributes or {})["toolglot.stop"] == "approval"
-    asyncio.run(paused.resume({result.pending[0].id: True}))
+    asyncio.run(paused.resume({result.requests[0].id: True}))
     assert [event.name for event in later.spans[-1].events] == ["toolglot.approval_decided"]
 
 

@@ -225,7 +225,7 @@ def test_a_line_is_complete_whatever_came_of_a_call(options: dict[str, Any], dec
     if decision == "another prompt":
         agent.run_sync("on")
     elif decision:
-        agent.resume_sync({result.pending[0].id: decision})
+        agent.resume_sync({result.requests[0].id: decision})
     assert len(lines) == (2 if decision else 1), "a call that waits has a line, and another one for what came of it"
     line = loads(lines[-1])
     assert (line["tool"], line["effects"], line["target"]) == ("fetch", ["network", "read"], "https://example.org/a")

@@ -197,7 +197,7 @@ async def test_what_a_hook_removes_from_a_result_cannot_be_read_with_its_rest() 
     runner = ToolExecutor(ToolRegistry([tell]), hooks=[Redact()], config=ToolConfig(max_result=300))
     shown = (await runner.run(ToolCall("c", "tell", {}))).result.text
     assert len(shown) < 500, "what a hook returns is limited as well"
-    assert runner.store.texts == ["x" * 500 + "•••" + "x" * 500]
+    assert runner.host.store.texts == ["x" * 500 + "•••" + "x" * 500]
 
 
 def test_an_outcome_that_a_hook_turned_into_an_error_is_one_everywhere() -> None:

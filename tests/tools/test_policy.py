@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests.tools.policy_kit import make_caller
 
 from toolglot.errors import UsageError
 from toolglot.tools.config import Rate, RetryConfig, ToolConfig
@@ -357,7 +358,7 @@ def test_an_error_of_an_approver_is_raised_and_nothing_runs(flavour: str) -> Non
     desk = Desk(look.replace(approval=True), approve=broken if flavour == "sync" else broken_async)
     with pytest.raises(LookupError, match="nobody at the desk"):
         desk.run(call("look"))
-    assert desk.executor.policy.uses == {}
+    assert desk.executor.host.policy.uses == {}
 
 
 async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
@@ -375,7 +376,7 @@ async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert runner.policy.uses == {}
+    assert runner.host.policy.uses == {}
 
 
 # ---- circles
@@ -415,7 +416,7 @@ def test_how_many_is_configured(repeats: int) -> None:
 def test_none_means_never() -> None:
     desk = Desk(max_repeats=0)
     assert made(desk, *[call("look", at="x")] * 60) == ["ok"] * 60
-    assert not desk.executor.policy.is_exhausted
+    assert not desk.executor.host.policy.is_exhausted
 
 
 @pytest.mark.parametrize(
@@ -506,7 +507,7 @@ def test_calls_that_are_refused_loop_too(why: str) -> None:
     outcomes = [desk.run(bad)[0] for _ in range(12)]
     assert not any(outcome.ran for outcome in outcomes)
     assert [has_reminder(outcome) for outcome in outcomes] == [False] * 3 + [True] * 3 + [False] * 6
-    assert desk.executor.policy.is_exhausted
+    assert desk.executor.host.policy.is_exhausted
 
 
 def test_a_model_that_does_not_listen_is_exhausting() -> None:
@@ -515,7 +516,7 @@ def test_a_model_that_does_not_listen_is_exhausting() -> None:
     told: list[bool] = []
     for _ in range(4):
         made(desk, call("look", at="x"))
-        told.append(desk.executor.policy.is_exhausted)
+        told.append(desk.executor.host.policy.is_exhausted)
     assert told[0] is False, "it is told first"
     assert told[-1] is True
 
@@ -526,7 +527,7 @@ def test_a_model_that_listens_is_not() -> None:
     made(desk, *[call("look", at="x")] * 8)
     made(desk, *(call("look", at=n) for n in range(50)))
     made(desk, *[call("look", at="z")] * 7)
-    assert not desk.executor.policy.is_exhausted
+    assert not desk.executor.host.policy.is_exhausted
 
 
 def test_calls_of_one_turn_are_reported_once() -> None:
@@ -534,7 +535,7 @@ def test_calls_of_one_turn_are_reported_once() -> None:
     desk = Desk()
     made(desk, *[call("look", at="x")] * 6)
     assert desk.kinds(*[call("look", at="x")] * 4) == ["limit"] * 4
-    assert not desk.executor.policy.is_exhausted
+    assert not desk.executor.host.policy.is_exhausted
 
 
 def test_repetitions_of_one_conversation_are_not_those_of_another() -> None:
@@ -544,13 +545,13 @@ def test_repetitions_of_one_conversation_are_not_those_of_another() -> None:
 
 
 def test_the_guard_does_not_grow() -> None:
-    guard = ToolPolicy(ToolConfig())
+    guard, caller = ToolPolicy(), make_caller(ToolConfig())
     limited = look.replace(rate=Rate(5, 1.0))
     for n in range(2000):
         one = call("look", at=n)
-        guard.check_limits(limited, "look", n * 0.5)
-        guard.record_start(limited, n * 0.5)
-        guard.record_result(one, limited, (Text(str(n)),))
+        guard.check_limits(limited, "look", caller, n * 0.5)
+        guard.record_start(limited, caller, n * 0.5)
+        guard.record_result(one, limited, (Text(str(n)),), 3)
     sizes = [len(value) for name in ToolPolicy.__slots__ if hasattr(value := getattr(guard, name), "__len__")]
     assert max(sizes) < 100
     assert len(guard._start_times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
@@ -122,7 +123,9 @@ def test_a_call_that_cannot_run_is_not_asked_about() -> None:
 def test_a_preview_is_not_made_if_nobody_is_there_to_see_it() -> None:
     seen = Seen()
     executor = ToolExecutor(ToolRegistry([remover(preview=seen)]), ToolConfig())
-    prepared = asyncio.run(executor.prepare(ToolCall("c", "remove", {"path": "a"})))
+    prepared = asyncio.run(
+        executor.host.prepare(ToolCall("c", "remove", {"path": "a"}), replace(executor.caller, can_ask=True))
+    )
     assert (getattr(prepared, "needs_approval", None), seen.arguments) == (True, [])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tools.policy_kit import make_caller
 
 from toolglot import Orchestrator, Subject, ToolConfig, UsageError
 from toolglot.tools.command_words import split_command
@@ -488,7 +489,7 @@ def make(**options: Any) -> Tool:
 
 
 def judge(config: ToolConfig, made: Tool, *, can_ask: bool = False, what: str = "x") -> tuple[str, str, str, bool]:
-    verdict = ToolPolicy(config, can_ask=can_ask).judge(made, {"what": what})
+    verdict = ToolPolicy().judge(made, make_caller(config, can_ask=can_ask), {"what": what})
     return verdict.action, verdict.code, verdict.decided_by, verdict.each_time
 
 
@@ -521,7 +522,7 @@ class TestVerdicts:
         made = make(quiet=is_kept)
         assert judge(ToolConfig(), made, what="kept")[0] == "run"
         assert judge(ToolConfig(), made, what="new")[0] == "refuse"
-        assert ToolPolicy(ToolConfig()).judge(made).action == "refuse"
+        assert ToolPolicy().judge(made, make_caller(ToolConfig())).action == "refuse"
 
     def test_rules_and_who_decided(self) -> None:
         config = ToolConfig(approve=["act(a*)"], deny=["act(ab)"])
@@ -540,9 +541,9 @@ class TestVerdicts:
 
         made = make(always_ask=leaves, approval=False)
         config = ToolConfig(approve=["act"])
-        policy = ToolPolicy(config, can_ask=True)
+        policy, caller = ToolPolicy(), make_caller(config, can_ask=True)
         policy.allow_always(made)
-        verdict = policy.judge(made, {"what": "x"})
+        verdict = policy.judge(made, caller, {"what": "x"})
         assert (verdict.action, verdict.reason, verdict.each_time) == ("ask", "it runs outside the sandbox", True)
         assert judge(config, made)[:2] == ("refuse", "approval_required")
         assert judge(ToolConfig(deny=["act"]), made, can_ask=True)[0] == "refuse"
@@ -552,7 +553,9 @@ class TestVerdicts:
         def fail(arguments: dict[str, Any]) -> Any:
             raise KeyError(arguments["nothing"])
 
-        verdict = ToolPolicy(ToolConfig(approve=["act"]), can_ask=True).judge(make(**{option: fail}), {"what": "x"})
+        verdict = ToolPolicy().judge(
+            make(**{option: fail}), make_caller(ToolConfig(approve=["act"]), can_ask=True), {"what": "x"}
+        )
         assert (verdict.action, verdict.each_time) == ("ask", True)
         assert "cannot say" in verdict.reason
 
@@ -564,7 +567,7 @@ class TestVerdicts:
         (ToolConfig(approval_effects=()), "x", "it needs no approval"),
     ])  # fmt: skip
     def test_reasons(self, config: ToolConfig, what: str, reason: str) -> None:
-        assert ToolPolicy(config, can_ask=True).judge(make(**SCOPE), {"what": what}).reason == reason
+        assert ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": what}).reason == reason
 
     def test_a_refusal_says_how_to_allow(self) -> None:
         agent = Orchestrator("simulator", tools=[make()], facade="neutral")

@@ -249,7 +249,7 @@ class AgUiEncoder:
                     "responseSchema": _decision_schema(request.form),
                     "metadata": {"toolglot": describe_approval(request)},
                 }
-                for request in result.pending
+                for request in result.requests
             ]
             outcome = {"type": "interrupt", "interrupts": interrupts}
         elif result.stop == "interrupted":

@@ -13,23 +13,19 @@ from msgspec.structs import replace
 
 from toolglot.common.value_checks import as_items
 from toolglot.engine.factory import create_engine
-from toolglot.facades.catalog import find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.model_view import ModelView
 from toolglot.providers.catalog import infer_provider, resolve_profile, split_model
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.call_queue import UNLIMITED
+from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall, base_call
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.execution import CallBatch
-from toolglot.tools.executor import ToolExecutor
-from toolglot.tools.hooks import Hooks
-from toolglot.tools.metrics import ToolMetrics
+from toolglot.tools.hooks import HookChain, Hooks
+from toolglot.tools.host import HostOptions
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.results import ResultStore
-from toolglot.tools.turn import run_turn
-from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Decision, Deny, Ruling, read_decision
+from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Decision, Deny, Ruling, Suspended, read_decision
 from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolDefinition
@@ -79,23 +75,17 @@ class ExportedTools:
         else:
             profile = resolve_profile(provider, name)
         self._view = ModelView(profile, registry, facade=facade, config=config, defer=False)
-        self._asked: dict[str, ApprovalRequest] = {}  # requests that were shown, by call id
-        self._shared: dict[str, Any] = {"approve": approve, "hooks": tuple(as_items(hooks)), "audit": audit}
-        self._shared |= {"metrics": ToolMetrics(), "store": ResultStore(), "find_base_tools": find_base_tools}
-        self._framework_asks, self._facade = framework_asks, facade
-        self._executor = self._create_executor(registry, config, model, data)
-
-    def _create_executor(self, registry: ToolRegistry, config: ToolConfig, model: str, data: Any) -> ToolExecutor:
-        executor = ToolExecutor(registry, config, data=data, **self._shared)
-        executor.model = model
-        executor.policy.can_ask = executor.policy.can_ask or self._framework_asks
-        return executor
+        self._options = HostOptions(approve=approve, hooks=HookChain(as_items(hooks)), audit=audit)
+        self._host = self._options.open_host()
+        self._asked: dict[str, Suspended] = {}  # what was shown, by call id
+        self._model, self._facade, self._data = model, facade, data
+        self._framework_asks = framework_asks
 
     def fork(self, data: Any) -> "ExportedTools":
         """Return the tools for another run, with its own data; truncated results stay readable."""
-        other, executor = copy(self), self._executor
-        data = executor.data if data is None else data
-        other._executor = self._create_executor(executor.registry, executor.config, executor.model, data)
+        other = self.with_data(data)
+        other = copy(self) if other is self else other
+        other._host = self._options.open_host(store=self._host.store)
         return other
 
     def with_data(self, data: Any) -> "ExportedTools":
@@ -103,9 +93,19 @@ class ExportedTools:
         if data is None:
             return self
         other = copy(self)
-        other._executor = copy(self._executor)
-        other._executor.data = data
+        other._data = data
         return other
+
+    def _caller(self) -> Caller:
+        can_ask = self._options.approve is not None or self._framework_asks
+        return self._current_view().tool_view.caller(model=self._model, data=self._data, can_ask=can_ask)
+
+    def _current_view(self) -> ModelView:
+        view = self._view
+        if not view.is_current(view.profile, self._facade, view.config, False):
+            # Tools were added or removed, for example by an MCP server.
+            self._view = ModelView(view.profile, view.registry, facade=self._facade, config=view.config, defer=False)
+        return self._view
 
     # ---- definitions
 
@@ -117,17 +117,14 @@ class ExportedTools:
     @property
     def has_long_results(self) -> bool:
         """Whether a result was truncated, so that the model needs `read_result`."""
-        return len(self._executor.store) > 0
+        return len(self._host.store) > 0
 
     def definitions(self, *, read_result: bool = True) -> dict[str, ToolDefinition]:
         """Return the current tools by names that frameworks accept; all of them are functions."""
-        registry, view = self._executor.registry, self._view
-        if not view.is_current(view.profile, self._facade, view.config, False):
-            # Tools were added or removed, for example by an MCP server.
-            self._view = ModelView(view.profile, registry, facade=self._facade, config=view.config, defer=False)
-        extra = (self._executor.read_result_tool,) if read_result and "read_result" not in registry else ()
+        view = self._current_view()
+        extra = (self._host.read_result_tool,) if read_result and "read_result" not in view.registry else ()
         definitions: dict[str, ToolDefinition] = {}
-        for tool in self._view.tools(extra):
+        for tool in view.tools(extra):
             if tool.kind == "freeform":
                 tool = replace(tool, parameters=FREEFORM_SCHEMA)
             definitions[tool.qualified_name.replace(".", "__")] = tool
@@ -135,11 +132,11 @@ class ExportedTools:
 
     def may_ask(self, name: str) -> bool:
         """Return whether calls to a tool may need the framework to ask."""
-        definition, executor = self.definitions()[name], self._executor
-        tool = executor.find_tool(ToolCall("", definition.name, {}, namespace=definition.namespace))
+        definition, caller = self.definitions()[name], self._caller()
+        tool = self._host.find_tool(ToolCall("", definition.name, {}, namespace=definition.namespace), caller)
         # A facade's name may stand for several tools.
-        asks = tool is None or tool.always_ask is not None or executor.policy.judge(tool).action != "run"
-        return asks and executor.approve is None
+        asks = tool is None or tool.always_ask is not None or self._host.judge(tool, caller).action != "run"
+        return asks and self._options.approve is None
 
     # ---- calls
 
@@ -147,13 +144,15 @@ class ExportedTools:
         """Return a tool call as the model made it."""
         definition = self.definitions().get(name)
         name, namespace = (definition.name, definition.namespace) if definition is not None else (name, "")
-        return self._view.interpret(ToolCall(id or f"call_{uuid4().hex[:16]}", name, dict(arguments), namespace=namespace))
+        call = ToolCall(id or f"call_{uuid4().hex[:16]}", name, dict(arguments), namespace=namespace)
+        return self._current_view().interpret(call)
 
     async def preview(self, call: AnyCall) -> ApprovalRequest | None:
         """Return the approval request that the framework must show before a call; None if none is needed."""
-        if self._executor.approve is not None:
+        if self._options.approve is not None:
             return None
-        return self._remember(await self._executor.preview(call))
+        suspended = await self._host.preview(call, self._caller())
+        return None if suspended is None else self._remember(suspended)
 
     async def run(self, call: AnyCall, decision: Decision | None = None) -> ToolOutcome | ApprovalRequest:
         """Run a call; return the approval request instead, before it starts, if it must wait for a decision.
@@ -161,37 +160,40 @@ class ExportedTools:
         `decision`: on the request that was returned before. Questions that a tool asks while it runs must be answered by
         `approve`: frameworks ask by rerunning the call from the start, which would repeat its effects.
         """
-        executor, outcomes, rulings, pending = self._executor, dict[int, ToolOutcome](), dict[int, Ruling](), list[Any]()
-        id, answer = base_call(call).id, None if decision is None else read_decision(decision)
-        if answer is not None:
-            asked, request = self._asked.pop(id, None), await executor.preview(call)
-            # An answer applies to what was shown, unless it changes the arguments.
-            is_changed = asked is None or (request is not None and request.arguments != asked.arguments)
-            shown = request if is_changed else asked
-            if shown is not None or isinstance(answer, Deny):
-                rulings[0] = Ruling(shown.fingerprint if shown is not None else "", answer)
-        tool = executor.find_tool(call)
-        is_ordered = tool is not None and tool.ordered
-        async with executor.queue.turn(UNLIMITED, is_ordered=is_ordered):  # frameworks run calls in several loops or threads
-            executor.policy.begin_turn()
+        host, caller = self._host, self._caller()
+        ruling = None if decision is None else await self._read_decision(call, caller, decision)
+        # Frameworks run calls in several event loops or threads, and limit them themselves.
+        async with host.queue.turn(UNLIMITED, is_ordered=host.is_ordered(call, caller)):
+            host.policy.begin_turn()
             while True:
-                batch = CallBatch(executor, on_done=outcomes.__setitem__)
-                await run_turn(executor, [(0, call)], batch, rulings=rulings, defer=lambda _, it, __: pending.append(it))
-                if pending:
-                    return self._remember(pending[0])
-                if (question := outcomes[0].suspended) is None:
-                    return outcomes[0]
-                rulings[0] = Ruling(question.fingerprint, Deny("nobody can be asked while the tool runs"))
+                outcome = await host.run_or_suspend(call, caller, ruling)
+                if isinstance(outcome, ToolOutcome):
+                    return outcome
+                if not outcome.has_started:
+                    return self._remember(outcome)
+                ruling = Ruling(outcome.fingerprint, Deny("nobody can be asked while the tool runs"))
+
+    async def _read_decision(self, call: AnyCall, caller: Caller, decision: Decision) -> Ruling | None:
+        """Return a decision with the fingerprint of what it is about."""
+        answer = read_decision(decision)
+        if answer is None:
+            return None
+        asked, now = self._asked.pop(base_call(call).id, None), await self._host.preview(call, caller)
+        # An answer applies to what was shown, unless it changes the arguments.
+        is_changed = asked is None or (now is not None and now.request.arguments != asked.request.arguments)
+        shown = now if is_changed else asked
+        if shown is not None:
+            return Ruling(shown.fingerprint, answer)
+        return Ruling("", answer) if isinstance(answer, Deny) else None
 
     async def run_or_refuse(self, call: AnyCall) -> ToolOutcome:
         """Run a call in a framework that cannot ask; only `approve` can."""
         outcome = await self.run(call)
-        return self._executor.deny(call, None) if isinstance(outcome, ApprovalRequest) else outcome
+        return self._host.refuse(call, self._caller()) if isinstance(outcome, ApprovalRequest) else outcome
 
-    def _remember(self, request: Any) -> Any:
-        if request is not None:
-            self._asked[request.id] = request
-        return request
+    def _remember(self, suspended: Suspended) -> ApprovalRequest:
+        self._asked[suspended.id] = suspended
+        return suspended.request
 
 
 def read_answer(answer: Any) -> Allow | Deny:

@@ -29,13 +29,13 @@ from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import shorten
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import find_base_tools
-from toolglot.loop.model_view import ModelView
+from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
+from toolglot.hosting.tool_view import ToolView
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
-from toolglot.providers.catalog import resolve_profile
 from toolglot.schema.arguments import make_example
+from toolglot.tools.caller import Caller
 from toolglot.tools.calls import base_call
-from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.host import HostOptions, ToolHost
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS
@@ -104,11 +104,12 @@ def call(
             cli_setup.print_notices()
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
         approve: Approve = approve_all if yes else _ask_for_approval if has_user else lambda _: "later"
-        executor, facade = _create_executor(cli_setup, model, approve)
+        host, view = _open_host(cli_setup, approve), _open_view(cli_setup, model)
+        caller, facade = view.caller(can_ask=True), view.facade
 
         def execute(call: ToolCall) -> ToolOutcome:
             with redirect_stdout(ToolPrints()):
-                outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
+                outcome = runner.run(host.run(caller.interpret(call), caller))
             if outcome.result.error_kind == "not_found" and not outcome.ran:
                 _explain_missing(call.name, cli_setup, facade)
             for repair in outcome.repairs:
@@ -118,7 +119,7 @@ def call(
             return outcome
 
         if explain and tool is not None:
-            return _explain(executor, facade, _parse_call(tool, arguments, facade, cli_setup.tools))
+            return _explain(host, caller, _parse_call(tool, arguments, facade, cli_setup.tools))
         if jsonl:
             exit_code = _call_lines(execute, flags_errors=facade is None or facade.facade.flags_errors)
         elif tool is None:
@@ -133,15 +134,15 @@ def call(
     return exit_code
 
 
-def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall) -> int:
+def _explain(host: ToolHost, caller: Caller, call: ToolCall) -> int:
     """Print the policy's verdict about a call; the exit code is 1 if it would be refused."""
-    interpreted = call if facade is None else facade.interpret(call)
-    base, tool = base_call(interpreted), executor.find_tool(interpreted)
+    interpreted = caller.interpret(call)
+    base, tool = base_call(interpreted), host.find_tool(interpreted, caller)
     if tool is None:
         raise UsageError(f"cannot explain {call.name}: no tool has this name, or the arguments are not valid")
-    verdict = executor.policy.judge(tool, tool.bind(base).arguments)
+    verdict = host.judge(tool, caller, tool.bind(base).arguments)
     if verdict.action != "refuse":
-        executor.policy.check_allowed(tool, call.name)
+        host.policy.check_allowed(tool, call.name, caller)
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
     print_line(f"{tool.name} {verb}: {verdict.reason}")
     return int(verdict.action == "refuse")
@@ -217,25 +218,22 @@ def _ask_for_approval(approval: ApprovalRequest) -> bool:
     return False
 
 
-def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve) -> tuple[ToolExecutor, BoundFacade | None]:
-    """Create the executor, with the facade whose names the calls may use."""
+def _open_host(cli_setup: CliSetup, approve: Approve) -> ToolHost:
+    options = HostOptions(approve=approve, audit=cli_setup.setup.open_audit_log())
+    return options.open_host(run_id="call")
+
+
+def _open_view(cli_setup: CliSetup, model: str | None) -> ToolView:
+    """Return the tools, under the names that the calls may use."""
     registry, setup = ToolRegistry(cli_setup.tools), cli_setup.setup
     config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
-    executor = ToolExecutor(
-        registry,
-        config,
-        approve=approve,
-        audit=setup.open_audit_log(),
-        run_id="call",
-        find_base_tools=find_base_tools,
-    )
     facade = setup.resolve_facade()
     if facade == "auto" and model is None:
-        return executor, None
-    profile = find_profile(setup.resolve_model(model)) if model else resolve_profile("compatible")
-    bound = ModelView(profile, registry, facade=facade).facade
-    executor.visible_names = bound.visible_names if bound is not None else None
-    return executor, bound
+        return ToolView(registry, config)
+    name = find_profile(setup.resolve_model(model)).model if model else ""
+    if isinstance(facade, str):
+        facade = facade_for_model(name) if facade == "auto" else find_facade(facade, name)
+    return ToolView(registry, config, facade, name)
 
 
 def _outcome_record(id: object, outcome: ToolOutcome) -> Record:

@@ -181,9 +181,9 @@ class _TextPresenter:
         if result.stop == "approval":
             from toolglot.cli.chat.approvals import print_approvals
 
-            print_approvals(result.pending)
-            names = ", ".join(request.tool for request in result.pending)
-            notes.append(f"{names} needs approval ({ways_to_allow(request.tool for request in result.pending)})")
+            print_approvals(result.requests)
+            names = ", ".join(request.tool for request in result.requests)
+            notes.append(f"{names} needs approval ({ways_to_allow(request.tool for request in result.requests)})")
         elif result.stop != "end":
             notes.append(describe_stop(result.stop))
         for note in notes:

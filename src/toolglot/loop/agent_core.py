@@ -1,6 +1,6 @@
 """The parts of an agent, and how they are combined for a request or a run. Only the system prompt is awaited here."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from inspect import isawaitable
 from types import NoneType, UnionType
@@ -20,6 +20,7 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, find_named_tools, is_facade_name
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
+from toolglot.hosting.tool_view import resolve_policy_names
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
@@ -29,9 +30,10 @@ from toolglot.loop.run import Run, RunState
 from toolglot.providers.catalog import select_row, split_model
 from toolglot.telemetry.options import Telemetry, check_available
 from toolglot.tools.audit import AuditLog
+from toolglot.tools.caller import Caller
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
+from toolglot.tools.host import HostOptions
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import LOOP_TOOLS, RUN_CODE
@@ -176,7 +178,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self.metrics = ToolMetrics()
         self.hooks = HookChain(as_items(hooks)) if hooks else _NO_HOOKS
         self.approve = approve
-        self._audit, self._fallbacks = audit, tuple(as_items(fallbacks))
+        self._fallbacks = tuple(as_items(fallbacks))
         check_available(telemetry)
         self.telemetry: Telemetry | bool | None = telemetry
         for fallback in self._fallbacks:
@@ -194,6 +196,8 @@ class AgentCore(Generic[Data, OutputValue]):
                 self.facade = facade = table
         if isinstance(facade, Facade):
             check_facade(facade, self.engine.model, [tool.name for tool in tools])
+        self._names = resolve_policy_names(self.registry, self.facade, self._hosted.all_names)
+        self._host_options = HostOptions(approve=approve, hooks=self.hooks, audit=audit, metrics=self.metrics)
         self._view: ModelView | None = None
         self._config = config
         self._check_policy_names(config)
@@ -282,7 +286,7 @@ class AgentCore(Generic[Data, OutputValue]):
         check_arguments({"config": config}, {"config": ARGUMENTS["config"]})
         self._check_policy_names(config)
         self._config = config
-        self._state.executor.configure(self._state.apply_settings(config))
+        self._state.caller = replace(self._state.caller, config=self._state.apply_settings(config))
 
     def _check_policy_names(self, config: ToolConfig) -> None:
         """Raise UnknownName for a name that is no tool: an allowed tool would be missing, a limit would not apply.
@@ -317,7 +321,7 @@ class AgentCore(Generic[Data, OutputValue]):
         tools = (*self.tool_names, *(tool.definition.qualified_name for tool in self.registry), *LOOP_TOOLS)
         if any(fnmatchcase(tool, name) for tool in tools) or may_come_later(name):
             return True
-        return bool(find_base_tools(name) or self._find_base_tools(name))
+        return bool(find_base_tools(name) or find_named_tools(name, self.tool_names, self.facade))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -337,6 +341,7 @@ class AgentCore(Generic[Data, OutputValue]):
                 hosted=self._hosted,
                 defer=self.defer,
                 code_language=language,
+                names=self._names,
             )
             if engine is not self.engine or config is not self._config:
                 return view
@@ -379,12 +384,10 @@ class AgentCore(Generic[Data, OutputValue]):
 
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
         """Return the tools that the loop adds: for structured output, to read the rest of long results, to run code."""
-        has_results = len(state.executor.store) and "read_result" not in self.registry
+        has_results = len(state.host.store) and "read_result" not in self.registry
         language = self.code_language(self.engine)
         code_tool = state.code_tool(language) if language is not None else None
-        return tuple(
-            tool for tool in (answer_tool, state.executor.read_result_tool if has_results else None, code_tool) if tool
-        )
+        return tuple(tool for tool in (answer_tool, state.host.read_result_tool if has_results else None, code_tool) if tool)
 
     async def system_prompt(self, state: ConversationState, data: Any) -> str:
         """Return the system prompt: the caller's text, or what the caller's function returns."""
@@ -402,21 +405,27 @@ class AgentCore(Generic[Data, OutputValue]):
 
     def new_state(self, conversation: Conversation) -> ConversationState:
         """Return the state of a conversation that the agent has not seen before."""
-        executor = ToolExecutor(
-            self.registry,
-            self._config,
-            approve=self.approve,
-            hooks=self.hooks,
-            audit=self._audit,
-            metrics=self.metrics,
-            data=self.data,
-            find_base_tools=self._find_base_tools,
-        )
-        return ConversationState(conversation, executor)
+        caller = Caller(registry=self.registry, config=self._config, names=self._names, can_ask=self.approve is not None)
+        return ConversationState(conversation, self._host_options.open_host(), caller)
 
-    def _find_base_tools(self, name: str) -> tuple[str, ...]:
-        """Return the tools that models know under a name, for policies."""
-        return find_named_tools(name, self.tool_names, self.facade)
+    def make_caller(
+        self,
+        state: ConversationState,
+        view: ModelView,
+        loop_tools: Iterable[Tool],
+        unloaded_tools: Mapping[str, ToolDefinition],
+        data: Any,
+    ) -> Caller:
+        """Return who makes the calls of the next reply. `unloaded_tools`: those whose definitions the model has not seen."""
+        return view.tool_view.caller(
+            model=self.engine.name,
+            can_ask=self.approve is not None or state.has_approver,
+            data=data,
+            added_tools={tool.name: tool for tool in (*loop_tools, view.search_tool) if tool is not None},
+            unloaded_tools=unloaded_tools,
+            inner_tools=view.inner_tools,
+            telemetry=state.telemetry,
+        )
 
     def new_run(
         self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, distrust_reason: str = ""

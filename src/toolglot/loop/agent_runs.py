@@ -22,12 +22,11 @@ from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.telemetry.options import start_run
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
-from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.values.approvals import Decision, Deny, Ruling, read_decision
+from toolglot.values.approvals import Allow, Decision, Deny, Ruling, Suspended, read_decision
 from toolglot.values.events import RunDone, RunEvent, RunResult
-from toolglot.values.messages import Conversation
+from toolglot.values.messages import Conversation, ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
 __all__ = ["AgentRuns", "RunOptions"]
@@ -215,7 +214,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         return state
 
     async def _start(self, state: ConversationState, prompt: Prompt, settings: RunSettings, streaming: bool) -> Driver:
-        messages, names = to_messages(prompt), state.executor.policy.names
+        messages, names = to_messages(prompt), state.caller.names
         settings = self._resolve_allowed_tools(settings, names)
         config = settings.apply(self.config, names)
         choice = parse_tool_choice(config.tool_choice)  # a word was parsed when the configuration was made
@@ -225,11 +224,11 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             state.paused.interrupt()  # the user moved on, so the waiting calls never run
             state.record_refusals(state.paused)
             state.paused = None
-        release_suspended(state.executor)
+        state.host.release_all()
         state.note_tool_changes(self.view())
         state.prompt_start = len(state.conversation)
         state.conversation.append(*messages)
-        state.executor.policy.begin_prompt()
+        state.host.policy.begin_prompt()
         state.settings = settings
         try:
             return await self._new_driver(state, self.new_run(state.conversation, config), streaming)
@@ -271,18 +270,16 @@ class AgentRuns(AgentCore[Data, OutputValue]):
 
     async def _read_decisions(self, state: ConversationState, run: Run, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
         """Return the decisions by call index, each with the fingerprint of the request it is about. Raises UsageError."""
-        executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
-        suspended = executor.suspended  # the call that is waiting was made by their code
-        inner_ids = {waiting.request.call.id for _, waiting in suspended.values()}
-        forms = {waiting.request.call.id for _, waiting in suspended.values() if waiting.request.form is not None}
-        waiting = {
-            index: suspended[call.id][1].request.call if call.id in suspended else call for index, call in run.waiting_calls
-        }
+        rulings = dict[int, Ruling]()
+        # A call that has started waits for one that its code has made, or asks a question itself.
+        started = {index: state.host.find_suspended(call.id) for index, call in run.waiting_calls}
+        waiting = dict(run.waiting_calls) | {index: item.call for index, item in started.items() if item is not None}
         ids = {call.id: index for index, call in waiting.items()}
+        ids |= {item.id: index for index, item in started.items() if item is not None}
         fingerprints = {run.shown[index]: index for index in waiting if index in run.shown}
         if not decisions.keys() <= ids.keys() | fingerprints.keys():  # perhaps fingerprints of what the calls would do now
-            requests = await state.list_requests(run, view)
-            fingerprints |= {request.fingerprint: index for index, request in requests.items()}
+            suspended_calls = await state.list_suspended(run)
+            fingerprints |= {suspended.fingerprint: index for index, suspended in suspended_calls.items()}
         for key, decision in decisions.items():
             answer = read_decision(decision)
             index = fingerprints.get(key, ids.get(key))
@@ -296,18 +293,27 @@ class AgentRuns(AgentCore[Data, OutputValue]):
                 rulings[index] = Ruling(key if key in fingerprints else run.shown[index], answer)
         for index, call in waiting.items():
             answer = rulings[index].answer if index in rulings else None
-            if isinstance(answer, Deny) or (answer is None and self.approve is None):
-                continue
-            interpreted = call if call.id in inner_ids else view.interpret(call)
-            if executor.find_tool(interpreted) is None:
-                name = base_call(interpreted).name
-                raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
-            if answer is not None and answer.arguments is not None and call.id not in forms:
-                prepared = await executor.prepare(interpreted, run.distrust_reason, dry_run=True)
-                if isinstance(prepared, PreparedCall):
-                    with suppress(ToolError):  # a rule forbids it: the model is told when it would run
-                        executor.change_arguments(prepared, answer.arguments)
+            will_run = answer is not None or self.approve is not None
+            if will_run and not isinstance(answer, Deny):
+                await self._check_can_run(state, run, call, started[index], answer)
         return rulings
+
+    async def _check_can_run(
+        self, state: ConversationState, run: Run, call: ToolCall, started: Suspended | None, answer: Allow | None
+    ) -> None:
+        """Raise UsageError if a call cannot run: its tool is missing, or the approver's arguments are not valid."""
+        host, caller = state.host, state.caller
+        interpreted = call if started is not None else caller.interpret(call)
+        if host.find_tool(interpreted, caller) is None:
+            name = base_call(interpreted).name
+            raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
+        is_question = started is not None and started.needs == "answer"
+        if answer is None or answer.arguments is None or is_question:
+            return
+        prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
+        if isinstance(prepared, PreparedCall):
+            with suppress(ToolError):  # a rule forbids it: the model is told when it would run
+                host.change_arguments(prepared, answer.arguments)
 
     async def _new_driver(self, state: ConversationState, run: Run, streaming: bool) -> Driver:
         output, output_type = None, state.settings.output_type
@@ -315,11 +321,11 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             if FINAL_ANSWER_TOOL in self.registry:
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
             output = StructuredOutput(cast(Any, output_type))
-        data = state.executor.data = self.data if state.settings.data is None else state.settings.data
+        data = self.data if state.settings.data is None else state.settings.data
         if self.telemetry is not False:
-            executor = state.executor
-            executor.telemetry = start_run(self.telemetry, self.engine, lambda: executor.run_id, executor.telemetry)
-        requests = RequestBuilder(self, state, output, await self.system_prompt(state, data))
+            host = state.host
+            state.telemetry = start_run(self.telemetry, self.engine, lambda: host.run_id, state.telemetry)
+        requests = RequestBuilder(self, state, output, await self.system_prompt(state, data), data)
         return Driver(run, requests, streaming=streaming)
 
 

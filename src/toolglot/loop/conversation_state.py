@@ -14,13 +14,13 @@ from toolglot.loop.context_window import ContextMeter, ConversationWindow, Trunc
 from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
+from toolglot.tools.caller import Caller
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ToolExecutor
-from toolglot.tools.inner_calls import release_suspended
+from toolglot.tools.host import ToolHost
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import Suspended
 from toolglot.values.events import RunResult, ToolOutcome
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Conversation, Message
@@ -28,6 +28,7 @@ from toolglot.values.request import ToolChoice, ToolDefinition
 
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
+    from toolglot.telemetry.runs import RunTelemetry
 
 __all__ = ["ConversationState", "RunSettings"]
 
@@ -88,10 +89,16 @@ class ActiveRun:
 
 
 class ConversationState:
-    """One conversation with its executor, its encoding, its context window and a run that is paused."""
+    """One conversation with the host of its calls, its encoding, its context window and a run that is paused."""
 
-    def __init__(self, conversation: Conversation, executor: ToolExecutor) -> None:
-        self.conversation, self.executor = conversation, executor
+    def __init__(self, conversation: Conversation, host: ToolHost, caller: Caller) -> None:
+        self.conversation, self.host = conversation, host
+        self.caller = caller
+        """Who makes calls: the model that is asked now, or was asked last."""
+        self.telemetry: RunTelemetry | None = None
+        """Of the present run, or of the last one."""
+        self.has_approver = False
+        """Whether a run was restored that waits: somebody decided then, so later calls wait, too."""
         self.meter = ContextMeter()
         self.timeline = ToolTimeline(conversation)
         self.paused: Run | None = None
@@ -148,7 +155,7 @@ class ConversationState:
 
     def apply_settings(self, config: ToolConfig) -> ToolConfig:
         """Return how the tools of the current run are run, for an agent with this configuration."""
-        return self.settings.apply(config, self.executor.policy.names)
+        return self.settings.apply(config, self.caller.names)
 
     def engine_state(self, engine: Engine, config: ToolConfig) -> EngineState:
         """Return the encoding state of the engine that is asked now."""
@@ -189,17 +196,17 @@ class ConversationState:
 
     # ---- approvals
 
-    async def list_requests(self, run: Run, view: ModelView) -> dict[int, ApprovalRequest]:
-        """Return what is to be asked about the calls of a run that wait, by index, as of now."""
-        requests: dict[int, ApprovalRequest] = {}
+    async def list_suspended(self, run: Run) -> dict[int, Suspended]:
+        """Return the calls of a run that wait, by index, each with what it would do now."""
+        waiting: dict[int, Suspended] = {}
         for index, call in run.waiting_calls:
-            if (suspended := self.executor.suspended.get(call.id)) is not None:
-                requests[index] = suspended[1].request
-                continue
-            request = await self.executor.preview(view.interpret(call), run.distrust_reason or "the run was paused for it")
-            assert request is not None, "there is a reason to ask"
-            requests[index] = request
-        return requests
+            suspended = self.host.find_suspended(call.id)
+            if suspended is None:
+                reason = run.distrust_reason or "the run was paused for it"
+                suspended = await self.host.preview(self.caller.interpret(call), self.caller, reason)
+                assert suspended is not None, "there is a reason to ask"
+            waiting[index] = replace(suspended, blocks_later=run.blocks_later(index))
+        return waiting
 
     def record_refusals(self, run: Run) -> dict[int, ToolOutcome]:
         """Record the calls that a run has answered itself; returns their outcomes by index."""
@@ -208,7 +215,8 @@ class ConversationState:
             outcome = ToolOutcome(base_call(call), result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
             if not outcome.ran:  # one that ran was recorded when it was stopped
                 reason = result.error_code or result.error_kind or ""
-                outcome = self.executor.record(outcome, self.executor.find_tool(call), reason=reason)
+                tool = self.host.find_tool(call, self.caller)
+                outcome = self.host.record(outcome, self.caller, tool, reason=reason)
             outcomes[index] = outcome
         return outcomes
 
@@ -217,7 +225,7 @@ class ConversationState:
     def save_header(self, tools: str) -> dict[str, Any]:
         """Return what the header of the saved conversation says. `tools`: a fingerprint of the tools."""
         header: dict[str, Any] = {}
-        if uses := self.executor.policy.uses:
+        if uses := self.host.policy.uses:
             header["uses"] = [(*key, count) for key, count in uses.items()]
         if self.paused is not None:
             header["run"] = self.paused.snapshot(tools)
@@ -225,9 +233,9 @@ class ConversationState:
                 header["allowed_tools"] = sorted(self.settings.allowed_tools)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
-        if id := vars(self.executor).get("run_id"):  # made on demand
+        if id := vars(self.host).get("run_id"):  # made on demand
             header["id"] = id
-        if results := self.executor.store.texts:
+        if results := self.host.store.texts:
             header["results"] = results
         return header
 
@@ -241,12 +249,12 @@ class ConversationState:
         is_start = start in (0, length) or (0 < start < length and can_start_at(self.conversation, start))
         if not is_start or (prompt is not None and not (0 <= prompt < start and self.conversation[prompt].role == "user")):
             raise MalformedData("line 1: the saved context does not fit the conversation")
-        self.executor.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
+        self.host.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
         self.meter, self.settings = ContextMeter(saved.context), RunSettings(allowed_tools=saved.allowed_tools)
         if saved.id is not None:
-            self.executor.run_id = saved.id
+            self.host.run_id = saved.id
         for text in saved.results:
-            self.executor.store.put(text)
+            self.host.store.put(text)
         return saved.run
 
     def take_result(self, driver: "Driver") -> RunResult:
@@ -265,7 +273,7 @@ class ConversationState:
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
         self.conversation = Conversation(self.conversation[:length])
-        release_suspended(self.executor)
+        self.host.release_all()
         self.meter.rewind(length)
         self.timeline = ToolTimeline(self.conversation)
         self.paused = self._engine_state = self._window = None

@@ -31,10 +31,8 @@ from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
 from toolglot.providers.profile import Price
 from toolglot.tools.calls import AnyCall, InterpretedCall
-from toolglot.tools.execution import CallBatch, CallWork
 from toolglot.tools.hooks import apply_hooks
-from toolglot.tools.turn import run_turn
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import Suspended
 from toolglot.values.events import (
     ApprovalNeeded,
     ModelSwitched,
@@ -60,7 +58,7 @@ class Driver:
 
     def __init__(self, run: Run, requests: RequestBuilder, *, streaming: bool) -> None:
         self.run, self._requests, self._streaming = run, requests, streaming
-        self._executor, self._structured_output = requests.state.executor, requests.structured_output
+        self._state, self._host, self._structured_output = requests.state, requests.state.host, requests.structured_output
         config, self._hooks = requests.agent.config, requests.agent.hooks
         self._config = config
         self._start = len(run.conversation)
@@ -74,8 +72,8 @@ class Driver:
         self._reading_from: EngineState | None = None  # whose reply is being read
         self._eager_tools = EagerTools(run, requests) if config.eager_start and streaming else None
         self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
-        self._pending: tuple[ApprovalRequest, ...] = ()
-        self._shown: dict[int, ApprovalRequest] = {}  # what was just asked about calls of the open turn, by index
+        self._pending: tuple[Suspended, ...] = ()
+        self._suspended: dict[int, Suspended] = {}  # calls of the open turn that have just begun to wait, by index
         self._was_rejected = False
         self._fallbacks_used = 0
 
@@ -83,7 +81,7 @@ class Driver:
 
     def batches(self) -> AsyncGenerator[list[RunEvent]]:
         """Run until it is done or waits for a decision. Without a reader (`streaming`), nothing is yielded on the way."""
-        telemetry, prompt = self._executor.telemetry, self.run.conversation[self._requests.state.prompt_start : self._start]
+        telemetry, prompt = self._state.telemetry, self.run.conversation[self._state.prompt_start : self._start]
         return self._drive() if telemetry is None else telemetry.watch_run(self._drive(), prompt, self.result)
 
     async def _drive(self) -> AsyncGenerator[list[RunEvent]]:
@@ -98,14 +96,15 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             if self.run.waiting_calls:
-                waiting, shown = [index for index, _ in self.run.waiting_calls], self._shown
-                if not shown.keys() >= {*waiting}:  # resumed, and still waiting
-                    shown = await self._requests.state.list_requests(self.run, self._requests.view)
+                waiting, suspended_calls = [index for index, _ in self.run.waiting_calls], self._suspended
+                if not suspended_calls.keys() >= {*waiting}:  # resumed, and still waiting
+                    suspended_calls = await self._state.list_suspended(self.run)
                 for index in waiting:
-                    self.run.wait_for_decision(index, shown[index].fingerprint)
-                self._pending = tuple(shown[index] for index in waiting)
-                self._executor.record_pending(self._pending)
-                yield [ApprovalNeeded(self._pending)]
+                    self.run.wait_for_decision(index, suspended_calls[index].fingerprint)
+                self._pending = tuple(suspended_calls[index] for index in waiting)
+                requests = tuple(suspended.request for suspended in self._pending)
+                self._host.record_pending(requests)
+                yield [ApprovalNeeded(requests)]
         except BaseException as error:
             is_handled = self._handle_early_end(error)
             events = self._record_refusals()
@@ -146,13 +145,13 @@ class Driver:
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
         if isinstance(error, TimeoutError) and self._deadline is not None and time.monotonic() >= self._deadline:
             log.info("the run was stopped after %s s", self._config.run_timeout)
-            run.interrupt(partial_text, timed_out=True, notes=self._executor.interruption_notes)
+            run.interrupt(partial_text, timed_out=True, notes=self._host.interruption_notes)
             return True
         is_prompt_last = not run.iteration and len(run.conversation) == self._start
         if is_prompt_last and (self._reading_from is None or isinstance(error, InvalidRequest)):
-            self._requests.state.retract()  # it was never sent, or would be refused for ever
+            self._state.retract()  # it was never sent, or would be refused for ever
         elif isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
-            run.interrupt(partial_text, notes=self._executor.interruption_notes)
+            run.interrupt(partial_text, notes=self._host.interruption_notes)
         else:
             run.abandon("cancelled", "the run ended with an error")
         return False
@@ -243,8 +242,8 @@ class Driver:
         assert result is not None
         profile, usage = state.engine.profile, result.reply.usage
         self._spend(usage, profile.price)
-        self._requests.state.meter.calibrate(profile, self._requests.estimated_tokens, usage.input)
-        self._losses |= dict.fromkeys((*result.losses, *self._requests.state.history_losses))
+        self._state.meter.calibrate(profile, self._requests.estimated_tokens, usage.input)
+        self._losses |= dict.fromkeys((*result.losses, *self._state.history_losses))
         self._repairs |= dict.fromkeys((*result.repairs, *self._requests.view.deferral_repairs))
         reply = result.reply
         if self._hooks.after_reply:
@@ -294,49 +293,56 @@ class Driver:
                 name = result.name or call.name  # what the model called it
                 raise ToolError(
                     result.text, kind=kind, code=result.error_code, tool=name, call_id=call.id, details=details
-                ) from self._executor.causes.pop(call.id, None)
+                ) from self._host.causes.pop(call.id, None)
         if (output := self._structured_output) is not None:
             output.check_outcomes(self._outcomes)
             if output.is_over:
                 self.run.finish()
-        if self._executor.policy.is_exhausted:
+        if self._host.policy.is_exhausted:
             self.run.disable_tools()
 
     async def _run_calls(self, step: CallTools, emit: Emit) -> None:
-        executor, run, eager_tools = self._executor, self.run, self._eager_tools
-        executor.policy.begin_turn()
-        executor.interruption_notes.clear()
-        if eager_tools is not None and emit is not None:
-            eager_tools.redirect(emit)
-
-        def take(index: int, call: AnyCall) -> CallWork | None:
-            task = eager_tools.take(call) if eager_tools is not None else None
-            if task is not None:
-                run.mark_started(index)
-            return task
-
-        def finish(index: int, outcome: ToolOutcome) -> None:
-            if outcome.suspended is not None:
-                defer(index, outcome.suspended, True)
-                return
-            self._turn_outcomes[index] = outcome
-            run.add_result(index, outcome.result)
-
-        def defer(index: int, request: ApprovalRequest, blocks_later: bool) -> None:
-            self._shown[index] = request
-            run.wait_for_decision(index, request.fingerprint, blocks_later=blocks_later)
-
-        interpret = self._requests.view.interpret
-        calls = [(index, self._interpreted.get(call.id) or interpret(call)) for index, call in step.calls]
-        batch = CallBatch(executor, emit=emit, messages=run.conversation, on_start=run.mark_started, on_done=finish)
-        self._shown = {}
-        await run_turn(
-            executor, calls, batch, rulings=run.rulings, ask_reason=run.distrust_reason, take_started=take, defer=defer
+        run, caller = self.run, self._state.caller
+        if self._eager_tools is not None and emit is not None:
+            self._eager_tools.redirect(emit)
+        calls = [(index, self._interpreted.get(call.id) or caller.interpret(call)) for index, call in step.calls]
+        self._suspended = {}
+        await self._host.run_turn(
+            calls,
+            caller,
+            self,
+            rulings=run.rulings,
+            ask_reason=run.distrust_reason,
+            emit=emit,
+            messages=run.conversation,
         )
+
+    # What the host tells of the calls of a turn (`TurnObserver`).
+
+    def on_start(self, index: int) -> None:
+        """Record that a call is about to have effects."""
+        self.run.mark_started(index)
+
+    def on_finish(self, index: int, outcome: ToolOutcome) -> None:
+        """Record the result of a call."""
+        self._turn_outcomes[index] = outcome
+        self.run.add_result(index, outcome.result)
+
+    def on_suspend(self, index: int, suspended: Suspended) -> None:
+        """Record that a call waits."""
+        self._suspended[index] = suspended
+        self.run.wait_for_decision(index, suspended.fingerprint, blocks_later=suspended.blocks_later)
+
+    def take_started(self, index: int, call: AnyCall) -> asyncio.Task[ToolOutcome] | None:
+        """Return a call that was started while the reply still streamed."""
+        task = self._eager_tools.take(call) if self._eager_tools is not None else None
+        if task is not None:
+            self.run.mark_started(index)
+        return task
 
     def _record_refusals(self) -> list[RunEvent]:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""
-        outcomes = self._requests.state.record_refusals(self.run)
+        outcomes = self._state.record_refusals(self.run)
         self._turn_outcomes |= outcomes
         return [ToolFinished(outcome) for outcome in outcomes.values()]
 

@@ -79,15 +79,16 @@ class EagerTools:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, call: ToolCall) -> None:
-        executor, interpreted = self._requests.state.executor, self._requests.view.interpret(call)
-        tool = executor.find_tool(interpreted)
+        host, caller = self._requests.state.host, self._requests.state.caller
+        interpreted = caller.interpret(call)
+        tool = host.find_tool(interpreted, caller)
         self._is_blocked = self._is_blocked or (tool is not None and tool.ordered)
         offer = self._requests.offer
         if self._is_blocked or call.id in self._running or offer.is_single or offer.check(call) is not None:
             return
-        if tool is None or tool.effects != _READ_ONLY or not executor.runs_unasked(tool, base_call(interpreted)):
+        if tool is None or tool.effects != _READ_ONLY or not host.runs_unasked(tool, base_call(interpreted), caller):
             return
-        if sum(not task.done() for _, task in self._running.values()) >= executor.config.max_parallel:
+        if sum(not task.done() for _, task in self._running.values()) >= caller.config.max_parallel:
             return  # it gets its turn when the reply is complete
-        work = executor.run(interpreted, emit=lambda event: self._emit(event), messages=self._run.conversation)
+        work = host.run(interpreted, caller, emit=lambda event: self._emit(event), messages=self._run.conversation)
         self._running[call.id] = (call, asyncio.create_task(work))

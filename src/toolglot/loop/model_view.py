@@ -11,16 +11,17 @@ from msgspec.structs import replace
 
 from toolglot.common.loggers import get_logger
 from toolglot.common.value_checks import as_items
-from toolglot.facades.bound_facade import BoundFacade, split_base_tools
-from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade, find_named_tools
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
 from toolglot.facades.view import Facade
+from toolglot.hosting.tool_view import ToolView, resolve_policy_names
 from toolglot.loop.deferral import Defer, Deferral, plan_deferral
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
 from toolglot.providers.profile import Profile
-from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hosted import HostedTools
-from toolglot.tools.policy import RUN_CODE, find_allowed
+from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS, describe_names, search_tools_tool
@@ -61,12 +62,20 @@ class ModelView:
         hosted: HostedTools = _NO_HOSTED_TOOLS,
         defer: Defer = None,
         code_language: Language | None = None,
+        names: PolicyNames | None = None,
     ) -> None:
         self.profile, self.registry, self.config = profile, registry, config
         self._facade, self._hosted, self._defer = facade, hosted, defer
         self.code_language: Language | None = code_language
         """What the model writes code in that calls its tools; None: it calls them itself."""
-        self._version = registry.version
+        self._registered_tools = ToolView(
+            registry,
+            config,
+            self._table,
+            profile.model,
+            names=names or resolve_policy_names(registry, facade, hosted.all_names),
+            hosted_names=hosted.all_names,
+        )
         self._translated_names: dict[str, tuple[str, ...]] = {}  # names of other models' tools -> what this model calls them
         self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
 
@@ -75,7 +84,7 @@ class ModelView:
     ) -> bool:
         """Return whether this is still what the model sees."""
         return (
-            self.registry.version == self._version
+            self._registered_tools.is_current
             and config is self.config
             and facade is self._facade
             and defer is self._defer
@@ -84,35 +93,27 @@ class ModelView:
         )
 
     @cached_property
-    def _policy_names(self) -> PolicyNames:
-        registry, facade, tools = self.registry, self._facade, self._tool_names
-        return PolicyNames(lambda name: find_named_tools(name, tools, facade), lambda name: name in registry)
+    def tool_view(self) -> ToolView:
+        """The tools of the registry under this model's names, and those that find tools or run code."""
+        added: list[ToolDefinition] = []
+        if self.deferral is not None and self.code_language is None:
+            added.append(_SEARCH_PLACEHOLDER)
+        if self.code_language is not None:
+            added.append(_CODE_PLACEHOLDER)
+        return self._registered_tools.with_added(added)
 
-    @cached_property
-    def _tool_names(self) -> tuple[str, ...]:
-        return (*(tool.name for tool in self.registry), *self._hosted.all_names)
-
-    @cached_property
+    @property
     def _allowed(self) -> frozenset[str] | None:
-        """The names of the tools that the configuration allows; None: all."""
-        return find_allowed(self.config, self._tool_names, self._policy_names)
+        return self._registered_tools.allowed
 
     def is_allowed(self, name: str) -> bool:
         """Return whether the configuration lets the model have a tool."""
-        return self.config.enabled and (self._allowed is None or name in self._allowed)
+        return self._registered_tools.is_allowed(name)
 
-    @cached_property
+    @property
     def facade(self) -> BoundFacade | None:
         """The model's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
-        base_tools, other_names = split_base_tools(self.registry.definitions(), self._facade, self._allowed)
-        other_names = [*self._hosted.all_names, *other_names]
-        if not base_tools:
-            return None
-        if self.deferral is not None and self.code_language is None:
-            base_tools.append(SEARCH_TOOLS)
-        if self.code_language is not None:
-            base_tools.append(RUN_CODE)
-        return BoundFacade(self._table, self.profile.model, base_tools, other_names)
+        return self.tool_view.facade
 
     @property
     def _table(self) -> Facade:
@@ -146,26 +147,13 @@ class ModelView:
         defer = self._defer
         if defer is None or isinstance(defer, bool) or callable(defer):
             return defer
-        patterns = as_items(defer)
-        return frozenset(
-            {*patterns, *(tool.name for tool in self.registry if self._policy_names.is_listed(tool.name, patterns))}
-        )
+        patterns, names = as_items(defer), self._registered_tools.names
+        return frozenset({*patterns, *(tool.name for tool in self.registry if names.is_listed(tool.name, patterns))})
 
     @cached_property
     def _own_tools(self) -> tuple[tuple[ToolDefinition, ...], Tool | None]:
         """The agent's tools as the model sees them, deferred ones marked, and the tool that finds those."""
-        facade, allowed, deferral = self.facade, self._allowed, self.deferral
-        definitions = self.registry.definitions()
-        if deferral is not None and self.code_language is None:
-            definitions = (*definitions, _SEARCH_PLACEHOLDER)
-        if self.code_language is not None:
-            definitions = (*definitions, _CODE_PLACEHOLDER)
-        if facade is not None:
-            definitions = facade.visible_tools(definitions)
-        native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
-        if allowed is not None:
-            kept = {*allowed, *native, SEARCH_TOOLS, RUN_CODE}
-            definitions = tuple(item for item in definitions if item.name in kept)
+        facade, deferral, definitions = self.facade, self.deferral, self.tool_view.definitions
         if deferral is None:
             return definitions, None
         names = {*deferral.names}
@@ -317,9 +305,9 @@ class ModelView:
         is_same = (added, loaded) == (block.added, block.loaded)
         return block if is_same else replace(block, added=added, loaded=loaded)
 
-    def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
-        """Return what a call means; a call of a tool that is not built in means itself."""
-        return call if self.facade is None else self.facade.interpret(call)
+    def interpret(self, call: ToolCall) -> AnyCall:
+        """Return what a call means."""
+        return self.tool_view.interpret(call)
 
     def _qualify_call(self, block: Block) -> Block:
         """Return a call of a deferred tool with its namespace: a wire restores only names that a request has declared."""

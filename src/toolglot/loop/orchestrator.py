@@ -23,7 +23,7 @@ from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import Suspended
 from toolglot.values.messages import Conversation, Message, load, save, user
 from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
@@ -80,21 +80,22 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
 
     # ---- approvals
 
-    async def list_pending(self, conversation: Conversation | None = None) -> tuple[ApprovalRequest, ...]:
-        """Return the calls that are waiting for a decision, each with what it would do now. Nothing runs.
+    async def list_pending(self, conversation: Conversation | None = None) -> tuple[Suspended, ...]:
+        """Return the calls that are waiting for a decision, each with what it would do now (`request`). Nothing runs.
 
         By default, those of the agent's own conversation. Works after `load`, too.
         """
         state = self._state_for(conversation)
         if state.paused is None:
             return ()
-        state.executor.configure(config := state.apply_settings(self.config))
-        requests = await state.list_requests(state.paused, self.view(config=config))
-        for index, request in requests.items():
-            state.paused.wait_for_decision(index, request.fingerprint)
-        return tuple(requests.values())
+        view = self.view(config=state.apply_settings(self.config))
+        state.caller = self.make_caller(state, view, state.caller.added_tools.values(), {}, state.caller.data)
+        waiting = await state.list_suspended(state.paused)
+        for index, suspended in waiting.items():
+            state.paused.wait_for_decision(index, suspended.fingerprint)
+        return tuple(waiting.values())
 
-    def list_pending_sync(self, conversation: Conversation | None = None) -> tuple[ApprovalRequest, ...]:
+    def list_pending_sync(self, conversation: Conversation | None = None) -> tuple[Suspended, ...]:
         """Like `list_pending`, for callers without an event loop."""
         return run_sync(self.list_pending(conversation))
 
@@ -132,7 +133,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
                 log.warning("the tools have changed since the run was saved")
             distrust_reason = "" if is_intact(data.encode() if isinstance(data, str) else data) else CHANGED_SINCE_SAVED
             state.paused = self.new_run(conversation, self.config, run_state, distrust_reason)
-            state.executor.policy.can_ask = True  # a waiting run implies an approver, so later calls wait too
+            state.has_approver = True
         self._check_idle()
         self._state = state
 
@@ -154,7 +155,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
 
     def needs_approval(self, tool: Tool) -> bool:
         """Return whether calls to a tool need approval."""
-        return self._state.executor.policy.judge(tool).action != "run"
+        return self._state.host.judge(tool, self._state.caller).action != "run"
 
     @property
     def deferral(self) -> Deferral | None:

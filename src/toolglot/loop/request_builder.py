@@ -1,6 +1,7 @@
 """The requests of one run: each goes to the model that the agent has then, and fits its context window."""
 
 from inspect import isawaitable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,12 +25,18 @@ log = get_logger("toolglot.loop")
 
 
 class RequestBuilder:
-    """Builds the requests of one run, and keeps the executor in step with what the model was shown."""
+    """Builds the requests of one run. Calls are made by whoever was shown the tools: `state.caller`."""
 
     def __init__(
-        self, agent: AgentCore, state: ConversationState, structured_output: StructuredOutput | None, instructions: str
+        self,
+        agent: AgentCore,
+        state: ConversationState,
+        structured_output: StructuredOutput | None,
+        instructions: str,
+        data: Any = None,
     ) -> None:
         self.agent, self.state, self.structured_output = agent, state, structured_output
+        self._data = data
         self._instructions = instructions
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
@@ -42,15 +49,11 @@ class RequestBuilder:
         self.engine_state()
 
     def engine_state(self) -> EngineState:
-        """Return the state of the engine that is asked now; the executor is set to its tools."""
-        agent, executor = self.agent, self.state.executor
-        executor.model = agent.engine.name
+        """Return the state of the engine that is asked now, and note who makes the calls of its reply."""
+        agent = self.agent
         if self._configs[0] is not agent.config:
             self._configs = (agent.config, self.state.apply_settings(agent.config))
         config = self._configs[1]
-        if executor.config is not config:
-            executor.configure(config)
-        executor.registry = agent.registry
         output, answer_tool = self.structured_output, None
         if output is not None:
             answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
@@ -58,14 +61,12 @@ class RequestBuilder:
         if not self.view.is_current(agent.engine.profile, agent.facade, config, agent.defer, agent.code_language(agent.engine)):
             self.view = agent.view(config=config)
         view = self.view
-        executor.loop_tools = {tool.name: tool for tool in (*loop_tools, view.search_tool) if tool is not None}
         self._all_tools = view.tools(loop_tools)
         self._tools = self.state.head_tools(view, self._all_tools)
-        executor.unloaded_tools = self._find_unloaded() if view.search_tool is not None else {}
-        executor.interpret, executor.inner_tools = view.interpret, view.inner_tools
-        executor.visible_names = view.facade.visible_names if view.facade is not None else None
+        unloaded = self._find_unloaded() if view.search_tool is not None else {}
+        self.state.caller = agent.make_caller(self.state, view, loop_tools, unloaded, self._data)
         state = self.state.engine_state(agent.engine, agent.config)
-        state.telemetry = executor.telemetry
+        state.telemetry = self.state.telemetry
         return state
 
     def _find_unloaded(self) -> dict[str, ToolDefinition]:
@@ -78,7 +79,7 @@ class RequestBuilder:
         """Return the request for a step of the run."""
         agent, output, view = self.agent, self.structured_output, self.view
         tools, choice = self._tools, view.map_tool_choice(step.tool_choice)
-        has_answer_tool = FINAL_ANSWER_TOOL in self.state.executor.loop_tools
+        has_answer_tool = FINAL_ANSWER_TOOL in self.state.caller.added_tools
         if output is not None and output.failures and has_answer_tool and not step.last:
             choice = ToolChoice("required", (FINAL_ANSWER_TOOL,))  # the model answered in plain text
         if choice is not None and choice.names and any(tool.deferred and choice.includes(tool) for tool in tools):
@@ -161,7 +162,7 @@ class RequestBuilder:
                 text = render_transcript(messages, previous.summary, int(2 * budget * 0.7 * budget / tokens))
             request = Request(agent.engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
             engine_state = agent.engine.new_state(agent.config.request_rates)
-            engine_state.telemetry = state.executor.telemetry
+            engine_state.telemetry = state.telemetry
             reply = (await engine_state.ask(request)).reply
         except ToolglotError as e:
             log.warning("the conversation could not be summarized: %s", e)

@@ -234,6 +234,10 @@ class Run:
         """The fingerprints of the requests last shown for calls, by index."""
         return self._turn.shown
 
+    def blocks_later(self, index: int) -> bool:
+        """Return whether the calls after a waiting one wait as well."""
+        return index in self._turn.holding
+
     def wait_for_decision(self, index: int, fingerprint: str = "", *, blocks_later: bool = False) -> None:
         """Hold a call until there is a decision on what was shown. `blocks_later`: the calls after it wait as well."""
         self._turn.waiting.add(index)

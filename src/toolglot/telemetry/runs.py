@@ -18,7 +18,7 @@ from toolglot.common.loggers import get_logger
 from toolglot.telemetry.content import Captured, ContentCache
 from toolglot.telemetry.options import ContentMode, Telemetry
 from toolglot.telemetry.spans import AgentSpan, Answer, ChatSpan, EngineFacts, Signals, ToolSpan
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import ApprovalRequest, Suspended
 from toolglot.values.events import ContextTruncated, EngineEvent, ModelSwitched, RunEvent, RunResult, ToolOutcome
 from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import Message, ToolCall
@@ -150,7 +150,7 @@ class RunTelemetry:
 
     def start_tool(
         self, tool: ToolDefinition, call: ToolCall, shown_name: str, *, is_approved: bool
-    ) -> Callable[[ToolOutcome | None], None]:
+    ) -> Callable[[ToolOutcome | Suspended | None], None]:
         """Start a call's span in the call's own task; everything that the task does is nested in it.
 
         Returns the function that ends the span; its argument is None if the call was interrupted.
@@ -166,8 +166,8 @@ class RunTelemetry:
             span.set({"gen_ai.tool.call.arguments": self.content.to_json(arguments)})
         return partial(self._end_tool, span)
 
-    def _end_tool(self, span: ToolSpan, outcome: ToolOutcome | None) -> None:
-        if outcome is not None and self.content is not None and self._captures_spans:
+    def _end_tool(self, span: ToolSpan, outcome: ToolOutcome | Suspended | None) -> None:
+        if isinstance(outcome, ToolOutcome) and self.content is not None and self._captures_spans:
             result = outcome.result
             is_text = all(hasattr(block, "text") for block in result.content)
             text = self.content.redact(result.text) if is_text else self.content.to_json(result.content)

@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from toolglot.common.redact import redact
 from toolglot.errors import ToolglotError
 from toolglot.telemetry.content import FINISH_REASONS
+from toolglot.values.approvals import Suspended
 from toolglot.values.events import ReplyStarted, RequestDelayed, Retrying, RunResult, ToolOutcome
 from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import Reply, ToolCall, Usage
@@ -295,14 +296,14 @@ class ToolSpan(_Span):
             attributes |= {"mcp.method.name": "tools/call", "toolglot.mcp.server": server}
         super().__init__(signals, f"execute_tool {name}", SpanKind.INTERNAL, attributes, measures, parent)
 
-    def describe_outcome(self, outcome: ToolOutcome | None, *, with_content: bool) -> None:
-        """Add the outcome of the call; None: it was interrupted."""
+    def describe_outcome(self, outcome: ToolOutcome | Suspended | None, *, with_content: bool) -> None:
+        """Add the outcome of the call, or what it waits for; None: it was interrupted."""
         if outcome is None:
             self.fail("interrupted")
             return
-        if outcome.suspended is not None:
-            reason = {"reason": outcome.suspended.reason} if with_content else {}
-            self.add_event("suspended", reason)
+        if isinstance(outcome, Suspended):
+            self.add_event("suspended", {"reason": outcome.request.reason} if with_content else {})
+            return
         if outcome.retries:
             self.set({"toolglot.tool.retries": outcome.retries})
         for repair in outcome.repairs:

@@ -6,6 +6,8 @@ may wait in several event loops and threads.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import Literal
@@ -17,7 +19,7 @@ UNLIMITED = 2**31
 
 
 class Turn:
-    """The turn of one call: `async with queue.turn(8): …`."""
+    """The turn of one call: `async with queue.turn(8): …`, or `queue.turn(8).call_when_admitted(start)` and `end`."""
 
     __slots__ = ("_loop", "_queue", "_wake", "is_ordered", "state")
 
@@ -25,16 +27,17 @@ class Turn:
         self._queue, self.is_ordered = queue, is_ordered
         self.state: Literal["new", "waiting", "running", "over"] = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: asyncio.Future[None] | None = None  # only for a call that has to wait
+        self._wake: Callable[[], None] | None = None
 
     async def __aenter__(self) -> "Turn":
         if self._queue.enter(self):
             return self
         self._loop = asyncio.get_running_loop()
-        self._wake = self._loop.create_future()
+        admission = self._loop.create_future()
+        self._wake = partial(_resolve, admission)
         try:
             if not self._queue.is_admitted(self):  # it may have been since it was told to wait
-                await self._wake
+                await admission
         except BaseException:
             self._queue.leave(self)
             raise
@@ -43,22 +46,28 @@ class Turn:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._queue.leave(self)
 
+    def call_when_admitted(self, start: Callable[[], None]) -> None:
+        """Call a function in this event loop as soon as the call may run, which may be at once."""
+        self._loop, self._wake = asyncio.get_running_loop(), start
+        self._queue.enter(self)
+
     def end(self) -> None:
-        """End the turn early. A turn ends once."""
+        """End the turn, also one that still waits. A turn ends once."""
         self._queue.leave(self)
 
     def notify(self) -> None:
-        """Wake the call up, from any thread. Raises RuntimeError if its event loop is closed."""
-        if self._loop is None:  # it has not begun to wait
+        """Tell whoever waits, from any thread. Raises RuntimeError if the event loop is closed."""
+        if self._wake is None or self._loop is None:  # nobody has begun to wait
             return
         if self._loop is _running_loop():
-            self._resolve()
+            self._wake()
         else:
-            self._loop.call_soon_threadsafe(self._resolve)
+            self._loop.call_soon_threadsafe(self._wake)
 
-    def _resolve(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+
+def _resolve(admission: "asyncio.Future[None]") -> None:
+    if not admission.done():
+        admission.set_result(None)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -98,6 +107,8 @@ class CallQueue:
     def leave(self, turn: Turn) -> None:
         """End a turn, whether the call runs or still waits."""
         with self._lock:
+            if turn.state == "over":
+                return
             if turn.state == "running":
                 self._running -= 1
                 self._is_ordered_running = False  # such a call runs alone

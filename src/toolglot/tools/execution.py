@@ -10,11 +10,10 @@ import contextvars
 import random
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -23,13 +22,15 @@ from toolglot.common.jsontext import dumps_verbatim
 from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolError
 from toolglot.schema.arguments import deep_copy
-from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.call_queue import CallQueue, Turn
+from toolglot.tools.caller import Caller
+from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.context import CallSuspended, CancelFlag, Context
 from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.policy import Verdict
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import Ruling
+from toolglot.values.approvals import Ruling, Suspended
 from toolglot.values.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.values.losses import Repair
 from toolglot.values.messages import Message, Text, ToolCall, ToolResult
@@ -37,9 +38,9 @@ from toolglot.values.request import BUILTIN_TAG
 from toolglot.wire.repair import make_interrupted_result
 
 if TYPE_CHECKING:
-    from toolglot.tools.executor import ToolExecutor
+    from toolglot.tools.host import ToolHost
 
-__all__ = ["CallBatch", "CallWork", "Emit", "PreparedCall", "error_outcome"]
+__all__ = ["CallBatch", "CallWork", "Emit", "PreparedCall", "TurnObserver", "error_outcome"]
 
 log = get_logger("toolglot.tools")
 Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
@@ -53,6 +54,7 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
 
     call: ToolCall
     tool: Tool
+    caller: Caller
     values: dict[str, Any]
     arguments: dict[str, Any]
     """As they will be used."""
@@ -109,102 +111,104 @@ def add_reminder(outcome: ToolOutcome, reminder: str) -> ToolOutcome:
 # ---- several calls
 
 
-class CallBatch:
-    """Runs calls in parallel, at most `max_parallel` at a time.
+class TurnObserver(Protocol):
+    """Hears of the calls of a turn, each by its index."""
 
-    Results are limited for the model and whoever watches. `is_for_code`: `on_done` gets them whole, as code computes on them.
+    def on_start(self, index: int) -> Awaitable[None] | None:
+        """Note that a call is about to have effects. What is returned is awaited before it has any."""
+        ...
+
+    def on_finish(self, index: int, outcome: ToolOutcome) -> None:
+        """Take the outcome of a call."""
+        ...
+
+    def on_suspend(self, index: int, suspended: Suspended) -> None:
+        """Take a call that waits."""
+        ...
+
+    def take_started(self, index: int, call: AnyCall) -> "asyncio.Task[ToolOutcome] | None":
+        """Return a call that runs already."""
+        ...
+
+
+class CallBatch:
+    """Runs calls in parallel, as the queue admits them.
+
+    Results are limited for the model and whoever watches. `is_for_code`: the observer gets them whole, as code computes on
+    them.
     """
 
     def __init__(
         self,
-        executor: "ToolExecutor",
+        host: "ToolHost",
+        observer: TurnObserver,
         *,
+        queue: CallQueue | None = None,
+        max_parallel: int = 1,
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
-        on_start: Callable[[int], None] | None = None,
-        on_done: Callable[[int, ToolOutcome], None],
         is_for_code: bool = False,
     ) -> None:
-        self.executor, self.emit, self.messages = executor, emit, messages
+        self.host, self.observer, self.emit, self.messages = host, observer, emit, messages
         self.is_for_code = is_for_code
-        self._on_start, self._on_done = on_start, on_done
+        self._queue, self._max_parallel = queue, max_parallel
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[tuple[int, PreparedCall]] = deque()
+        self._ready: list[tuple[int, CallWork]] = []
+        self._waiting: set[Turn] = set()  # of calls that the queue has not admitted
         self._running: set[Execution | asyncio.Task[ToolOutcome]] = set()
-        self._finished: asyncio.Future[None]  # of the calls that run
+        self._all_finished: asyncio.Future[None] | None = None  # while somebody waits for it
+        self._failure: BaseException | None = None
+        self._needs_timers = False  # whether calls were started whose clocks do not run
 
-    async def run(self, work: list[tuple[int, CallWork]]) -> None:
-        """Run all calls; the list is empty then.
+    def add(self, index: int, work: CallWork) -> None:
+        """Add a call to those that run next."""
+        self._ready.append((index, work))
+
+    async def run_all(self) -> None:
+        """Run all calls.
 
         If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up.
         """
-        if not work:
+        for index, work in self._ready:
+            if not isinstance(work, PreparedCall):
+                self._watch(index, work)
+        for index, work in self._ready:
+            if isinstance(work, PreparedCall):
+                self._start(index, work)
+        self._ready.clear()
+        self._start_timers_soon()
+        if self._failure is None and (self._running or self._waiting):
+            self._all_finished = self._loop.create_future()
+            try:
+                await self._all_finished
+            finally:
+                self._all_finished = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _watch(self, index: int, task: "asyncio.Task[ToolOutcome]") -> None:
+        """Take a call that runs already, and so has its turn before the others."""
+        turn = self._queue.turn(self._max_parallel) if self._queue is not None else None
+        if turn is not None:
+            turn.call_when_admitted(lambda: None)
+        self._running.add(task)
+        task.add_done_callback(lambda task: self._finish_eager(index, task, turn))
+
+    def _start(self, index: int, prepared: PreparedCall) -> None:
+        """Run a call as soon as its turn comes."""
+        if self._queue is None:
+            self._execute(index, prepared, None)
             return
-        self._finished = self._loop.create_future()
-        for index, job in work:
-            if isinstance(job, PreparedCall):
-                self._queue.append((index, job))
-            else:  # it runs already, so it takes the first slot
-                self._running.add(job)
-                job.add_done_callback(lambda task, index=index: self._finish_eager(index, task))
-        work.clear()
-        self._start_more()
-        try:
-            await self._finished
-        except BaseException:
-            await self._cancel_all()
-            raise
+        turn = self._queue.turn(self._max_parallel)
+        self._waiting.add(turn)
+        turn.call_when_admitted(lambda: self._execute(index, prepared, turn))
 
-    def add(self, index: int, outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
-        """Take the outcome of a call. `whole`: the same with its whole result, if it was limited."""
-        self._on_done(index, whole if self.is_for_code and whole is not None else outcome)
-        if self.emit is not None and outcome.suspended is None:
-            self.emit(ToolFinished(outcome))
-
-    def complete(self, execution: "Execution", outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
-        """Take the outcome of an execution, and start the next call."""
-        self._running.discard(execution)
-        self.add(execution.index, outcome, whole)
-        self._start_more()
-
-    def fail(self, error: BaseException) -> None:
-        """End the wait: something raised that is nobody's result, such as a hook."""
-        if not self._finished.done():
-            self._finished.set_exception(error)
-
-    def _start_more(self) -> None:
-        if self._finished.done():
-            return
-        has_started = False
-        while self._queue and len(self._running) < self.executor.config.max_parallel:
-            index, prepared = self._queue.popleft()
-            if self._on_start is not None:
-                self._on_start(index)
-            self._running.add(Execution(self, prepared, index))
-            has_started = True
-        if has_started:
-            # Tasks take their first step before this runs: a function that returns at once never costs a timer.
-            self._loop.call_soon(self._start_timers)
-        elif not self._running:
-            self._finished.set_result(None)
-
-    def _start_timers(self) -> None:
-        for execution in self._running:
-            if isinstance(execution, Execution):
-                execution.start_timer()
-
-    def _finish_eager(self, index: int, task: "asyncio.Task[ToolOutcome]") -> None:
-        self._running.discard(task)
-        if task.cancelled():
-            self.fail(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            self.fail(error)
-        else:
-            self._on_done(index, task.result())
-            self._start_more()
-
-    async def _cancel_all(self) -> None:
-        self._queue.clear()
+    async def cancel(self) -> None:
+        """Cancel all calls: nobody waits for them any more."""
+        self._ready.clear()
+        for turn in self._waiting:
+            turn.end()
+        self._waiting.clear()
         if running := [*self._running]:
             for execution in running:
                 execution.cancel()
@@ -213,7 +217,72 @@ class CallBatch:
             for task in stuck:
                 if isinstance(execution := tasks[task], Execution):
                     execution.abandon()
+        for execution in running:
+            if isinstance(execution, Execution):
+                execution.end_turn()
         self._running.clear()
+
+    def report(self, index: int, outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
+        """Take the outcome of a call. `whole`: the same with its whole result, if it was limited."""
+        self.observer.on_finish(index, whole if self.is_for_code and whole is not None else outcome)
+        if self.emit is not None:
+            self.emit(ToolFinished(outcome))
+
+    def complete(self, execution: "Execution", outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
+        """Take the outcome of an execution."""
+        self.report(execution.index, outcome, whole)
+        self.remove(execution)
+
+    def remove(self, execution: "Execution") -> None:
+        """Forget an execution that has ended, and let others take its turn."""
+        self._running.discard(execution)
+        execution.end_turn()  # which may start others
+        self._start_timers_soon()
+        self._check_finished()
+
+    def fail(self, error: BaseException) -> None:
+        """Note that something raised that is nobody's result, such as a hook: the others are cancelled."""
+        self._failure = self._failure or error
+        if self._all_finished is not None and not self._all_finished.done():
+            self._all_finished.set_exception(error)
+
+    def _execute(self, index: int, prepared: PreparedCall, turn: Turn | None) -> None:
+        if turn is not None:
+            self._waiting.discard(turn)
+        self._running.add(Execution(self, prepared, index, turn))
+        self._needs_timers = True
+
+    def _start_timers_soon(self) -> None:
+        """Start the clocks of new executions once all of them have taken their first step.
+
+        So a function that returns at once never costs a timer.
+        """
+        if self._needs_timers:
+            self._needs_timers = False
+            self._loop.call_soon(self._start_timers)
+
+    def _start_timers(self) -> None:
+        for execution in self._running:
+            if isinstance(execution, Execution):
+                execution.start_timer()
+
+    def _finish_eager(self, index: int, task: "asyncio.Task[ToolOutcome]", turn: Turn | None) -> None:
+        self._running.discard(task)
+        if turn is not None:
+            turn.end()
+            self._start_timers_soon()
+        if task.cancelled():
+            self.fail(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        else:
+            self.observer.on_finish(index, task.result())
+            self._check_finished()
+
+    def _check_finished(self) -> None:
+        is_over = not self._running and not self._waiting
+        if is_over and self._all_finished is not None and not self._all_finished.done():
+            self._all_finished.set_result(None)
 
 
 # ---- one call
@@ -222,15 +291,17 @@ class CallBatch:
 class Execution:
     """One call of a batch; it starts at once and hands its outcome to the batch."""
 
-    def __init__(self, batch: CallBatch, prepared: PreparedCall, index: int) -> None:
+    def __init__(self, batch: CallBatch, prepared: PreparedCall, index: int, turn: Turn | None) -> None:
         self._batch, self._prepared, self.index = batch, prepared, index
+        self._turn = turn
         self._cancel_flag: CancelFlag | None = None  # only for a function that can look at it
         self._timer: asyncio.TimerHandle | None = None
-        self._in_attempt = self._expired = False
+        self._in_attempt = self._expired = self._has_started = False
         self._returned: Any = None  # the content as the tool itself returned it
+        self._suspended: Suspended | None = None
         self.is_abandoned = False  # whatever the call still does is ignored
-        self._end_span: Callable[[ToolOutcome | None], None] | None = None
-        self._started_at = batch.executor.clock()
+        self._end_span: Callable[[ToolOutcome | Suspended | None], None] | None = None
+        self._started_at = batch.host.clock()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
@@ -239,69 +310,92 @@ class Execution:
             self._cancel_flag.set()
         self.task.cancel()
 
+    def end_turn(self) -> None:
+        """Let another call run."""
+        if self._turn is not None:
+            self._turn.end()
+
     # ---- from the start to the outcome
 
     async def _run(self) -> None:
         batch, prepared = self._batch, self._prepared
-        executor = batch.executor
+        hooks = batch.host.options.hooks
         whole: ToolOutcome | None = None
         outcome: ToolOutcome | None = None
         try:
-            if (telemetry := executor.telemetry) is not None:
-                is_approved = prepared.approved is True
-                self._end_span = telemetry.start_tool(
-                    prepared.tool.definition, prepared.call, prepared.shown_name, is_approved=is_approved
-                )
-            if batch.emit is not None:
-                batch.emit(ToolStarted(prepared.call))
+            if (noted := batch.observer.on_start(self.index)) is not None:
+                await noted
+            self._has_started = True
+            self._tell_start()
             try:
                 whole = await self._run_attempts()
-                if executor.hooks.after_tool and whole.suspended is None:
-                    whole = await apply_hooks(executor.hooks.after_tool, whole)
+                if hooks.after_tool and whole is not None:
+                    whole = await apply_hooks(hooks.after_tool, whole)
             finally:  # also when it was cancelled or a hook failed: it has run
                 # After the hooks: what they remove must not be readable with `read_result`.
                 outcome = None if whole is None else self._limit_result(whole)
                 self._record(outcome)
-            if not self.is_abandoned and outcome is not None:
+            if self.is_abandoned:
+                return
+            if self._suspended is not None:
+                batch.observer.on_suspend(self.index, self._suspended)
+                batch.remove(self)
+            elif outcome is not None:
                 batch.complete(self, add_reminder(outcome, prepared.reminder), whole)
         except Exception as error:
             batch.fail(error)
         except BaseException as error:
             if notes := getattr(error, "__notes__", ()):
-                executor.interruption_notes[prepared.call.id] = "\n".join(notes)
+                batch.host.interruption_notes[prepared.call.id] = "\n".join(notes)
             if not isinstance(error, asyncio.CancelledError):  # KeyboardInterrupt passes through the event loop
                 batch.fail(error)
                 self.task.add_done_callback(lambda task: task.exception())  # somebody has seen it
             raise
 
+    def _tell_start(self) -> None:
+        prepared, emit, telemetry = self._prepared, self._batch.emit, self._prepared.caller.telemetry
+        if telemetry is not None:
+            is_approved = prepared.approved is True
+            self._end_span = telemetry.start_tool(
+                prepared.tool.definition, prepared.call, prepared.shown_name, is_approved=is_approved
+            )
+        if emit is not None:
+            emit(ToolStarted(prepared.call))
+
     def abandon(self, outcome: ToolOutcome | None = None) -> None:
         """Record a call that ignores its cancellation, and ignore whatever it still does."""
-        self._record(outcome)
+        if self._has_started:
+            self._record(outcome)
         self.is_abandoned = True
 
     def _record(self, outcome: ToolOutcome | None) -> None:
-        """Record an outcome; None: the call was interrupted."""
-        if self._end_span is not None and not self.is_abandoned:
-            self._end_span(outcome)
-        if not self.is_abandoned and (outcome is None or outcome.suspended is None):
-            prepared, verdict, executor = self._prepared, self._prepared.verdict, self._batch.executor
-            if outcome is None:
-                seconds = executor.clock() - self._started_at
-                outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call), seconds)
-            executor.record(
-                outcome,
-                prepared.tool,
-                prepared.target,
-                approved=prepared.approved,
-                decided_by=verdict.decided_by if prepared.approved is None else "user",
-                reason=verdict.reason,
-                content=self._returned,
-            )
+        """Record an outcome; None: the call was interrupted, or it is suspended and has none yet."""
+        if self.is_abandoned:
+            return
+        if self._end_span is not None:
+            self._end_span(self._suspended or outcome)
+        if self._suspended is not None:
+            return
+        prepared, verdict, host = self._prepared, self._prepared.verdict, self._batch.host
+        if outcome is None:
+            seconds = host.clock() - self._started_at
+            outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call), seconds)
+        host.record(
+            outcome,
+            prepared.caller,
+            prepared.tool,
+            prepared.target,
+            approved=prepared.approved,
+            decided_by=verdict.decided_by if prepared.approved is None else "user",
+            reason=verdict.reason,
+            content=self._returned,
+        )
 
-    async def _run_attempts(self) -> ToolOutcome:
-        """Call the function, again if that is allowed."""
-        prepared, executor = self._prepared, self._batch.executor
-        call, tool, retry = prepared.call, prepared.tool, executor.config.retry
+    async def _run_attempts(self) -> ToolOutcome | None:
+        """Call the function, again if that is allowed. Return None if the call is suspended."""
+        prepared, host = self._prepared, self._batch.host
+        call, tool, config = prepared.call, prepared.tool, prepared.caller.config
+        retry = config.retry
         attempt = 0
         details: Any = None
         while True:
@@ -311,8 +405,8 @@ class Execution:
             except ToolError as e:
                 error = cause = e
             except CallSuspended as e:
-                executor.suspended[call.id] = prepared, e
-                return ToolOutcome(call, ToolResult(call.id), suspended=e.request)
+                self._suspended = host.suspend(prepared, e)
+                return None
             except Exception as e:
                 message, cause = escape_surrogates(describe_error(e)), e
                 log.warning("tool %s raised %s", tool.name, message, extra={"tool": tool.name, "call": call.id})
@@ -320,12 +414,12 @@ class Execution:
                 error = ToolError(message)
             delay = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
             may_retry = error.retryable or (
-                executor.config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
+                config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
             )
             if attempt >= retry.max_retries or not may_retry or delay > retry.max_wait:
                 result, details = error_outcome(call, error).result, error.details
-                if executor.config.on_error == "abort":
-                    executor.causes[call.id] = cause
+                if config.on_error == "abort":
+                    host.causes[call.id] = cause
                 break
             fields = {"tool": tool.name, "call": call.id, "kind": error.kind, "attempt": attempt + 1}
             log.info("tool %s failed (%s); retried in %.2f s", tool.name, error.kind, delay, extra=fields)
@@ -336,12 +430,11 @@ class Execution:
         if prepared.is_changed:
             note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]\n"
             result = replace(result, content=(Text(escape_surrogates(note)), *result.content))
-        return ToolOutcome(call, result, executor.clock() - self._started_at, attempt, prepared.repairs, details=details)
+        return ToolOutcome(call, result, host.clock() - self._started_at, attempt, prepared.repairs, details=details)
 
     def _limit_result(self, outcome: ToolOutcome) -> ToolOutcome:
-        executor = self._batch.executor
-        limit = self._prepared.tool.max_result or executor.config.max_result
-        store = None if self._batch.is_for_code else executor.store
+        limit = self._prepared.tool.max_result or self._prepared.caller.config.max_result
+        store = None if self._batch.is_for_code else self._batch.host.store
         result = limit_result(outcome.result, limit, store)
         return outcome if result is outcome.result else replace(outcome, result=result)
 
@@ -387,19 +480,19 @@ class Execution:
                 self._timer = None
 
     def _make_context(self, attempt: int) -> Context:
-        executor = self._batch.executor
+        batch, prepared = self._batch, self._prepared
         flag = self._cancel_flag = CancelFlag()
-        call = self._prepared.call
+        call, caller = prepared.call, prepared.caller
         return Context(
             replace(call, arguments=deep_copy(call.arguments)),  # the call itself is part of the history
             attempt=attempt + 1,
-            approved=self._prepared.approved is True,
-            data=executor.data,
-            model=executor.model,
-            messages=self._batch.messages,
-            report=self._make_reporter(flag) if self._batch.emit is not None else None,
+            approved=prepared.approved is True,
+            data=caller.data,
+            model=caller.model,
+            messages=batch.messages,
+            report=self._make_reporter(flag) if batch.emit is not None else None,
             cancel_flag=flag,
-            inner_tools=executor.make_inner_tools(self._batch, call.id, self._prepared.inner_ruling, self._prepared.suspension),
+            inner_tools=batch.host.open_inner_tools(batch, prepared),
         )
 
     def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:
@@ -425,7 +518,7 @@ class Execution:
     @property
     def _time_limit(self) -> float | None:
         own_limit = self._prepared.tool.timeout
-        return own_limit if own_limit is not None else self._batch.executor.config.timeout
+        return own_limit if own_limit is not None else self._prepared.caller.config.timeout
 
     def start_timer(self) -> None:
         """Start the clock of the present attempt. Between attempts there is none."""
@@ -439,10 +532,10 @@ class Execution:
 
     def _give_up(self) -> None:
         """Answer for a function that ignores its cancellation."""
-        prepared, executor = self._prepared, self._batch.executor
+        prepared, host = self._prepared, self._batch.host
         log.warning("the tool %s ignores its cancellation; it is abandoned", prepared.tool.name)
         outcome = error_outcome(prepared.call, self._timeout_error(is_stopped=False), ran=True)
-        outcome = replace(outcome, result=self._render(outcome.result, None), seconds=executor.clock() - self._started_at)
+        outcome = replace(outcome, result=self._render(outcome.result, None), seconds=host.clock() - self._started_at)
         self.abandon(outcome)
         self._batch.complete(self, outcome)
 

@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from toolglot.common.loggers import get_logger
 from toolglot.errors import UsageError
-from toolglot.tools.context import CallSuspended
-from toolglot.tools.execution import CallBatch
+from toolglot.tools.calls import AnyCall
+from toolglot.tools.execution import CallBatch, PreparedCall
 from toolglot.tools.turn import run_turn
-from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling, read_decision
+from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling, Suspended, read_decision
 from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import ToolCall
 
 if TYPE_CHECKING:
-    from toolglot.tools.executor import ToolExecutor
+    from toolglot.tools.host import ToolHost
 
-__all__ = ["InnerCalls", "ask_approver", "release_suspended"]
+__all__ = ["InnerCalls", "ask_approver"]
 
 log = get_logger("toolglot.tools")
 
@@ -40,28 +40,41 @@ async def ask_approver(approve: Approve | None, request: ApprovalRequest) -> All
         return Deny()
 
 
+class _CodeCall:
+    """Watches the one call of a batch. `on_start` is called when it begins to run."""
+
+    def __init__(self, on_start: Callable[[], None]) -> None:
+        self._on_start = on_start
+        self.result: ToolOutcome | Suspended | None = None
+
+    def on_start(self, index: int) -> None:
+        self._on_start()
+
+    def on_finish(self, index: int, outcome: ToolOutcome) -> None:
+        self.result = outcome
+
+    def on_suspend(self, index: int, suspended: Suspended) -> None:
+        self.result = suspended
+
+    def take_started(self, index: int, call: AnyCall) -> None:
+        return None
+
+
 class InnerCalls:
     """What the code of one call may call: the `inner_tools` of its context."""
 
-    def __init__(
-        self,
-        executor: "ToolExecutor",
-        batch: CallBatch,
-        caller: str,
-        ruling: Ruling | None,
-        suspension: CallSuspended | None = None,
-    ) -> None:
-        self._executor, self._batch, self._caller = executor, batch, caller
-        self.definitions, self.ruling, self.suspension = executor.inner_tools, ruling, suspension
-        self.can_ask = executor.approve is not None
+    def __init__(self, host: "ToolHost", batch: CallBatch, outer: PreparedCall) -> None:
+        self._host, self._batch, self._caller, self._outer_id = host, batch, outer.caller, outer.call.id
+        self.definitions, self.ruling, self.suspension = outer.caller.inner_tools, outer.inner_ruling, outer.suspension
+        self.can_ask = host.options.approve is not None
 
     async def ask(self, request: ApprovalRequest) -> Allow | Deny | None:
         """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
-        telemetry = self._executor.telemetry
+        telemetry, approve = self._caller.telemetry, self._host.options.approve
         if telemetry is not None:
             telemetry.note_approval_request(request)
-        async with self._executor.questions.turn(1):
-            answer = await ask_approver(self._executor.approve, request)
+        async with self._host.questions.turn(1):
+            answer = await ask_approver(approve, request)
         if telemetry is not None and answer is not None:
             telemetry.note_decision(request.call, "allow" if isinstance(answer, Allow) else "deny")
         return answer
@@ -70,42 +83,26 @@ class InnerCalls:
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = lambda is_asking: None
     ) -> ToolOutcome | ApprovalRequest:
         """Run a call; returns the request if it has to wait for a decision."""
-        executor, outcomes, requests = self._executor, dict[int, ToolOutcome](), list[ApprovalRequest]()
-        interpreted = executor.interpret(replace(call, caller=self._caller))
-        tool = executor.find_tool(interpreted)
-        is_ordered = tool is not None and tool.ordered
-        # One call after the other is judged, so that one question is asked at a time.
-        turn, question = executor.queue.turn(executor.config.max_parallel, is_ordered=is_ordered), executor.questions.turn(1)
+        host, caller = self._host, self._caller
+        interpreted = caller.interpret(replace(call, caller=self._outer_id))
+        turn = host.inner_queue.turn(caller.config.max_parallel, is_ordered=host.is_ordered(interpreted, caller))
+        question = host.questions.turn(1)  # one call after the other is judged, so that one question is asked at a time
 
-        def start(index: int = 0) -> None:
+        def end_question() -> None:
             if question.state == "running":
                 question.end()
                 on_asking(False)
 
+        observer = _CodeCall(end_question)
         async with turn, question:
             on_asking(True)
-            batch = CallBatch(
-                executor,
-                emit=self._batch.emit,
-                messages=self._batch.messages,
-                on_start=start,
-                on_done=outcomes.__setitem__,
-                is_for_code=True,
-            )
+            batch = CallBatch(host, observer, emit=self._batch.emit, messages=self._batch.messages, is_for_code=True)
             try:
-                await run_turn(
-                    executor,
-                    [(0, interpreted)],
-                    batch,
-                    rulings={} if ruling is None else {0: ruling},
-                    defer=lambda index, request, is_held: requests.append(request),
-                )
+                await run_turn(host, [(0, interpreted)], caller, batch, {} if ruling is None else {0: ruling})
             finally:
-                start()
-        return requests[0] if requests else outcomes[0]
-
-
-def release_suspended(executor: "ToolExecutor") -> None:
-    """End what waits for a decision on a call of its code: nobody will make it any more."""
-    while executor.suspended:
-        executor.suspended.popitem()[1][1].release()
+                end_question()
+        result = observer.result
+        if isinstance(result, Suspended):
+            return result.request
+        assert result is not None, "a call has an outcome"
+        return result

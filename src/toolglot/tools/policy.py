@@ -1,11 +1,12 @@
 """Whether a call may run. Each refusal is a sentence that the model can act on.
 
 In this order: does the model repeat itself · is the tool allowed · has it reached its limit of uses · is it called too
-often · does somebody have to approve it. The policy remembers one conversation; the time is passed in.
+often · does somebody have to approve it. The policy remembers one conversation; the rules come with the caller, and the time is
+passed in.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from toolglot.common.jsontext import dumps
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.tools.audit import DecidedBy
+from toolglot.tools.caller import Caller
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.rules import Rule, RuleSet, find_subjects
@@ -22,8 +24,19 @@ from toolglot.values.approvals import Effect
 from toolglot.values.definitions import BUILTIN_TAG, MCP_TAG
 from toolglot.values.messages import ToolCall
 
-__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict", "allow_only_readers", "find_allowed"]
+__all__ = [
+    "LOOP_TOOLS",
+    "NO_APPROVAL",
+    "REPEATED_CALL",
+    "RUN_CODE",
+    "ToolPolicy",
+    "Verdict",
+    "allow_only_readers",
+    "describe_approval_rules",
+    "find_allowed",
+]
 
+_MAX_VERDICTS = 500  # tools whose verdict is remembered: a server may replace its tools every second
 _HISTORY_SIZE = 48  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
 RUN_CODE = "run_code"
@@ -81,6 +94,9 @@ class Verdict(msgspec.Struct, frozen=True):
     """Only an answer to this very call lets it run: no rule, no earlier "always", no --yes."""
 
 
+NO_APPROVAL = Verdict("run", "it needs no approval")
+
+
 class _PastCall(msgspec.Struct, gc=False):
     """A call and its result. The key is computed only when calls of the same name are compared."""
 
@@ -99,24 +115,15 @@ class ToolPolicy:
     """Decides on the calls of one conversation."""
 
     __slots__ = (
-        *("_always_allowed", "_changed", "_denials", "_is_loop_tool", "_recent", "_rules", "_start_times", "_warned"),
-        *("can_allow_always", "can_ask", "config", "names", "uses"),
+        *("_always_allowed", "_changed", "_denials", "_recent", "_rules", "_start_times", "_verdicts", "_warned"),
+        *("can_allow_always", "uses"),
     )
 
-    def __init__(
-        self,
-        config: ToolConfig,
-        *,
-        can_ask: bool = False,
-        names: PolicyNames = _OWN_NAMES_ONLY,
-        is_loop_tool: Callable[[Tool], bool] = lambda tool: False,
-    ) -> None:
-        self.config = config
-        self.names, self._is_loop_tool = names, is_loop_tool
-        self._rules: tuple[ToolConfig, RuleSet] | None = None
-        self.can_ask = can_ask
-        """Whether there is somebody who approves calls."""
-        self.can_allow_always = True
+    def __init__(self, *, can_allow_always: bool = True) -> None:
+        self._rules: tuple[Caller, RuleSet] | None = None
+        self._verdicts: dict[Tool, Verdict] = {}
+        """Verdicts under these rules that do not depend on a call's arguments."""
+        self.can_allow_always = can_allow_always
         """Whether "always" means more than "yes": not where calls come from clients that cannot be told apart."""
         self.uses: dict[tuple[str, str], int] = {}
         """Calls that were started, by namespace and name of the tool."""
@@ -147,6 +154,7 @@ class ToolPolicy:
         """Ask for no more approvals of this tool, as long as it stays what it is."""
         if not self.can_allow_always:
             return
+        self._verdicts.clear()
         self._always_allowed[tool.key] = describe_tool(tool)
         self._changed.discard(tool.key)
 
@@ -156,16 +164,17 @@ class ToolPolicy:
 
     def forget_always(self, tool: Tool) -> None:
         """Ask for approvals of this tool again."""
+        self._verdicts.clear()
         self._always_allowed.pop(tool.key, None)
 
     # ---- decisions; `name` is what the model calls the tool
 
-    def check_repetition(self, call: ToolCall, tool: Tool | None) -> ToolError | str:
+    def check_repetition(self, call: ToolCall, tool: Tool | None, max_repeats: int) -> ToolError | str:
         """Look for calls with the same arguments. Returns a reminder for the result ("": there is no need), then a refusal.
 
         `tool` is None if none has its name. No harness refuses a repeated call; a model that ignores reminders wastes money.
         """
-        limit = 0 if tool is not None and tool.polls else self.config.max_repeats
+        limit = 0 if tool is not None and tool.polls else max_repeats
         if not limit or len(self._recent) < limit or sum(past.call.name == call.name for past in self._recent) < limit:
             return ""
         results = self._previous_results(_call_key(call), since_last_write=not _can_write(tool))
@@ -182,125 +191,115 @@ class ToolPolicy:
             self._denials += 1
         return _refusal(f"{reason}; do something else, or answer", REPEATED_CALL)
 
-    def check_allowed(self, tool: Tool, name: str) -> None:
+    def check_allowed(self, tool: Tool, name: str, caller: Caller) -> None:
         """Raises ToolError for a tool that may not be used at all."""
-        if self._is_loop_tool(tool):
-            return
-        if (rule := self.rules.find_complete_denial(tool.name)) is not None:
+        if (rule := self._rules_for(caller).find_complete_denial(tool.name)) is not None:
             verdict = _deny(rule)
             raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code, details=verdict)
-        allowed = self.config.allowed_tools
-        if not self.config.enabled or (allowed is not None and not self.names.is_listed(tool.name, allowed)):
+        config = caller.config
+        allowed = config.allowed_tools
+        if not config.enabled or (allowed is not None and not caller.names.is_listed(tool.name, allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
 
-    def check_limits(self, tool: Tool, name: str, now: float) -> None:
+    def check_limits(self, tool: Tool, name: str, caller: Caller, now: float) -> None:
         """Raises ToolError for a tool that was used too often. `now`: seconds of a monotonic clock."""
-        limit = tool.max_uses
-        if limit is None and self.config.max_uses:
-            limit = min(self.names.find_limits(tool.name, self.config.max_uses), default=None)
+        limit, limits = tool.max_uses, caller.config.max_uses
+        if limit is None and limits:
+            limit = min(caller.names.find_limits(tool.name, limits), default=None)
         if limit is not None and self.uses.get(tool.key, 0) >= limit:
             raise _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
-        if (rate := self._find_rate(tool)) is not None:
-            start_times = self._start_times.get(tool.key, ())
-            times = self._start_times[tool.key] = [time for time in start_times if time > now - rate.seconds]
-            if len(times) >= rate.calls:
-                delay = times[0] + rate.seconds - now if times else rate.seconds
-                message = f"at most {rate.calls} calls in {rate.seconds:g} s; try again in {delay:.1f} s"
-                raise _refusal(message, "rate_limit")
+        rate = _find_rate(tool, caller)
+        if rate is None:
+            return
+        start_times = self._start_times.get(tool.key, ())
+        times = self._start_times[tool.key] = [time for time in start_times if time > now - rate.seconds]
+        if len(times) >= rate.calls:
+            delay = times[0] + rate.seconds - now if times else rate.seconds
+            message = f"at most {rate.calls} calls in {rate.seconds:g} s; try again in {delay:.1f} s"
+            raise _refusal(message, "rate_limit")
 
-    def _find_rate(self, tool: Tool) -> Rate | None:
-        if tool.rate is not None or not self.config.rates:
-            return tool.rate
-        rates = self.names.find_limits(tool.name, self.config.rates)
-        return min(rates, key=lambda rate: rate.calls / rate.seconds, default=None)
-
-    def judge(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Verdict:
+    def judge(self, tool: Tool, caller: Caller, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
-        if self._is_loop_tool(tool) and tool.always_ask is None:
-            return Verdict("run", "it needs no approval")
-        rules, subjects = self.rules, None
+        rules = self._rules_for(caller)
+        depends_on_arguments = tool.scope is not None or tool.always_ask is not None or not isinstance(tool.quiet, bool)
+        if arguments is None or depends_on_arguments:
+            return self._judge(tool, caller, rules, arguments)
+        verdict = self._verdicts.get(tool)
+        if verdict is None:
+            verdict = self._judge(tool, caller, rules, arguments)
+            if len(self._verdicts) >= _MAX_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[tool] = verdict
+        return verdict
+
+    def _judge(self, tool: Tool, caller: Caller, rules: RuleSet, arguments: dict[str, Any] | None) -> Verdict:
+        subjects = None
         if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):
             subjects = find_subjects(tool.scope, arguments)
         denial, is_certain = rules.find_denial(tool.name, subjects) or (None, False)
         if is_certain:
             return _deny(denial)
-        try:
-            must_ask = tool.always_ask(arguments) if arguments is not None and tool.always_ask is not None else ""
-            is_quiet = tool.quiet if isinstance(tool.quiet, bool) else arguments is not None and tool.quiet(arguments)
-        except Exception as e:
-            must_ask, is_quiet = f"the tool cannot say whether it needs approval ({e!r:.200})", False
+        must_ask, is_quiet = _ask_tool(tool, arguments)
         if must_ask:
-            return self._ask(tool, must_ask, each_time=True)
+            return _ask(tool, caller, must_ask, each_time=True)
         if denial is not None and arguments is not None:
-            return self._ask(tool, f"{denial} may deny it", each_time=True)
-        asking = self.effects_to_approve(tool, is_quiet=is_quiet)
+            return _ask(tool, caller, f"{denial} may deny it", each_time=True)
+        asking = _effects_to_approve(tool, caller.config, is_quiet=is_quiet)
         if tool.approval is False or (tool.approval is None and not asking):
-            return Verdict("run", "it needs no approval")
+            return NO_APPROVAL
         approvals, problem = rules.find_approval(tool.name, subjects)
         if approvals:
-            reason = f"{' and '.join(map(str, approvals))} {'allow' if len(approvals) > 1 else 'allows'} it"
-            return Verdict("run", reason, decided_by="rule")
+            verb = "allow" if len(approvals) > 1 else "allows"
+            return Verdict("run", f"{' and '.join(map(str, approvals))} {verb} it", decided_by="rule")
         change = ""
         if (before := self._always_allowed.get(tool.key)) is not None:
             change = self._find_change(tool, before)
             if not change:
                 return Verdict("run", "you always allow this tool", decided_by="user")
-        reason = "the tool always asks"
-        if not tool.approval:
-            reason = f"it can {' and '.join(_EFFECT_VERBS[effect] for effect in _EFFECT_VERBS if effect in asking)}"
         other_ways = _MCP_WAYS if MCP_TAG in tool.tags else _OTHER_WAYS
-        return self._ask(tool, f"{change}{reason}, and {problem or 'no rule allows it'}", other_ways=other_ways)
+        reason = f"{change}{_why_ask(tool, asking)}, and {problem or 'no rule allows it'}"
+        return _ask(tool, caller, reason, other_ways=other_ways)
 
     def _find_change(self, tool: Tool, before: dict[str, str]) -> str:
         """Return how a tool has changed since the user always allowed it, for a question; "" if it has not."""
         now = describe_tool(tool)
         if now != before:
             self._changed.add(tool.key)
+            self._verdicts.clear()
             return f"it has changed since you always allowed it ({describe_changes(before, now)}); "
         return "it has changed since you always allowed it, and changed back; " if tool.key in self._changed else ""
 
-    def _ask(self, tool: Tool, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
-        """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
-        if self.can_ask or tool.approval or self.config.approval_effects or not _ASKING_TAGS & tool.tags:
-            return Verdict("ask", reason, each_time=each_time)
-        return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")
-
-    def effects_to_approve(self, tool: Tool, *, is_quiet: bool) -> frozenset[Effect]:
-        """Return the effects of a call that need approval."""
-        if (effects := self.config.approval_effects) is not None:
-            return tool.effects.intersection(effects)
-        return tool.effects - {"read"} if _ASKING_TAGS & tool.tags and not is_quiet else frozenset()
-
-    @property
-    def rules(self) -> RuleSet:
-        """The rules of the configuration."""
-        if self._rules is None or self._rules[0] is not self.config:
-            self._rules = self.config, RuleSet(self.config.approve, self.config.deny, self.names)
-        return self._rules[1]
-
-    @property
-    def approval_rules(self) -> Any:
-        """What of the configuration decides on approvals, as data: an approval counts only under the rules of its time."""
-        effects = self.config.approval_effects
-        return None if effects is None else sorted(effects), self.config.approve, self.config.deny
+    def _rules_for(self, caller: Caller) -> RuleSet:
+        """Return the rules of a caller's configuration. One conversation seldom has more than one at a time."""
+        if self._rules is not None:
+            known, rules = self._rules
+            if known is caller:
+                return rules
+            if (known.config, known.names, known.can_ask) == (caller.config, caller.names, caller.can_ask):
+                self._rules = caller, rules
+                return rules
+        rules = RuleSet(caller.config.approve, caller.config.deny, caller.names)
+        self._rules = caller, rules
+        self._verdicts.clear()
+        return rules
 
     # ---- what happened
 
-    def record_start(self, tool: Tool, now: float) -> None:
+    def record_start(self, tool: Tool, caller: Caller, now: float) -> None:
         """Count a call that runs."""
         self.uses[tool.key] = self.uses.get(tool.key, 0) + 1
         self._denials = 0  # the model does something else
-        if self._find_rate(tool) is not None:
+        if _find_rate(tool, caller) is not None:
             self._start_times.setdefault(tool.key, []).append(now)
 
-    def record_result(self, call: ToolCall, tool: Tool | None, content: Any) -> None:
+    def record_result(self, call: ToolCall, tool: Tool | None, content: Any, max_repeats: int) -> None:
         """Remember what a call returned, whether it ran or not."""
         if call.caller:  # a loop of a program is not the model's; but what it has changed may look different now
             if tool is not None and _can_write(tool):
                 self._recent.clear()
-        elif self.config.max_repeats:
+        elif max_repeats:
             self._recent.append(_PastCall(call, content, _can_write(tool)))
-            if len(self._recent) > max(_HISTORY_SIZE, 8 * self.config.max_repeats):
+            if len(self._recent) > max(_HISTORY_SIZE, 8 * max_repeats):
                 del self._recent[0]
 
     def _previous_results(self, key: bytes, *, since_last_write: bool) -> list[Any]:
@@ -315,6 +314,51 @@ class ToolPolicy:
             if past_key == key:
                 results.append(past.content)
         return results
+
+
+def describe_approval_rules(config: ToolConfig) -> Any:
+    """Return what of a configuration decides on approvals, as data: an approval counts only under the rules of its time."""
+    effects = config.approval_effects
+    return None if effects is None else sorted(effects), config.approve, config.deny
+
+
+def _find_rate(tool: Tool, caller: Caller) -> Rate | None:
+    rates = caller.config.rates
+    if tool.rate is not None or not rates:
+        return tool.rate
+    return min(caller.names.find_limits(tool.name, rates), key=lambda rate: rate.calls / rate.seconds, default=None)
+
+
+def _ask_tool(tool: Tool, arguments: dict[str, Any] | None) -> tuple[str | None, bool]:
+    """Return why a call needs approval each time, as its tool says, and whether it needs none for its effects."""
+    try:
+        must_ask = tool.always_ask(arguments) if arguments is not None and tool.always_ask is not None else ""
+        if isinstance(tool.quiet, bool):
+            return must_ask, tool.quiet
+        return must_ask, arguments is not None and tool.quiet(arguments)
+    except Exception as e:
+        return f"the tool cannot say whether it needs approval ({e!r:.200})", False
+
+
+def _why_ask(tool: Tool, effects: frozenset[Effect]) -> str:
+    if tool.approval:
+        return "the tool always asks"
+    verbs = [verb for effect, verb in _EFFECT_VERBS.items() if effect in effects]
+    return f"it can {' and '.join(verbs)}"
+
+
+def _ask(tool: Tool, caller: Caller, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
+    """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
+    if caller.can_ask or tool.approval or caller.config.approval_effects or not _ASKING_TAGS & tool.tags:
+        return Verdict("ask", reason, each_time=each_time)
+    return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")
+
+
+def _effects_to_approve(tool: Tool, config: ToolConfig, *, is_quiet: bool) -> frozenset[Effect]:
+    """Return the effects of a call that need approval."""
+    if config.approval_effects is not None:
+        return tool.effects.intersection(config.approval_effects)
+    return tool.effects - {"read"} if _ASKING_TAGS & tool.tags and not is_quiet else frozenset()
 
 
 def _deny(rule: Rule | None) -> Verdict:

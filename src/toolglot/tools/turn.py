@@ -1,15 +1,18 @@
 """The calls of one turn: which of them run at the same time, and when each is asked about."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall
-from toolglot.tools.execution import CallBatch, CallWork, PreparedCall
-from toolglot.values.approvals import ApprovalRequest, Ruling
+from toolglot.tools.execution import CallBatch, PreparedCall
+from toolglot.values.approvals import Ruling, Suspended
 from toolglot.values.events import ToolOutcome
 
 if TYPE_CHECKING:
-    from toolglot.tools.executor import ToolExecutor
+    from toolglot.tools.host import ToolHost
 
 __all__ = ["run_turn"]
 
@@ -18,59 +21,73 @@ _CHANGED = "its arguments were changed by the approver"
 
 
 async def run_turn(
-    executor: "ToolExecutor",
+    host: "ToolHost",
     calls: Iterable[tuple[int, AnyCall]],
+    caller: Caller,
     batch: CallBatch,
-    *,
     rulings: Mapping[int, Ruling] = _NO_RULINGS,
     ask_reason: str = "",
-    take_started: Callable[[int, AnyCall], CallWork | None] | None = None,
-    defer: Callable[[int, ApprovalRequest, bool], None] | None = None,
 ) -> None:
-    """Run the calls of a turn, each with its index; the batch takes their outcomes.
+    """Run the calls of a turn, each with its index; the observer of the batch hears of them.
 
     What a call is asked about, and whether it is, can depend on what the calls before it do. So an ordered call is judged
     when those before it have finished, and those after it when it has; a preview is made when nothing else runs.
 
     `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever the policy says.
-    `take_started` returns a call that runs already. `defer` takes the request for a call that has to wait, and whether those
-    after it have to wait as well; without it, such a call is refused.
     """
-    ready: list[tuple[int, CallWork]] = []
+    try:
+        await _run_in_order(host, calls, caller, batch, rulings, ask_reason)
+        await batch.run_all()
+    except BaseException:
+        await batch.cancel()
+        raise
+
+
+async def _run_in_order(
+    host: "ToolHost",
+    calls: Iterable[tuple[int, AnyCall]],
+    caller: Caller,
+    batch: CallBatch,
+    rulings: Mapping[int, Ruling],
+    ask_reason: str,
+) -> None:
+    observer = batch.observer
     is_held = False
     for index, call in calls:
-        if take_started is not None and not is_held and (work := take_started(index, call)) is not None:
-            ready.append((index, work))
+        if not is_held and (task := observer.take_started(index, call)) is not None:
+            batch.add(index, task)
             continue
-        tool, ruling = executor.find_tool(call), rulings.get(index)
+        tool, ruling = host.find_tool(call, caller), rulings.get(index)
         is_ordered = tool is not None and tool.ordered
         if is_held:  # what needs a decision too is decided on together
-            if defer is not None and ruling is None and (request := await executor.preview(call, ask_reason)) is not None:
-                defer(index, request, is_ordered)
+            if ruling is None and (suspended := await host.preview(call, caller, ask_reason)) is not None:
+                observer.on_suspend(index, replace(suspended, blocks_later=is_ordered))
             continue
         if is_ordered:
-            await batch.run(ready)
+            await batch.run_all()
         # Even if the policy would let it run by now, it must not run with arguments that somebody has replaced.
         reason = ask_reason or (_CHANGED if ruling is not None and ruling.changes_arguments else "")
-        work = await executor.prepare(call, reason, ruling=ruling)
+        work = await host.prepare(call, caller, reason, ruling=ruling, tool=tool)
         if isinstance(work, PreparedCall) and work.needs_approval:
             if work.tool.preview is not None:
-                await batch.run(ready)
-            work = await executor.decide(work, ruling, reason)
-        if isinstance(work, ApprovalRequest):
-            if defer is not None:
-                defer(index, work, is_ordered)
+                await batch.run_all()
+            work = await host.decide(work, ruling, reason)
+        match work:
+            case PreparedCall():
+                await _add_or_run(batch, index, work)
+            case ToolOutcome():
+                batch.report(index, work)
+            case Suspended():
+                observer.on_suspend(index, replace(work, blocks_later=is_ordered))
                 is_held = is_ordered
-                continue
-            work = executor.deny(call, None)
-        if isinstance(work, ToolOutcome):
-            batch.add(index, work)
-            continue
-        # What was previewed runs before the next question takes its time. A hook may have changed the tool.
-        runs_alone = work.tool.ordered or bool(work.approved and work.tool.preview is not None)
-        if runs_alone:
-            await batch.run(ready)
-            await batch.run([(index, work)])
-        else:
-            ready.append((index, work))
-    await batch.run(ready)
+
+
+async def _add_or_run(batch: CallBatch, index: int, prepared: PreparedCall) -> None:
+    # What was previewed runs before the next question takes its time. A hook may have changed the tool.
+    was_previewed = prepared.approved is True and prepared.tool.preview is not None
+    runs_alone = prepared.tool.ordered or was_previewed
+    if runs_alone:
+        await batch.run_all()
+    batch.add(index, prepared)
+    if runs_alone:
+        await batch.run_all()

@@ -8,7 +8,18 @@ import msgspec
 from toolglot.errors import UsageError
 from toolglot.values.messages import ToolCall
 
-__all__ = ["Allow", "ApprovalRequest", "Approve", "Decision", "Deny", "Effect", "Ruling", "read_decision"]
+__all__ = [
+    "Allow",
+    "ApprovalRequest",
+    "Approve",
+    "Decision",
+    "Deny",
+    "Effect",
+    "Ruling",
+    "Suspended",
+    "SuspensionKind",
+    "read_decision",
+]
 
 Effect = Literal["read", "write", "execute", "network"]
 """What a tool may do; approvals and eager starts depend on it."""
@@ -41,6 +52,49 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     def id(self) -> str:
         """The id of the call."""
         return self.call.id
+
+
+SuspensionKind = Literal["approval", "question"]
+"""Why a call waits, for whoever shows it: somebody has to approve it, or a running tool has a question."""
+
+
+class Suspended(msgspec.Struct, frozen=True):
+    """A call that waits, for a decision on what it would do or for an answer; nothing of it runs meanwhile."""
+
+    request: ApprovalRequest
+    """What is asked."""
+    id: str
+    """Identifies the call among those that wait. A call that code has made is named after the call that runs the code:
+    `call_2/call_1`."""
+    kind: SuspensionKind = "approval"
+    has_started: bool = False
+    """The call may have had effects already, so it must not run again from the start."""
+    blocks_later: bool = False
+    """The calls after it wait as well."""
+
+    @property
+    def call(self) -> ToolCall:
+        """The call that waits. It may be one that the code of another call has made."""
+        return self.request.call
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies what is asked: a decision counts only for it."""
+        return self.request.fingerprint
+
+    @property
+    def needs(self) -> Literal["decision", "answer"]:
+        """What it waits for. An answer is given as `Allow(arguments=…)`, with values for the form of `request`."""
+        return "decision" if self.request.form is None else "answer"
+
+    @classmethod
+    def from_request(cls, request: ApprovalRequest, *, outer: ToolCall | None = None) -> "Suspended":
+        """Return the call that waits for this request. `outer`: the call whose code has made it, which has started."""
+        kind = "approval" if request.form is None else "question"
+        if outer is None:
+            return cls(request, request.id, kind)
+        id = request.id if request.id == outer.id else f"{outer.id}/{request.id}"
+        return cls(request, id, kind, has_started=True, blocks_later=True)
 
 
 class Allow(msgspec.Struct, frozen=True):

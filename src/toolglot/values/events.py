@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal
 import msgspec
 
 from toolglot.common.type_parameters import OutputValue
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import ApprovalRequest, Suspended
 from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import (
     Foreign,
@@ -119,8 +119,6 @@ class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
     """False: the call was refused, was invalid, or was never started."""
     details: Any = None
     """Typed data about the error, if the tool provides any; its meaning depends on `result.error_code`."""
-    suspended: ApprovalRequest | None = None
-    """Set if there is no result yet: code that the call runs has made a call that waits for this decision."""
 
 
 class ToolStarted(_Event, frozen=True, gc=False):
@@ -229,11 +227,16 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     repairs: tuple[Repair, ...] = ()
     messages: tuple[Message, ...] = ()
     """The messages that the run added to the conversation."""
-    pending: tuple[ApprovalRequest, ...] = ()
-    """The requests that are waiting for a decision; pass the decisions to `resume`."""
+    pending: tuple[Suspended, ...] = ()
+    """The calls that are waiting for a decision, each with its `request`; pass the decisions to `resume`."""
     iterations: int = 0
     cost: float | None = None
     """US dollars, if the model's price is known; with the simulator, the price of the simulated model applies."""
+
+    @property
+    def requests(self) -> tuple[ApprovalRequest, ...]:
+        """What is asked about the calls in `pending`."""
+        return tuple(suspended.request for suspended in self.pending)
 
     def __repr__(self) -> str:
         output = f", output={self.output!r:.100}" if self.output is not None else ""

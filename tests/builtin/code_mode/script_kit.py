@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from toolglot.builtin.code_mode.process import find_level, find_runtime
 from toolglot.builtin.code_mode.run_code import ScriptHost
@@ -32,8 +33,9 @@ class Scripts:
         registry = ToolRegistry(tools)
         self.executor = ToolExecutor(registry, **options)
         self.host = ScriptHost(language)
-        self.executor.loop_tools = {"run_code": self.host.tool}
-        self.executor.inner_tools = registry.definitions()
+        self.executor.caller = replace(
+            self.executor.caller, added_tools={"run_code": self.host.tool}, inner_tools=registry.definitions()
+        )
         self.calls = 0
 
     async def outcome(self, code: str = "", **arguments: Any) -> ToolOutcome:

@@ -139,7 +139,7 @@ async def test_policies_hold_for_each_call_of_a_script() -> None:
     assert veto == "The call did not run: not today"
     assert rest[:3] == ["2", "2", "2"]
     assert rest[-1].count("limit of 6 uses") + rest[-1].count("1") > 0
-    assert scripts.executor.policy.uses["", "add"] == 6
+    assert scripts.executor.host.policy.uses["", "add"] == 6
 
 
 async def test_a_script_may_poll() -> None:
@@ -195,7 +195,7 @@ async def test_a_script_computes_on_whole_results(language: Any) -> None:
     scripts = Scripts([rows, numbers], language)
     computed = await scripts.run(COMPUTE[language], seconds=60)
     assert [computed[0], computed[1].replace(", ", ",").lower()] == ["Script completed", "[50000,true,50000,49999]"]
-    assert len(scripts.executor.store) == 0, "the model reads none of it"
+    assert len(scripts.executor.host.store) == 0, "the model reads none of it"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -228,7 +228,8 @@ async def test_what_a_script_computes_on_is_bounded_for_everybody_else() -> None
     lines: list[bytes] = []
     config = ToolConfig(max_result=1_000)
     scripts = Scripts([rows], hooks=[Redacts()], audit=AuditLog(lines.append), config=config)
-    scripts.executor.telemetry = MagicMock(start_tool=MagicMock(return_value=end_span))
+    telemetry = MagicMock(start_tool=MagicMock(return_value=end_span))
+    scripts.executor.caller = replace(scripts.executor.caller, telemetry=telemetry)
     code = "const lines = await tools.rows({}); text(lines.length); text(lines.slice(0, 60)); text(lines)"
     call = ToolCall("c", "run_code", {"code": code})
     outcome = await scripts.executor.run(call, emit=events.append)
@@ -240,7 +241,7 @@ async def test_what_a_script_computes_on_is_bounded_for_everybody_else() -> None
     assert max(len(event.outcome.result.text) for event in events if isinstance(event, ToolFinished)) < 1_300
     assert max(ended) < 1_300
     assert max(map(len, lines)) < 1_000
-    assert len(scripts.executor.store) == 1, "what the script showed, and nothing else"
+    assert len(scripts.executor.host.store) == 1, "what the script showed, and nothing else"
 
 
 def test_images_come_from_data_or_results() -> None:

@@ -1,7 +1,7 @@
 """Serves tools over MCP to any client: the sessions of 2025-11-25 and the stateless requests of 2026-07-28.
 
 The official SDK implements the protocol; this module provides the tools and runs their calls, each validated, approved, limited
-and recorded as in an agent. Every connection has its own executor, so that clients do not share what they have read, started or
+and recorded as in an agent. Every connection has its own host, so that clients do not share what they have read, started or
 always allowed. Stateless requests share one, because they cannot be told apart; over HTTP they may come from different clients,
 so there is no "always".
 """
@@ -24,22 +24,20 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolglotError, UnknownName, UsageError
-from toolglot.facades.bound_facade import BoundFacade, split_base_tools
-from toolglot.facades.catalog import find_base_tools
 from toolglot.facades.view import Facade
+from toolglot.hosting.tool_view import ToolView, resolve_policy_names
 from toolglot.mcp.serve.session import ToolSession, progress_reporter
 from toolglot.mcp.serve.types import FREEFORM_PARAMETER, approval_form, legal_name, to_mcp_result, to_mcp_tool
 from toolglot.tools.audit import AuditLog
-from toolglot.tools.calls import AnyCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ToolExecutor
-from toolglot.tools.hooks import Hooks
-from toolglot.tools.policy import allow_only_readers, find_allowed
-from toolglot.tools.policy_names import PolicyNames
+from toolglot.tools.hooks import HookChain, Hooks
+from toolglot.tools.host import HostOptions
+from toolglot.tools.policy import allow_only_readers
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
@@ -73,9 +71,8 @@ class _Question(msgspec.Struct):
 class _Offer(msgspec.Struct):
     """One version of the registry, as clients see it."""
 
+    view: ToolView
     version: int
-    config: ToolConfig
-    facade: BoundFacade | None
     tools: list[types.Tool]
     definitions: dict[str, ToolDefinition]
     """By the names that clients use."""
@@ -133,11 +130,11 @@ class McpToolServer:
         if page_size < 1:
             raise UsageError("page_size must be at least 1")
         self.registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-        self._config, self._read_only = msgspec.structs.replace(config, max_repeats=0), read_only
+        self._config, self._read_only = replace(config, max_repeats=0), read_only
         self._facade, self._model = facade, model
-        self._approve: Approve = approve or (lambda request: "later")
         self._approval_hint, self._open_tools, self._page_size = approval_hint, open_tools, page_size
-        self._executor_options: dict[str, Any] = {"hooks": tuple(hooks), "audit": audit, "data": data}
+        self._data = data
+        self._host_options = HostOptions(approve=approve or (lambda request: "later"), hooks=HookChain(hooks), audit=audit)
         self._offer: _Offer | None = None
         self.bus = InMemorySubscriptionBus()
         """Notifies stateless clients of changes: `await server.bus.publish(…)`. Tool changes are published automatically."""
@@ -145,7 +142,7 @@ class McpToolServer:
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
         self._lifespans = 0  # several transports may serve it
-        note = offer.facade.note if (offer := self._current_offer()).facade is not None else ""
+        note = self._current_offer().view.note
         self.sdk = self._create_sdk_server(name, version, "\n\n".join(filter(None, (instructions, note))))
         """The SDK's server, for handlers of other methods: prompts, resources …"""
 
@@ -186,32 +183,23 @@ class McpToolServer:
     # ---- listing tools
 
     def _current_offer(self) -> _Offer:
-        offer, version = self._offer, self.registry.version
-        if offer is not None and offer.version == version:
+        offer = self._offer
+        if offer is not None and offer.view.is_current:
             return offer
-        config, facade, registry = self._config, self._facade, self.registry
-        names = PolicyNames(find_base_tools, lambda name: name in registry)
+        config, registry, version = self._config, self.registry, self.registry.version
+        names = resolve_policy_names(registry, self._facade)
         if self._read_only:
             config = allow_only_readers(config, registry, names)
-        allowed = find_allowed(config, (tool.name for tool in registry), names)
-        base_tools, other_names = split_base_tools(self.registry.definitions(), facade, allowed)
-        bound = BoundFacade(facade, self._model, base_tools, other_names) if facade is not None and base_tools else None
-        visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
-        native = {definition.name for definition in bound.definitions} if bound is not None else set[str]()
-        shown = [tool for tool in visible if allowed is None or tool.name in allowed or tool.name in native]
-        # A truncated result says how to read the rest. Clients cache lists, so the tool is listed from the start.
-        added = [] if "read_result" in self.registry else [read_result_tool(ResultStore())]
-        shown += [tool.definition for tool in added]
-        runs = (
-            {view.qualified_name: view.base_tools.intersection(base_tools) for view in bound.views} if bound is not None else {}
-        )
-        tools = {tool.definition.qualified_name: tool for tool in (*self.registry, *added)}
-        listed: list[types.Tool] = []
-        for definition in shown:
-            names = runs.get(definition.qualified_name) or {definition.qualified_name}
-            listed.append(to_mcp_tool(definition, [tools[name] for name in sorted(names) if name in tools]))
-        definitions = {legal_name(definition.qualified_name): definition for definition in shown}
-        self._offer = _Offer(version, config, bound, listed, definitions)
+        view = ToolView(registry, config, self._facade, self._model, names=names)
+        definitions = [*view.definitions]
+        listed = [to_mcp_tool(definition, view.tools_behind(definition)) for definition in definitions]
+        if "read_result" not in registry:
+            # A truncated result says how to read the rest. Clients cache lists, so the tool is listed from the start.
+            reader = read_result_tool(ResultStore())
+            definitions.append(reader.definition)
+            listed.append(to_mcp_tool(reader.definition, [reader]))
+        by_name = {legal_name(definition.qualified_name): definition for definition in definitions}
+        self._offer = _Offer(view, version, listed, by_name)
         return self._offer
 
     def _find_input_schema(self, name: str) -> dict[str, Any] | None:
@@ -271,9 +259,7 @@ class McpToolServer:
                 registry = ToolRegistry(await asyncio.to_thread(resources.enter_context, self._open_tools()))
             except ToolglotError as e:
                 raise MCPError(types.INTERNAL_ERROR, f"the tools cannot be used: {e}") from None
-        executor = self._create_executor(registry)
-        executor.policy.can_allow_always = key != "http"
-        return ToolSession(executor, resources)
+        return ToolSession(self._host_options.open_host(can_allow_always=key != "http"), registry, resources)
 
     async def _close_session(self, key: _SessionKey) -> None:
         if (opening := self._sessions.pop(key, None)) is not None:
@@ -281,15 +267,6 @@ class McpToolServer:
                 await (await opening).close()
             except Exception as e:
                 log.warning("a connection's tools could not be closed: %r", e)
-
-    def _create_executor(self, registry: ToolRegistry) -> ToolExecutor:
-        return ToolExecutor(
-            registry,
-            self._config,
-            approve=self._approve,
-            find_base_tools=find_base_tools,
-            **self._executor_options,
-        )
 
     # ---- calls
 
@@ -312,27 +289,25 @@ class McpToolServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         current_request.set(context)  # for this task and those it starts
         offer, session = self._current_offer(), await asyncio.shield(self._find_session(context))
-        executor, is_modern = session.executor, context.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if session.version != offer.version:
-            session.version = offer.version
-            executor.configure(offer.config)
-            executor.visible_names = offer.facade.visible_names if offer.facade is not None else None
+        is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        # A connection may have its own tools of the same names.
+        caller = replace(offer.view.caller(data=self._data, can_ask=True), registry=session.registry)
         asked, ruling = _read_answer(params)
         if asked is None or not session.take_answer(asked.call_id):  # a new call, or an answer that was used before
             asked, ruling = None, None
         definition = offer.definitions.get(params.name)
         call = _make_call(asked.call_id if asked is not None else f"mcp_{next(self._call_numbers)}", params, definition)
-        interpreted = call if offer.facade is None else offer.facade.interpret(call)
+        interpreted = caller.interpret(call)
         async with progress_reporter(context) as report:
             while True:
-                outcome = await session.run(interpreted, ruling, report)
+                outcome = await session.run(interpreted, caller, ruling, report)
                 if isinstance(outcome, ToolOutcome):
                     break
+                request = outcome.request
                 if not _can_ask(context):
-                    session.release(call.id)
-                    outcome = self._refuse(executor, interpreted, outcome)
+                    outcome = self._add_hint(session.host.refuse(interpreted, caller), request)
                     break
-                form = approval_form(outcome, offers_always=executor.policy.can_allow_always)
+                form = approval_form(request, offers_always=session.host.policy.can_allow_always)
                 if is_modern:
                     session.expect_answer(call.id)
                     state = dumps_text({"call_id": call.id, "fingerprint": outcome.fingerprint})
@@ -341,7 +316,7 @@ class McpToolServer:
                 try:
                     ruling = Ruling(outcome.fingerprint, await _ask(context, form))
                 except asyncio.CancelledError:
-                    session.release(call.id)
+                    session.host.release(call.id)
                     raise
         if outcome.result.error_code == "unknown_tool" and not outcome.ran:
             hint = UnknownName("tool", params.name, offer.definitions).hint
@@ -351,11 +326,10 @@ class McpToolServer:
             schema = None  # under the name that was listed
         return to_mcp_result(outcome.result, is_modern=is_modern, output_schema=schema)
 
-    def _refuse(self, executor: ToolExecutor, call: AnyCall, request: ApprovalRequest) -> ToolOutcome:
-        outcome = executor.deny(call, None)
+    def _add_hint(self, refusal: ToolOutcome, request: ApprovalRequest) -> ToolOutcome:
+        """Say how such a call can be allowed."""
         hint = Text(f"\nIt was refused because {request.reason}, and the client cannot ask its user. {self._approval_hint}")
-        result = msgspec.structs.replace(outcome.result, content=(*outcome.result.content, hint))
-        return msgspec.structs.replace(outcome, result=result)
+        return replace(refusal, result=replace(refusal.result, content=(*refusal.result.content, hint)))
 
 
 def _make_call(id: str, params: types.CallToolRequestParams, definition: ToolDefinition | None) -> ToolCall:
