@@ -24,7 +24,7 @@ from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.values.approvals import Allow, Decision, Deny, Ruling, Suspended, read_decision
+from toolglot.values.approvals import Decision, Deny, Ruling, Suspended, read_decision
 from toolglot.values.events import RunDone, RunEvent, RunResult
 from toolglot.values.messages import Conversation, ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
@@ -281,39 +281,45 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             suspended_calls = await state.list_suspended(run)
             fingerprints |= {suspended.fingerprint: index for index, suspended in suspended_calls.items()}
         for key, decision in decisions.items():
-            answer = read_decision(decision)
-            index = fingerprints.get(key, ids.get(key))
+            answer, is_fingerprint = read_decision(decision), key in fingerprints
+            index = fingerprints[key] if is_fingerprint else ids.get(key)
             if index is None:
                 names = ", ".join(sorted(ids)) or "none"
                 raise UsageError(f"no call {key} is waiting for a decision; agent.list_pending() lists those that are: {names}")
-            if run.distrust_reason and key not in fingerprints:
+            if run.distrust_reason and not is_fingerprint:
                 hint = "use a fingerprint from agent.list_pending(), or share a TOOLGLOT_APPROVAL_KEY between machines"
                 raise UsageError(f"the id {key} is not enough to decide on a call, as {run.distrust_reason}: {hint}")
             if answer is not None:
-                rulings[index] = Ruling(key if key in fingerprints else run.shown[index], answer)
-        for index, call in waiting.items():
-            answer = rulings[index].answer if index in rulings else None
-            will_run = answer is not None or self.approve is not None
-            if will_run and not isinstance(answer, Deny):
-                await self._check_can_run(state, run, call, started[index], answer)
+                rulings[index] = Ruling(key if is_fingerprint else run.shown[index], answer)
+        await self._check_can_run(state, run, waiting, started, rulings)
         return rulings
 
     async def _check_can_run(
-        self, state: ConversationState, run: Run, call: ToolCall, started: Suspended | None, answer: Allow | None
+        self,
+        state: ConversationState,
+        run: Run,
+        waiting: Mapping[int, ToolCall],
+        started: Mapping[int, Suspended | None],
+        rulings: Mapping[int, Ruling],
     ) -> None:
-        """Raise UsageError if a call cannot run: its tool is missing, or the approver's arguments are not valid."""
+        """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are not valid."""
         host, caller = state.host, state.caller
-        interpreted = call if started is not None else caller.interpret(call)
-        if host.find_tool(interpreted, caller) is None:
-            name = base_call(interpreted).name
-            raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
-        is_question = started is not None and started.needs == "answer"
-        if answer is None or answer.arguments is None or is_question:
-            return
-        prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
-        if isinstance(prepared, PreparedCall):
-            with suppress(ToolError):  # a rule forbids it: the model is told when it would run
-                host.change_arguments(prepared, answer.arguments)
+        for index, call in waiting.items():
+            suspended, answer = started[index], rulings[index].answer if index in rulings else None
+            will_run = answer is not None or self.approve is not None
+            if isinstance(answer, Deny) or not will_run:
+                continue
+            interpreted = call if suspended is not None else caller.interpret(call)
+            if host.find_tool(interpreted, caller) is None:
+                name = base_call(interpreted).name
+                raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
+            is_question = suspended is not None and suspended.needs == "answer"
+            if answer is None or answer.arguments is None or is_question:
+                continue
+            prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
+            if isinstance(prepared, PreparedCall):
+                with suppress(ToolError):  # a rule forbids it: the model is told when it would run
+                    host.change_arguments(prepared, answer.arguments)
 
     async def _new_driver(self, state: ConversationState, run: Run, streaming: bool) -> Driver:
         output, output_type = None, state.settings.output_type

@@ -6,7 +6,7 @@ model never sees a traceback. What happens while a call runs is in `execution`.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from logging import DEBUG
@@ -66,6 +66,13 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             can_allow_always: Whether "always" means more than "yes".
         """
         return ToolHost(self, ResultStore() if store is None else store, run_id, can_allow_always=can_allow_always)
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """Why a call does not run, and what it would be about, as far as that is known."""
+
+    error: ToolError
+    target: str | None
 
 
 class _Outcomes:
@@ -224,13 +231,14 @@ class ToolHost:
             dry_run: Only inspect the call; nothing is counted or recorded.
         """
         base, policy = base_call(call), self.policy
-        if self._suspended and not dry_run and (suspended := self._suspended.pop(base.id, None)) is not None:
-            return replace(suspended[0], inner_ruling=ruling, suspension=suspended[1])  # it has run up to a question
-        if ruling is not None and isinstance(ruling.answer, Deny):
-            return self.deny(call, caller, ruling.answer)
+        if not dry_run and (decided := self._take_decided(call, caller, ruling)) is not None:
+            return decided
         interpreted = call if isinstance(call, InterpretedCall) else None
         shown = base if interpreted is None else interpreted.call
         tool = self.find_tool(call, caller) if tool is None else tool
+        if tool is not None and tool.catch_up is not None and self.policy.is_always_allowed(tool):
+            await self._catch_up(tool, tool.catch_up)
+            tool = self.find_tool(call, caller)
         unloaded = caller.unloaded_tools.get(shown.qualified_name)
         reminder = self._find_repetition(base, tool, caller, dry_run=dry_run)
         if isinstance(reminder, ToolError):
@@ -249,33 +257,48 @@ class ToolHost:
             return add_reminder(outcome, reminder)
         if changed is not base:
             base, tool = changed, self.find_tool(changed, caller)
+        prepared = self._bind_and_judge(base, tool, caller, interpreted, ask_reason)
+        if isinstance(prepared, _Refusal):
+            error = _add_schema(prepared.error, unloaded)
+            outcome = self._refuse(base, caller, interpreted, error, tool, prepared.target, dry_run=dry_run)
+            return add_reminder(outcome, reminder)
+        if prepared.verdict.action == "run" and not dry_run:
+            policy.record_start(prepared.tool, caller, self.clock())
+        return replace(prepared, reminder=reminder) if reminder else prepared
+
+    def _take_decided(self, call: AnyCall, caller: Caller, ruling: Ruling | None) -> PreparedCall | ToolOutcome | None:
+        """Return a call that has run up to a question, or one that was denied; None for any other."""
+        kept = self._suspended.pop(base_call(call).id, None) if self._suspended else None
+        if kept is not None:
+            prepared, suspension = kept
+            return replace(prepared, inner_ruling=ruling, suspension=suspension)
+        if ruling is not None and isinstance(ruling.answer, Deny):
+            return self.deny(call, caller, ruling.answer)
+        return None
+
+    def _bind_and_judge(
+        self, call: ToolCall, tool: Tool | None, caller: Caller, interpreted: InterpretedCall | None, ask_reason: str
+    ) -> "PreparedCall | _Refusal":
         target = None
         try:
             if tool is None:
-                raise ToolError(_describe_unknown(base, caller), kind="not_found", code="unknown_tool")
+                raise ToolError(_describe_unknown(call, caller), kind="not_found", code="unknown_tool")
+            shown_name = call.name if interpreted is None else interpreted.call.name
             if not self._is_added(tool, caller):
-                policy.check_allowed(tool, shown.name, caller)
-            bound = tool.bind(base)
+                self.policy.check_allowed(tool, shown_name, caller)
+            bound = tool.bind(call)
             target = _describe(tool, tool.target, bound.arguments)[0]
-            policy.check_limits(tool, shown.name, caller, self.clock())
+            self.policy.check_limits(tool, shown_name, caller, self.clock())
             verdict = self._judge(tool, caller, bound.arguments, ask_reason)
         except ToolError as error:
-            outcome = self._refuse(base, caller, interpreted, _add_schema(error, unloaded), tool, target, dry_run=dry_run)
-            return add_reminder(outcome, reminder)
-        if verdict.action == "run" and not dry_run:
-            policy.record_start(tool, caller, self.clock())
-        return PreparedCall(
-            base,
-            tool,
-            caller,
-            bound.values,
-            bound.arguments,
-            (*interpreted.repairs, *bound.repairs) if interpreted is not None else bound.repairs,
-            target,
-            interpreted,
-            verdict,
-            reminder=reminder,
-        )
+            return _Refusal(error, target)
+        repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
+        return PreparedCall(call, tool, caller, bound.values, bound.arguments, repairs, target, interpreted, verdict)
+
+    async def _catch_up(self, tool: Tool, catch_up: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until the server of a tool that the user always allows is not about to change it; otherwise ask again."""
+        if not await catch_up():
+            self.policy.forget_always(tool)
 
     def _find_repetition(self, call: ToolCall, tool: Tool | None, caller: Caller, *, dry_run: bool) -> ToolError | str:
         """Return a reminder or a refusal for a model that repeats itself; code may repeat its calls."""
