@@ -80,21 +80,25 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_settings(self) -> dict[str, Any]:
         """Return the flags as dotted setting keys."""
-        return {
+        settings: dict[str, Any] = {
             "model": self.model or None,
             "system": self.system,
             "policy.allow": self.allow or None,
             "policy.max_iterations": self.max_iterations,
-            "log.file": str(self.log_file) if self.log_file else None,
-            "builtin.root": str(self.root) if self.root else None,
+            "log.file": self.log_file,
+            "builtin.root": self.root,
             "builtin.enabled": self.builtin,
-            "builtin.sandbox": False if self.no_sandbox else None,
-            "instructions.enabled": False if self.no_instructions else None,
-            "mcp.enabled": False if self.no_mcp else None,
             "facade": self.facade,
             "defer": self.defer or None,
             "code_mode": self.code_mode,
         }
+        if self.no_sandbox:
+            settings["builtin.sandbox"] = False
+        if self.no_instructions:
+            settings["instructions.enabled"] = False
+        if self.no_mcp:
+            settings["mcp.enabled"] = False
+        return settings
 
 
 class CliSetup(msgspec.Struct):
@@ -125,8 +129,13 @@ class CliSetup(msgspec.Struct):
 
     def print_notices(self) -> None:
         """Print warnings before commands run, such as about a weak sandbox."""
-        notices = [*(self.builtins.notices if self.builtins is not None else ()), *self.instructions.problems]
-        for notice in (*notices, *(self.servers.list_notices() if self.servers is not None else ())):
+        notices: list[str] = []
+        if self.builtins is not None:
+            notices += self.builtins.notices
+        notices += self.instructions.problems
+        if self.servers is not None:
+            notices += self.servers.list_notices()
+        for notice in notices:
             print_note(notice)
 
     def __enter__(self) -> "CliSetup":
@@ -137,6 +146,14 @@ class CliSetup(msgspec.Struct):
             self.servers.close()
         if self.builtins is not None:
             self.builtins.close()
+
+
+class _Project(msgspec.Struct, frozen=True):
+    """What the files of the user and of the project say."""
+
+    configuration: Configuration
+    instructions: Instructions
+    catalog: ServerCatalog
 
 
 def prepare(
@@ -166,54 +183,81 @@ def prepare(
         use_servers: Whether to use the configured MCP servers, and whether to wait until they are ready. A set: only these.
         extra_servers: MCP servers besides the configured ones.
     """
-    configuration, instructions, catalog = _open_project(flags, directory, confirm)
+    project = _open_project(flags, directory, confirm)
+    configuration, instructions = project.configuration, project.instructions
     settings = configuration.settings
     _prepare_process(flags, settings)
-    root, extra = Path(settings.builtin.root or directory or "."), extra_servers or {}
-    servers = CliServers.open(use_servers, catalog, settings, root, extra, has_user=confirm is not None)
-    named = (item for name in flags.tools for item in load_tools(name, directory or Path.cwd()))
-    tools = [*load_configured_tools(configuration), *named]
+    root = Path(settings.builtin.root or directory or ".")
+    servers = CliServers.open(use_servers, project.catalog, settings, root, extra_servers or {}, has_user=confirm is not None)
+
+    tools = load_configured_tools(configuration)
+    for name in flags.tools:
+        tools += load_tools(name, directory or Path.cwd())
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
-    is_simulated, builtins = model.startswith("simulator"), None
-    if (enabled := settings.builtin.enabled) is None:
-        if (enabled := want_builtin or not is_simulated) and NOT_SUPPORTED:
-            if want_builtin and not tools:
-                raise UsageError(NOT_SUPPORTED)
-            print_note(NOT_SUPPORTED)
-            enabled = False
-    if enabled:
+    is_simulated = model.startswith("simulator")
+
+    builtins = None
+    if _uses_builtins(settings, is_wanted=want_builtin, is_simulated=is_simulated, has_tools=bool(tools)):
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read, skills=instructions.skills)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
-        _note_useless_facade(flags.facade, setup, tools)
-    if has_demo_tools := use_demo_tools and is_simulated and not tools and servers is None:
+        _note_useless_facade(flags.facade, setup)
+
+    has_demo_tools = use_demo_tools and is_simulated and not tools and servers is None
+    if has_demo_tools:
         from toolglot.cli.demo_samples import CHAT_SAMPLES
 
         tools = [*CHAT_SAMPLES]
-    if servers is not None and use_servers != "start":
+    is_complete = servers is None or use_servers != "start"  # no MCP server is still starting, so all tools are known
+    if servers is not None and is_complete:
         servers.wait()
-        tools = [*tools, *servers.tools]
-    _check_patterns(setup, flags, tools, builtins, is_complete=servers is None or use_servers != "start")
-    reason, base_url, instructions = model_reason, flags.base_url, _check_skills(instructions, setup, model, tools)
-    return CliSetup(configuration, setup, tools, model, reason, base_url, builtins, has_demo_tools, instructions, servers)
+        tools += servers.tools
+    _check_patterns(setup, flags, tools, builtins, is_complete=is_complete)
+    if instructions.skills and not _offers_skills(setup, model, tools):
+        instructions = instructions.unlist_skills()
+    return CliSetup(
+        configuration,
+        setup,
+        tools,
+        model,
+        model_reason=model_reason,
+        base_url=flags.base_url,
+        builtins=builtins,
+        has_demo_tools=has_demo_tools,
+        instructions=instructions,
+        servers=servers,
+    )
 
 
-def _check_skills(instructions: Instructions, setup: Setup, model: str, tools: list[Any]) -> Instructions:
-    """Return the instructions without the list of skills if the model cannot load them."""
-    if not instructions.skills:
-        return instructions
-    offered = {item.name for item in tools if isinstance(item, Tool)}
-    allowed = setup.tool_config(model, offered).allowed_tools
-    return instructions if "load_skill" in (offered if allowed is None else allowed) else instructions.unlist_skills()
+def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, has_tools: bool) -> bool:
+    """Whether to load the built-in tools. Raises UsageError if the command is pointless without them, and they cannot run."""
+    if settings.builtin.enabled is not None:
+        return settings.builtin.enabled
+    if is_simulated and not is_wanted:
+        return False
+    if not NOT_SUPPORTED:
+        return True
+    if is_wanted and not has_tools:
+        raise UsageError(NOT_SUPPORTED)
+    print_note(NOT_SUPPORTED)
+    return False
 
 
-def _note_useless_facade(name: str, setup: Setup, tools: list[Any]) -> None:
+def _offers_skills(setup: Setup, model: str, tools: list[Any]) -> bool:
+    """Whether the model can load skills."""
+    names = {item.name for item in tools if isinstance(item, Tool)}
+    allowed = setup.tool_config(model, names).allowed_tools
+    return "load_skill" in (names if allowed is None else allowed)
+
+
+def _note_useless_facade(name: str, setup: Setup) -> None:
     facade = setup.resolve_facade()  # an unknown one is an error all the same
-    disabled = setup.settings.builtin.enabled is False
-    reason = "the built-in tools are disabled" if disabled else "the simulator offers built-in tools only with --builtin"
+    reason = "the simulator offers built-in tools only with --builtin"
+    if setup.settings.builtin.enabled is False:
+        reason = "the built-in tools are disabled"
     if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
         print_note(f"--facade {name} has no effect: {reason}")
 
@@ -222,14 +266,16 @@ def _prepare_process(flags: Flags, settings: Settings) -> None:
     """Set up logging, and hide keys from the tools."""
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
-    sections = settings.providers.values()
-    search_keys = {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
-    hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
-    for value in (value for section in sections for value in section.headers.values()):
-        remember_key(value)  # so that it is redacted in logs
+    key_variables = {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
+    for section in settings.providers.values():
+        if section.key_env:
+            key_variables.add(section.key_env)
+        for value in section.headers.values():
+            remember_key(value)  # so that it is redacted in logs
+    hide_environment(settings.policy.keep_env, key_variables)
 
 
-def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, Instructions, ServerCatalog]:
+def _read_project(flags: Flags, directory: Path | None) -> _Project:
     configuration = read_configuration(directory=directory, flags=flags.to_settings())
     policy = configuration.settings.policy
     if flags.deny or flags.approve:  # they add to the configured lists instead of replacing them
@@ -237,44 +283,76 @@ def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, 
         configuration = read_configuration(directory=directory, flags={**flags.to_settings(), **lists})
     settings = configuration.settings
     instructions = load_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
-    return configuration, instructions, find_servers(configuration, files=flags.mcp_config, directory=directory)
+    catalog = find_servers(configuration, files=flags.mcp_config, directory=directory)
+    return _Project(configuration, instructions, catalog)
 
 
-def _open_project(
-    flags: Flags, directory: Path | None, confirm: Callable[[str], bool] | None
-) -> tuple[Configuration, Instructions, ServerCatalog]:
+def _open_project(flags: Flags, directory: Path | None, confirm: Callable[[str], bool] | None) -> _Project:
     """Read the project's files; ask once whether to trust the project, or report what is ignored."""
-    if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
+    user_file = config_file()
+    if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not user_file.exists():
         print_note(f"TOOLGLOT_CONFIG is set to {str(user_file)!r}, which does not exist")
-    configuration, instructions, catalog = _read_project(flags, directory)
-    project, withheld = configuration.project, configuration.withheld
-    claims: list[tuple[Path, str, list[str]]] = []  # a directory, what it has, and what that says
-    if project is not None and withheld:
-        values = [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
-        claims.append((project, describe_withheld(configuration), [f"{PROJECT_FILE} in {project} wants to set", *values]))
-    for path, owner in instructions.withheld.items():
-        claims.append((owner, str(path), [f"{path} has instructions for the model"]))
-    for entry in (each for each in catalog.withheld if not each.is_setting):  # those are among the settings
-        name = f"the MCP server {entry.name} in {entry.origin}"
-        claims.append((entry.directory, name, [f"{entry.origin} wants to start the MCP server {entry.name}: {entry.claim}"]))
+    project = _read_project(flags, directory)
+    claims = _list_claims(project)
     if not claims:
-        return configuration, instructions, catalog
-    owners = dict.fromkeys(owner for owner, _, _ in claims)
+        return project
+    owners = dict.fromkeys(claim.owner for claim in claims)
     outermost = [owner for owner in owners if owners.keys().isdisjoint(owner.parents)]  # trust covers what is below
+    is_project_alone = outermost == [project.configuration.project]
     if confirm is None or all(map(has_decision, outermost)):
-        names, command = ", ".join(name for _, name, _ in claims), "toolglot trust"
-        command += "" if outermost == [project] else f" {outermost[0]}"
+        names = ", ".join(claim.name for claim in claims)
+        command = "toolglot trust"
+        if not is_project_alone:
+            command += f" {outermost[0]}"
         print_note(f"ignoring {escape_line(names)}: the directory is not trusted (run `{command}`)")
-        return configuration, instructions, catalog
-    printer = Printer(sys.stdout)
-    for text in (line for _, _, lines in claims for line in lines):
-        for row in Line(escape_line(text)).wrap(printer.width - 1, CONTINUATION):
-            printer.write(row.append("\n"))
-    name = " and ".join(escape_line(str(owner)) for owner in outermost)
-    is_trusted = confirm(f"Do you trust {'this directory' if outermost == [project] else name}?")
+        return project
+    _print_claims(claims)
+    name = "this directory"
+    if not is_project_alone:
+        name = " and ".join(escape_line(str(owner)) for owner in outermost)
+    if not confirm(f"Do you trust {name}?"):
+        for owner in outermost:
+            refuse_trust(owner)
+        return project
     for owner in outermost:
-        (trust_directory if is_trusted else refuse_trust)(owner)
-    return _read_project(flags, directory) if is_trusted else (configuration, instructions, catalog)
+        trust_directory(owner)
+    return _read_project(flags, directory)
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """Something of a project that has no effect until its directory is trusted."""
+
+    owner: Path
+    """The directory."""
+    name: str
+    lines: list[str]
+    """What it wants, for the user."""
+
+
+def _list_claims(project: _Project) -> list[_Claim]:
+    claims: list[_Claim] = []
+    configuration = project.configuration
+    directory, withheld = configuration.project, configuration.withheld
+    if directory is not None and withheld:
+        lines = [f"{PROJECT_FILE} in {directory} wants to set"]
+        lines += [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
+        claims.append(_Claim(directory, describe_withheld(configuration), lines))
+    for path, owner in project.instructions.withheld.items():
+        claims.append(_Claim(owner, str(path), [f"{path} has instructions for the model"]))
+    for entry in project.catalog.withheld:
+        if not entry.is_setting:  # those are among the settings
+            name = f"the MCP server {entry.name} in {entry.origin}"
+            line = f"{entry.origin} wants to start the MCP server {entry.name}: {entry.claim}"
+            claims.append(_Claim(entry.directory, name, [line]))
+    return claims
+
+
+def _print_claims(claims: Iterable[_Claim]) -> None:
+    printer = Printer(sys.stdout)
+    for claim in claims:
+        for text in claim.lines:
+            for row in Line(escape_line(text)).wrap(printer.width - 1, CONTINUATION):
+                printer.write(row.append("\n"))
 
 
 def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
@@ -291,7 +369,8 @@ def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
     keyring = logins_file().exists()  # opening the keyring is slow, and pointless if nothing was ever stored there
     for provider, name in DEFAULT_MODELS.items():  # the first one whose provider has a key
         model = f"{provider}:{name}"
-        if (origin := describe_key_origin(resolve_profile(provider, name), keyring=keyring)) is not None:
+        origin = describe_key_origin(resolve_profile(provider, name), keyring=keyring)
+        if origin is not None:
             return model, f"using {model}: no model is configured, but a key for this one was found ({origin})"
     return "simulator", "using the simulator: no model is configured (use -m PROVIDER:MODEL or set TOOLGLOT_MODEL)"
 
@@ -318,34 +397,49 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
 
     `is_complete`: no MCP server is still starting, so all tools are known.
     """
-    names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
-    if "" in names:
-        item = tools[names.index("")]
-        raise InvalidTool(f"{item!r} is not a tool: --tools accepts functions, tools, registries, and lists of these")
+    names = _list_names(tools)
 
-    def is_expected(pattern: str) -> bool:
-        return not is_complete and (pattern.startswith(MCP_PREFIX) or pattern in (MCP_TAG, *flags.defer))
+    def drop_expected(patterns: Iterable[str]) -> list[str]:
+        """Return the patterns that no tool of a server can match that is still starting."""
+        if is_complete:
+            return list(patterns)
+        may_match = {MCP_TAG, *flags.defer}
+        return [pattern for pattern in patterns if not pattern.startswith(MCP_PREFIX) and pattern not in may_match]
 
-    for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
-        if is_expected(pattern):
-            continue
-        if not names:
-            raise UsageError(f"--allow {pattern!r} matches no tool: none are loaded (use --builtin or --tools)")
+    allowed = (setup.settings.policy.allow or ()) if flags.allow else ()
+    unknown = drop_expected(find_unmatched(allowed, names))
+    if unknown and not names:
+        raise UsageError(f"--allow {unknown[0]!r} matches no tool: none are loaded (use --builtin or --tools)")
+    if unknown:
         if builtins is not None:
-            builtins.check_usable(pattern)
-        raise UnknownName("tool in --allow", pattern, names)
+            builtins.check_usable(unknown[0])
+        raise UnknownName("tool in --allow", unknown[0], names)
+
     tags = {tag for item in tools if isinstance(item, Tool) for tag in item.tags}
-    for pattern in find_unmatched({*flags.defer} - {"auto", "all", "none"}, [*names, *tags]):
-        if not is_expected(pattern):
-            raise UnknownName("tool or tag in --defer", pattern, names)
-    unmatched = [pattern for pattern in find_unmatched_rules(setup.settings, names) if not is_expected(pattern)]
+    deferred = {*flags.defer} - {"auto", "all", "none"}
+    unknown = drop_expected(find_unmatched(deferred, [*names, *tags]))
+    if unknown:
+        raise UnknownName("tool or tag in --defer", unknown[0], names)
+
+    unmatched = drop_expected(find_unmatched_rules(setup.settings, names))
     for pattern in unmatched[:_MAX_WARNINGS]:
         if pattern in flags.deny:  # it would deny nothing
             raise UnknownName("tool in --deny", pattern.partition("(")[0], (*names, *BASE_TOOLS))
         rule = "--approve" if pattern in flags.approve else "a configured rule"
         print_note(f"{rule} names {pattern!r}, which matches no tool")
-    if more := unmatched[_MAX_WARNINGS:]:
-        print_note(f"{len(more)} more rules match no tool")
+    if len(unmatched) > _MAX_WARNINGS:
+        print_note(f"{len(unmatched) - _MAX_WARNINGS} more rules match no tool")
+
+
+def _list_names(tools: Iterable[Any]) -> list[str]:
+    """Return the names of tools. Raises InvalidTool for what is none."""
+    names: list[str] = []
+    for item in tools:
+        name = tool(item).name if callable(item) else getattr(item, "name", "")
+        if not name:
+            raise InvalidTool(f"{item!r} is not a tool: --tools accepts functions, tools, registries, and lists of these")
+        names.append(name)
+    return names
 
 
 def require_key(engine: Engine) -> None:

@@ -11,7 +11,6 @@ from rich.console import Console
 from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.input import EndOfInput
 from toolglot.cli.chat.keyboard import Keyboard
-from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.servers import CliServers
 from toolglot.config.settings import ChatSettings, Settings
@@ -139,8 +138,7 @@ def talk(
 
     async def chatted() -> tuple[Chat, int]:
         agent = setup.create_agent(model, tools=tools, approve=approve)
-        chat = reader.chat = Chat(setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()))
-        chat.mcp = ChatServers(chat, servers)
+        chat = reader.chat = Chat(setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()), servers=servers)
         if servers is not None and servers.client is not None:
             servers.client.watch(agent)
         if saved is not None:

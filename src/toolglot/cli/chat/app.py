@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
+from toolglot.cli.servers import CliServers
 from toolglot.cli.styled import Line
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import escape_line, shorten
@@ -39,6 +40,9 @@ from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.values.events import RunEvent
 from toolglot.values.messages import Media, Text
 
+if TYPE_CHECKING:
+    from toolglot.builtin.tools import Builtins
+
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
 _EXIT_SECONDS = 2.0  # in which a second Ctrl-C exits
 
@@ -47,18 +51,26 @@ class Chat:
     """One chat: connects the agent, which has the conversation, with the screen and the input."""
 
     def __init__(
-        self, setup: Setup, agent: Orchestrator, screen: Screen, reader: PipeReader | TerminalReader, keyboard: Keyboard
+        self,
+        setup: Setup,
+        agent: Orchestrator,
+        screen: Screen,
+        reader: PipeReader | TerminalReader,
+        keyboard: Keyboard,
+        *,
+        instructions: Instructions | None = None,
+        builtins: "Builtins | None" = None,
+        servers: CliServers | None = None,
     ) -> None:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
         self.attachments: list[Text | Media] = []
         self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is withdrawn
         self._last_mentions: set[Path] = set()  # files that the last prompt mentioned and that were attached
         self._resendable: set[Path] = set()  # those of a withdrawn prompt: it need not be typed again
-        self.begin_conversation: Callable[[], object] = lambda: None
-        """Ends everything that the last conversation's tools are still running."""
-        self.instructions = Instructions()
+        self.instructions = instructions or Instructions()
         """The AGENTS.md files and skills in the system prompt."""
-        self.mcp = ChatServers(self, None)
+        self.mcp = ChatServers(self, servers)
+        self._builtins = builtins
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[Any] | None = None
@@ -67,6 +79,11 @@ class Chat:
         self._context_usage = ""
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
+
+    def begin_conversation(self) -> None:
+        """End everything that the last conversation's tools are still running."""
+        if self._builtins is not None:
+            self._builtins.begin_conversation()
 
     async def run(self, first_prompt: str | None = None) -> int:
         """Chat until the user leaves; return the exit code."""
@@ -134,30 +151,38 @@ class Chat:
 
     async def _attach_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
         """Return a prompt and the files that it mentions. Pasted text alone attaches nothing. Raises UsageError."""
-        prompt, files = text, list[Text | Media]()
-        resendable, self._resendable, self._last_mentions = self._resendable, set[Path](), set[Path]()
+        prompt = text
+        files: list[Text | Media] = []
+        resendable, self._resendable = self._resendable, set()
+        self._last_mentions = set()
         root = os.path.realpath(os.path.expanduser(self.setup.settings.builtin.root or "."))
         for mention in find_mentions(text):
             path = Path(os.path.realpath(mention.path or ""))
             is_resent = path in resendable
             is_inserted = not is_resent and any(mention.text in inserted for inserted in self.reader.inserted)
+            is_outside = not is_resent and not path.is_relative_to(root)
             if is_inserted and not mention.is_prompt:
                 if mention.path is not None:
                     self.screen.note(f"{mention.text} was not typed and is not attached: use /attach to send a file", "yellow")
-            elif mention.path is None:
+                continue
+            if mention.path is None:
                 self.screen.note(f"no such file: {mention.text[1:]!r}; sent as text", "yellow")
-            else:
-                is_outside = not is_resent and not path.is_relative_to(root)
-                place = f"{path}, which is outside the workspace" if is_outside else str(path)
-                if (is_inserted or is_outside) and not self.keyboard.is_terminal:
-                    self.screen.note(f"{place} is not attached: use /attach to send it", "yellow")
-                    continue
-                if (is_inserted or is_outside) and not await self.confirm(f"send the file {place}"):
-                    continue
-                files.append(load_attachment(mention.path))
-                self._last_mentions.add(path)
-                prompt = f"[{mention.path.name}]" if mention.is_prompt else prompt
+                continue
+            if (is_inserted or is_outside) and not await self._may_send(path, is_outside=is_outside):
+                continue
+            files.append(load_attachment(mention.path))
+            self._last_mentions.add(path)
+            if mention.is_prompt:
+                prompt = f"[{mention.path.name}]"
         return prompt, files
+
+    async def _may_send(self, path: Path, *, is_outside: bool) -> bool:
+        """Ask the user whether to send a file; without a terminal, it is not sent."""
+        place = f"{path}, which is outside the workspace" if is_outside else str(path)
+        if self.keyboard.is_terminal:
+            return await self.confirm(f"send the file {place}")
+        self.screen.note(f"{place} is not attached: use /attach to send it", "yellow")
+        return False
 
     async def confirm(self, question: str) -> bool:
         """Ask the user a yes/no question between two turns; without a terminal, the answer is no."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +23,9 @@ from toolglot.values.approvals import ApprovalRequest, Decision
 from toolglot.values.messages import load as load_messages
 
 if TYPE_CHECKING:
+    from toolglot.builtin.tools import Builtins
     from toolglot.cli.chat.app import Chat
+    from toolglot.cli.chat.screen import Screen
     from toolglot.loop.orchestrator import Orchestrator
 
 
@@ -38,41 +41,40 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     """
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import PipeReader, TerminalReader
-    from toolglot.cli.chat.mcp_servers import ChatServers
     from toolglot.cli.chat.screen import Screen
-
-    # The tools need these functions before the chat exists.
-    async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
-        return await session.answer_questions(questions)
-
-    async def approve(approval: ApprovalRequest) -> Decision:
-        return await session.approve(approval)
 
     saved, saved_model = read_saved(load) if load is not None else (None, "")
     has_user = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    confirm = _confirm if has_user else None
-    options: dict[str, Any] = {"confirm": confirm, "ask_user": answer, "use_demo_tools": True, "saved_model": saved_model}
-    # MCP servers start while the user types the first prompt.
-    with prepare(Flags(**flags), use_servers="start", **options) as cli_setup:
+    link = _ChatLink()
+    preparation = prepare(
+        Flags(**flags),
+        confirm=_confirm if has_user else None,
+        ask_user=link.answer_questions,
+        use_demo_tools=True,
+        saved_model=saved_model,
+        use_servers="start",  # while the user types the first prompt
+    )
+    with preparation as cli_setup:
         cli_setup.print_notices()
-        agent = cli_setup.create_agent(approve=approve)
+        agent = cli_setup.create_agent(approve=link.approve)
         screen = Screen(create_console(), cli_setup.setup.settings.chat)
         with open_keyboard() as keyboard:
             keyboard.has_line_editor = has_user
             if has_user:
-                reader = TerminalReader(
-                    keyboard,
-                    _history_file(),
-                    status=lambda: session.status(),
-                    completions=lambda text: session.completions(text),
-                )
+                reader = TerminalReader(keyboard, _history_file(), status=link.status, completions=link.completions)
             else:
                 reader = PipeReader(keyboard, lambda text: write_text(screen.console.file, text))
-            session = Chat(cli_setup.setup, agent, screen, reader, keyboard)
-            session.instructions = cli_setup.instructions
-            if cli_setup.builtins is not None:
-                session.begin_conversation = cli_setup.builtins.begin_conversation
-            session.mcp = ChatServers(session, cli_setup.servers)
+            session = Chat(
+                cli_setup.setup,
+                agent,
+                screen,
+                reader,
+                keyboard,
+                instructions=cli_setup.instructions,
+                builtins=cli_setup.builtins,
+                servers=cli_setup.servers,
+            )
+            link.chat = session
             _print_greeting(screen, cli_setup, agent)
             try:
                 if saved is not None:
@@ -80,6 +82,24 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
             except MalformedData as e:
                 raise UsageError(f"cannot load the conversation: {e}") from None
             return asyncio.run(_run_chat(session, prompt))
+
+
+class _ChatLink:
+    """What tools, the agent and the line editor call of the chat, which is made after them and set here."""
+
+    chat: "Chat"
+
+    async def answer_questions(self, questions: list[UserQuestion]) -> list[UserAnswer]:
+        return await self.chat.answer_questions(questions)
+
+    async def approve(self, approval: ApprovalRequest) -> Decision:
+        return await self.chat.approve(approval)
+
+    def status(self) -> str:
+        return self.chat.status()
+
+    def completions(self, text: str) -> Iterable[str]:
+        return self.chat.completions(text)
 
 
 async def _run_chat(chat: "Chat", prompt: str | None) -> int:
@@ -108,26 +128,25 @@ def create_console() -> Any:
     return ChatConsole(file=out, highlight=False, soft_wrap=False)
 
 
-def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> None:
+def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Orchestrator") -> None:
     reason = cli_setup.model_reason
     if not screen.console.is_terminal:
         if reason:
             print_note(reason)
         return
+    tools = pluralize(len(agent.registry), "tool")
+    if cli_setup.servers is not None:  # they may still be starting
+        tools += " so far"
     language = agent.view().code_language
-    code = f", called from {language}" if language is not None else ""
-    # MCP servers may still be starting.
-    tools = f"{pluralize(len(agent.registry), 'tool')}{' so far' if cli_setup.servers is not None else ''}"
-    screen.note(f"toolglot · {agent.model} · {tools}{code} · /help", "bold")
+    if language is not None:
+        tools += f", called from {language}"
+    screen.note(f"toolglot · {agent.model} · {tools} · /help", "bold")
     if cli_setup.builtins is not None:
-        asks_first = cli_setup.configuration.settings.policy.ask is None
-        note = "; they ask before changing, running or sending anything" if asks_first else ""
-        screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{note}", "dim")
-        if unusable := ", ".join(cli_setup.builtins.unusable):
-            screen.note(f"{unusable} not offered: run toolglot doctor to see why", "dim")
+        _describe_builtins(screen, cli_setup.builtins, asks_first=cli_setup.configuration.settings.policy.ask is None)
     sources = [str(path) for path in cli_setup.instructions.files]
     skills = [skill for skill in cli_setup.instructions.skills if skill.is_listed]
-    sources += [pluralize(len(skills), "skill")] if skills else []
+    if skills:
+        sources.append(pluralize(len(skills), "skill"))
     if sources:
         screen.note(f"using {', '.join(sources)}", "dim")
     if cli_setup.servers is not None:
@@ -137,6 +156,15 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:
         screen.note('try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": "2026-12-24"}', "dim")
+
+
+def _describe_builtins(screen: "Screen", builtins: "Builtins", *, asks_first: bool) -> None:
+    note = f"built-in tools work in {builtins.state.workspace.root}"
+    if asks_first:
+        note += "; they ask before changing, running or sending anything"
+    screen.note(note, "dim")
+    if builtins.unusable:
+        screen.note(f"{', '.join(builtins.unusable)} not offered: run toolglot doctor to see why", "dim")
 
 
 def _history_file() -> Path | None:
