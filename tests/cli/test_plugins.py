@@ -270,7 +270,7 @@ class TestMistakes:
 def test_names_of_our_own_cost_nothing() -> None:
     """No entry point is read unless a name is used that toolglot does not have."""
     code = (
-        "from toolglot import Orchestrator, plugins, tool\n"
+        "from toolglot import Orchestrator, tool\nfrom toolglot.common import plugins\n"
         "agent = Orchestrator('simulator:openai', tools=[tool(lambda: 1, name='one')], facade='codex')\n"
         "agent.run_sync('call one {}')\n"
         "assert plugins._read_entry_points.cache_info().misses == 0\n"
