@@ -11,7 +11,7 @@ DOCS_READY := $(VENV)/.docs-ready
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test attack test-all test-local test-wheel check fix bench docs clean
+.PHONY: help demo test attack test-all test-local test-wheel check fix bench instructions docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -76,6 +76,10 @@ fix: $(READY) ## format the code and apply automatic fixes
 
 bench: $(READY) ## measure speed against the floor and the official SDKs (the loop: python -m bench loop loop-goals)
 	@$(BIN)/python -m bench
+
+instructions: $(READY) ## count the instructions, garbage and memory of a conversation, and compare them with those that are kept (SYSTEM=no: do not install valgrind)
+	@SYSTEM=$(SYSTEM) sh tests/system.sh valgrind:valgrind
+	@$(BIN)/python -m bench instructions
 
 docs: $(DOCS_READY) ## regenerate the generated parts of the documentation and build the site in site/
 	@$(BIN)/python docs/generate.py

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.commands import commands_table
 from bench.decode import decode_table, flat_table
 from bench.encode import encode_table
+from bench.instructions import instructions_table
 from bench.loop.table import crowd_table, goals_table, growth_table, loop_table
 from bench.measure import Table, pin
 from bench.startup import startup_table
@@ -34,6 +35,7 @@ LONG: dict[str, Callable[..., Table]] = {
     "loop-growth": growth_table,
     "loop-crowds": crowd_table,
     "loop-goals": goals_table,
+    "instructions": instructions_table,
     "tools-files": files_table,
     "tools-search": tools_search_table,
     "tools-ast": ast_table,
@@ -50,6 +52,9 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the totals of `instructions`, to compare later ones with them"
+    )
     parser.add_argument("--docs", action="store_true", help="also write the tables to docs/performance.md")
     options = parser.parse_args()
     if unknown := set(options.sections) - set(SECTIONS) - set(LONG):
@@ -58,7 +63,8 @@ def main() -> None:
     shown: list[str] = []
     results: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
     for name in options.sections or SECTIONS:
-        table = {**SECTIONS, **LONG}[name](quick=options.quick)
+        more = {"keep": options.keep} if name == "instructions" else {}
+        table = {**SECTIONS, **LONG}[name](quick=options.quick, **more)
         if options.json:
             results[name] = {"title": table.title, "rows": table.as_json()}
         else:

@@ -5,7 +5,8 @@ Every conversation has an orchestrator of its own, made while the clock runs; al
 
 from bench.loop.runner import Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
-from toolglot import Orchestrator, ToolConfig, tool
+from toolglot import Conversation, Orchestrator, Tool, ToolConfig, tool
+from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.values.events import TextDelta, ToolCallDelta
@@ -15,11 +16,7 @@ PROVIDERS = {CHAT: "openai-chat", RESPONSES: "openai-responses", ANTHROPIC: "ant
 
 
 async def open_ours(job: Job) -> RunConversation:
-    transport = HttpTransport()
-    engine = create_engine(f"{PROVIDERS[job.wire]}:{job.model}", base_url=job.base_url, key="k", transport=transport)
-    job.close_callbacks.append(transport.close)
-    tools = [tool(function) for function in job.functions]
-    config = ToolConfig(max_iterations=job.scenario.turns + 1)
+    engine, tools, config = _prepare(job)
 
     async def talk() -> RunOutput:
         return RunOutput((await Orchestrator(engine, tools=tools, config=config).run(PROMPT)).text)
@@ -47,6 +44,24 @@ async def open_ours(job: Job) -> RunConversation:
         return RunOutput("".join(texts), pieces)
 
     return live if job.scenario.reads_partial_arguments else stream if job.scenario.is_streamed else talk
+
+
+async def open_ours_shared(job: Job) -> RunConversation:
+    """One agent for all conversations."""
+    engine, tools, config = _prepare(job)
+    agent = Orchestrator(engine, tools=tools, config=config)
+
+    async def talk() -> RunOutput:
+        return RunOutput((await agent.run(PROMPT, conversation=Conversation())).text)
+
+    return talk
+
+
+def _prepare(job: Job) -> tuple[Engine, list[Tool], ToolConfig]:
+    transport = HttpTransport()
+    engine = create_engine(f"{PROVIDERS[job.wire]}:{job.model}", base_url=job.base_url, key="k", transport=transport)
+    job.close_callbacks.append(transport.close)
+    return engine, [tool(function) for function in job.functions], ToolConfig(max_iterations=job.scenario.turns + 1)
 
 
 if __name__ == "__main__":

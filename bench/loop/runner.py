@@ -224,7 +224,7 @@ class _Sampler:
             "cpu": sum(cpu) / len(cpu),
             "wall": sum(wall) / len(wall),
             "runs": len(runs),
-            "peak": _read_memory("VmHWM"),
+            "peak": read_memory("VmHWM"),
             "turns": [median(times) for times in zip(*turns, strict=True)],
         }
 
@@ -248,14 +248,14 @@ class _Sampler:
             await self._warm_up(alone, (expected[0], alone.total_calls, expected[2] // scenario.conversations, 0))
             gc.collect()
             _reset_peak()
-            self._base_memory = _read_memory("VmRSS")
+            self._base_memory = read_memory("VmRSS")
         job = Job(self._server, self._wire, scenario, CallLog())
         talk = await self._open(job)
         gc.collect()
         wall, cpu = perf_counter(), process_time()
         output = await asyncio.gather(*(talk() for _ in range(scenario.conversations)), return_exceptions=True)
         cpu, wall = process_time() - cpu, perf_counter() - wall
-        peak = _read_memory("VmHWM")
+        peak = read_memory("VmHWM")
         errors = [item for item in output if isinstance(item, BaseException) or item.text != expected[0]]
         first = repr(errors[0])[:300] if errors else ""
         if not errors:
@@ -304,7 +304,7 @@ def _reset_peak() -> None:
         file.write("5")
 
 
-def _read_memory(field_name: str) -> float:
+def read_memory(field_name: str) -> float:
     """MB, from the kernel; elsewhere than on Linux the highest so far."""
     with suppress(OSError), open("/proc/self/status") as file:
         for line in file:
