@@ -9,17 +9,49 @@ the caller runs (`finds_tools`). Otherwise it is declared at once.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from toolglot.common.textutil import pluralize
 from toolglot.values.definitions import BUILTIN_TAG, ToolDefinition
 from toolglot.values.messages import Message, Origin, ToolResult, ToolsChanged
-from toolglot.values.request import Request
+from toolglot.values.request import Request, ToolChoice
 from toolglot.wire.spec import SPECS
 from toolglot.wire.tool_encoding import can_name
 from toolglot.wire.writer import REFERENCE_LENGTH, Place, ToolPlan, Writer
+
+# Which changes of the tools have a form in the history: (form of the wire, place) -> what the model has to support.
+# What is not listed, the head has to express.
+_NATIVE_PLACES: dict[tuple[str, Place], Literal["tool_changes", "tool_search"]] = {
+    # OpenAI: the item `additional_tools` has whole definitions, and stands anywhere in the input (openai SDK 3.49).
+    ("definitions", "system"): "tool_changes",
+    ("definitions", "user"): "tool_changes",
+    ("definitions", "assistant"): "tool_changes",
+    ("definitions", "tool"): "tool_changes",
+    # Anthropic: any result may hold a `tool_reference` to a deferred tool of the head (anthropic SDK 2.8).
+    ("references", "tool"): "tool_search",
+    # Anthropic: `tool_addition` and `tool_removal` stand in a system message (Anthropic's page on system messages in the
+    # middle of a conversation, recorded 200). There is no form for what a search of another provider found.
+    ("references", "system"): "tool_changes",
+}
+
+_Fate = Literal["keep", "hide", "declare"]
+# What becomes of a deferred tool that the provider would never find: (how the history brings it, whether a tool of the caller
+# can find it) -> keep it in the head as it is, hide it from the request, or declare it at once.
+_FATES: dict[tuple[str, bool], _Fate] = {
+    # Anthropic: the history refers to tools of the head; without this one, 400 `tool_reference_unresolved` (anthropic SDK 2.8).
+    ("references", True): "keep",
+    ("references", False): "keep",
+    # OpenAI: the history has the whole tool (`additional_tools`, openai SDK 3.49); left in the head, it would be deferred there
+    # without a search: 400 "Deferred tools require tools.tool_search" (live-tested by pydantic-ai 2.66).
+    ("definitions", True): "hide",
+    ("definitions", False): "hide",
+    # Every provider: a result of the caller's tool brings it later.
+    ("", True): "hide",
+    # Every provider: nothing would ever bring it.
+    ("", False): "declare",
+}
 
 
 class PlacedChange(NamedTuple):
@@ -38,69 +70,121 @@ def find_changes(messages: Sequence[Message], leading_count: int, start: int = 0
             if type(block) is ToolsChanged:
                 changes.append(PlacedChange(block, "start" if index < leading_count else message.role, message.origin))
             elif type(block) is ToolResult:
-                changes += [PlacedChange(part, "tool", message.origin) for part in block.content if type(part) is ToolsChanged]
+                for part in block.content:
+                    if type(part) is ToolsChanged:
+                        changes.append(PlacedChange(part, "tool", message.origin))
     return changes
 
 
 def is_native(place: Place, origin: Origin | None, writer: Writer) -> bool:
     """Return whether the target has a form for a change of the tools at this place."""
-    form, features = SPECS[writer.profile.wire].tool_changes, writer.profile.features
+    form = SPECS[writer.profile.wire].tool_changes
     if not form or place == "start":
         return False
-    if writer.owns_state(origin):
+    if writer.owns_state(origin):  # it goes back as it came, whatever is known of the model
         return True
-    if form == "definitions":  # OpenAI: an item with whole definitions, anywhere
-        return features.tool_changes
-    if place == "tool":  # Anthropic: a result refers to tools of the head
-        return features.tool_search
-    return place == "system" and features.tool_changes  # what a search of another provider found has no form here
+    feature = _NATIVE_PLACES.get((form, place))
+    return feature is not None and getattr(writer.profile.features, feature)
 
 
 def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer) -> ToolPlan:
     """Plan which tools the head declares, each with `deferred` as it is sent, and which the history brings."""
-    wire_form = SPECS[writer.profile.wire].tool_changes
-    named = [(tool.qualified_name, tool) for tool in request.tools]
-    known = dict(reversed(named))  # the first one counts
+    known = _index_tools(request.tools)
     if not changes and not any(tool.deferred or tool.finds_tools for tool in request.tools):  # nearly every request
         writer.known_tools = known
         return ToolPlan(tuple(request.tools), {}, known)
     writer.referred = _find_referred(request.tools, changes, writer)
-    # `select_tools` judges tools with one name: they stay apart.
-    first_known = dict(known)
-    head = {name if known[name] is tool else f"{name}\0{n}": tool for n, (name, tool) in enumerate(named)}
-    inline, removed, late_names = dict[str, ToolDefinition](), set[str](), list[str]()
-    for change, place, origin in changes:
-        form = wire_form if is_native(place, origin, writer) else ""
-        if form and "tool" in (change.opaque or {}) and writer.owns_state(origin):
-            form = "definitions"  # Anthropic's `tool_definition`: the history has the whole tool
-        for name in change.removed if form != "references" else ():  # OpenAI's history cannot take a tool back
-            head.pop(name, None)
-            inline.pop(name, None)
-            removed.add(name)
-        known |= {tool.qualified_name: tool for tool in change.added}
-        loaded = {*(tool.qualified_name for tool in change.added if not tool.deferred), *change.loaded}
-        for name in dict.fromkeys((*(tool.qualified_name for tool in change.added), *change.loaded)):
-            if name in known:
-                removed.discard(name)
-                if name in head and form != "definitions" and replace(known[name], deferred=head[name].deferred) != head[name]:
-                    del head[name]  # another definition counts from now on
-                if _place_tool(known[name], form, head, inline, is_loaded=name in loaded):
-                    late_names.append(name)
-    if late_names:
+    planned = _PlannedTools(request.tools)
+    for placed in changes:
+        planned.apply(placed.change, _find_form(placed, writer))
+    if planned.late_names:
         writer.record_repair(
-            f"tools {', '.join(late_names)}", "came later; declared from the start of this request", at="tools"
+            f"tools {', '.join(planned.late_names)}", "came later; declared from the start of this request", at="tools"
         )
-    if removed_names := [_wire_name(tool, writer) for name, tool in known.items() if name in removed]:
+    removed_names = [_wire_name(tool, writer) for name, tool in planned.known.items() if name in planned.removed]
+    if removed_names:
         writer.prompt_hints.append(f"These tools can no longer be called: {', '.join(removed_names)}.")
-    tools = _settle_deferred(list(head.values()), inline, writer)
-    writer.known_tools = {name: known[name] for name in head if name in known} | first_known
-    choice, referable = request.tool_choice, tools
-    if choice is not None and choice.names and choice.mode != "none":
-        chosen = [tool for tool in tools if choice.includes(tool)]
-        referable = chosen if chosen and not can_name(chosen, choice.mode, writer) else tools
-    names = frozenset(tool.qualified_name for tool in referable)
-    hints = tuple(writer.prompt_hints)
-    return ToolPlan(tuple(tools), inline, known, frozenset(removed), names, hints, writer.referred)
+    tools = _settle_deferred(list(planned.head.values()), planned.inline, writer)
+    writer.known_tools = {name: planned.known[name] for name in planned.head if name in planned.known} | known
+    return ToolPlan(
+        tuple(tools),
+        planned.inline,
+        planned.known,
+        frozenset(planned.removed),
+        _find_referable(request.tool_choice, tools, writer),
+        tuple(writer.prompt_hints),
+        writer.referred,
+    )
+
+
+def _index_tools(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
+    """Return tools by their qualified names. Of several with one name, the first one counts."""
+    return {tool.qualified_name: tool for tool in reversed(tools)}
+
+
+def _find_form(placed: PlacedChange, writer: Writer) -> str:
+    """Return how the history expresses a change: with `references` to the head, with `definitions`, or not at all: ""."""
+    if not is_native(placed.place, placed.origin, writer):
+        return ""
+    if "tool" in (placed.change.opaque or {}) and writer.owns_state(placed.origin):
+        return "definitions"  # Anthropic's `tool_definition` (beta inline-tools-2026-09-15): the history has the whole tool
+    return SPECS[writer.profile.wire].tool_changes
+
+
+class _PlannedTools:
+    """The tools of a request while its changes are applied, one after the other. Names are qualified."""
+
+    def __init__(self, tools: Sequence[ToolDefinition]) -> None:
+        self.known = _index_tools(tools)
+        self.head: dict[str, ToolDefinition] = {}
+        self.inline: dict[str, ToolDefinition] = {}  # the history itself brings these
+        self.removed: set[str] = set()
+        self.late_names: list[str] = []  # tools that the head declares, although the model has seen a head without them
+        for number, tool in enumerate(tools):
+            name = tool.qualified_name
+            # `select_tools` judges tools with one name: they stay apart.
+            key = name if self.known[name] is tool else f"{name}\0{number}"
+            self.head[key] = tool
+
+    def apply(self, change: ToolsChanged, form: str) -> None:
+        """Apply a change that the history expresses in this form."""
+        if form != "references":  # Anthropic has `tool_removal`; OpenAI's history cannot take a tool back
+            for name in change.removed:
+                self.head.pop(name, None)
+                self.inline.pop(name, None)
+                self.removed.add(name)
+        added = {tool.qualified_name: tool for tool in change.added}
+        self.known |= added
+        loaded = {*change.loaded, *(tool.qualified_name for tool in change.added if not tool.deferred)}
+        for name in dict.fromkeys((*added, *change.loaded)):
+            if name in self.known:
+                self.removed.discard(name)
+                self._place(self.known[name], form, is_loaded=name in loaded)
+
+    def _place(self, tool: ToolDefinition, form: str, *, is_loaded: bool) -> None:
+        """Put a tool that was added, or loaded, where the target wants it."""
+        name = tool.qualified_name
+        if form != "definitions":
+            declared = self.head.get(name)
+            if declared is not None and replace(tool, deferred=declared.deferred) != declared:
+                del self.head[name]  # another definition counts from now on
+        is_callable = name in self.head and not self.head[name].deferred
+        becomes_callable = is_loaded and not is_callable
+        match form:
+            case "references":  # Anthropic: the head declares all tools, and the history says from where on they are there
+                if name not in self.head:
+                    self.head[name] = replace(tool, deferred=True)
+                if becomes_callable:
+                    self.inline[name] = tool
+            case "definitions":  # OpenAI: the head stays as it is
+                if becomes_callable:
+                    self.inline[name] = tool
+            case _ if becomes_callable:
+                self.head.pop(name, None)  # behind those that were there before: they stay in the prompt cache
+                self.head[name] = replace(tool, deferred=False)
+                self.late_names.append(name)
+            case _:
+                self.head.setdefault(name, tool)
 
 
 def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChange], writer: Writer) -> frozenset[str]:
@@ -114,76 +198,118 @@ def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChan
     return frozenset(name for name in names if len(name) >= REFERENCE_LENGTH)
 
 
-def _place_tool(
-    tool: ToolDefinition, form: str, head: dict[str, ToolDefinition], inline: dict[str, ToolDefinition], *, is_loaded: bool
-) -> bool:
-    """Put a tool that was added or loaded where the target wants it. Return whether it is new among those of the head."""
-    name = tool.qualified_name
-    is_callable = name in head and not head[name].deferred
-    if form == "references" and name not in head:
-        head[name] = replace(tool, deferred=True)
-    elif not form and is_loaded and not is_callable:
-        head.pop(name, None)  # behind those that were there before
-        head[name] = replace(tool, deferred=False)
-        return True
-    elif not form:
-        head.setdefault(name, tool)
-    if form and is_loaded and not is_callable:
-        inline[name] = tool
-    return False
+def _find_referable(choice: ToolChoice | None, tools: Sequence[ToolDefinition], writer: Writer) -> frozenset[str]:
+    """Return the tools that the history may refer to: those that the choice leaves in the head."""
+    names = frozenset(tool.qualified_name for tool in tools)
+    if choice is None or not choice.names or choice.mode == "none":
+        return names
+    chosen = [tool for tool in tools if choice.includes(tool)]
+    if not chosen or can_name(chosen, choice.mode, writer):
+        return names
+    return frozenset(tool.qualified_name for tool in chosen)
+
+
+# ---- tools that the model has not found yet
 
 
 def _settle_deferred(tools: list[ToolDefinition], inline: dict[str, ToolDefinition], writer: Writer) -> list[ToolDefinition]:
     """Declare, hide or defer the tools that the model has not found yet."""
-    wire, title = writer.profile.wire, writer.profile.title
-    deferred = [tool for tool in tools if tool.deferred and tool.kind != "hosted"]
+    deferred = [tool for tool in tools if _waits_for_search(tool)]
+    has_search = _has_search(deferred, writer)
+    if has_search:
+        _replace_foreign_searches(tools, writer)
+    if not deferred or (has_search and _may_stay_deferred(tools, deferred, writer.profile.wire)):
+        return tools
+    return _settle_unfindable(tools, inline, writer)
+
+
+def _waits_for_search(tool: ToolDefinition) -> bool:
+    """Return whether the model does not see a tool before it has been found."""
+    return tool.deferred and tool.kind != "hosted"
+
+
+def _is_provider_search(tool: ToolDefinition) -> bool:
+    return tool.finds_tools and tool.kind == "hosted"
+
+
+def _is_caller_search(tool: ToolDefinition) -> bool:
+    return tool.finds_tools and tool.kind != "hosted"
+
+
+def _has_search(deferred: Sequence[ToolDefinition], writer: Writer) -> bool:
+    """Return whether the model can load deferred tools."""
+    wire = writer.profile.wire
+    if not SPECS[wire].tool_changes:
+        return False
     # Tools that came from this wire go back as they came, whatever is known of the model.
-    has_search = bool(SPECS[wire].tool_changes) and (
-        writer.profile.features.tool_search or any(tool.wire == wire for tool in deferred)
-    )
-    searches = {tool.qualified_name: tool for tool in tools if tool.finds_tools and tool.kind == "hosted"}
+    return writer.profile.features.tool_search or any(tool.wire == wire for tool in deferred)
+
+
+def _replace_foreign_searches(tools: list[ToolDefinition], writer: Writer) -> None:
+    """Put the search of the target in the place of those that other providers run."""
+    wire, title = writer.profile.wire, writer.profile.title
+    native = SPECS[wire].search_tool
+    if not native:
+        return
+    searches = {tool.qualified_name: tool for tool in tools if _is_provider_search(tool)}
     for name, tool in searches.items():
-        native = SPECS[wire].search_tool
-        if tool.wire != wire and has_search and native:
+        if tool.wire != wire:
             writer.record_repair(f"hosted tool {tool.name!r}", f"sent as the search of {title}", at="tools")
             tools[tools.index(tool)] = ToolDefinition(name, kind="hosted", wire=wire, opaque=native, finds_tools=True)
-    if not deferred:
-        return tools
-    can_search = has_search and any(tool.finds_tools and tool.kind == "hosted" and tool.wire == wire for tool in tools)
-    finders = [tool for tool in tools if tool.finds_tools and tool.kind != "hosted"]
-    if can_search or (has_search and _defers_without_search(finders, deferred, wire)):
-        return tools
-    is_referenced = SPECS[wire].tool_changes == "references"  # what the history brings is in the head, too
-    can_stay = is_referenced and not all(tool.deferred for tool in tools)  # believed to be refused if all are deferred
+
+
+def _may_stay_deferred(tools: Sequence[ToolDefinition], deferred: Sequence[ToolDefinition], wire: str) -> bool:
+    """Return whether the model will find the deferred tools where the target has a search for them."""
+    if any(_is_provider_search(tool) and tool.wire == wire for tool in tools):
+        return True
+    if all(tool.wire == wire for tool in deferred):  # they go back as they came
+        return True
+    # Anthropic: any result can refer to them. OpenAI: 400 "Deferred tools require tools.tool_search".
+    return SPECS[wire].tool_changes == "references" and any(map(_is_caller_search, tools))
+
+
+def _settle_unfindable(
+    tools: Sequence[ToolDefinition], inline: dict[str, ToolDefinition], writer: Writer
+) -> list[ToolDefinition]:
+    """Keep, hide or declare each deferred tool, where the provider itself finds none: see `_FATES`."""
+    form = SPECS[writer.profile.wire].tool_changes
+    if form == "references" and all(tool.deferred for tool in tools):
+        form = ""  # Anthropic is believed to refuse a head in which every tool is deferred
+    finder = next(filter(_is_caller_search, tools), None)
     kept: list[ToolDefinition] = []
     hidden: list[ToolDefinition] = []
     declared_count = 0
     for tool in tools:
-        is_inline = tool.qualified_name in inline
-        if not tool.deferred or tool.kind == "hosted" or (is_inline and can_stay):
+        if not _waits_for_search(tool):
             kept.append(tool)
-        elif finders or (is_inline and not is_referenced):
-            hidden.append(tool)
-        else:
-            kept.append(replace(tool, deferred=False))
-            declared_count += 1
-    if hidden and finders and BUILTIN_TAG not in finders[0].tags:  # our own search says itself what it finds
-        # All of them, whether or not they were loaded since: the head must not change when one is.
-        names = ", ".join(_wire_name(tool, writer) for tool in hidden)
-        hint = f"Use {_wire_name(finders[0], writer)} to load one of these tools before you call it: {names}."
-        writer.prompt_hints.append(hint)
-        reason = f"{title} cannot defer tools; hidden until {finders[0].name!r} finds them, and named in the prompt"
-        writer.record_repair(pluralize(len(hidden), "deferred tool"), reason, at="tools")
+            continue
+        brought_as = form if tool.qualified_name in inline else ""
+        match _FATES[brought_as, finder is not None]:
+            case "keep":
+                kept.append(tool)
+            case "hide":
+                hidden.append(tool)
+            case "declare":
+                kept.append(replace(tool, deferred=False))
+                declared_count += 1
+    if hidden and finder is not None:
+        _explain_search(finder, hidden, writer)
     if declared_count:
-        reason = f"declared at once: {title} has no search that could find them"
+        reason = f"declared at once: {writer.profile.title} has no search that could find them"
         writer.record_repair(pluralize(declared_count, "deferred tool"), reason, at="tools")
     return kept
 
 
-def _defers_without_search(finders: list[ToolDefinition], deferred: list[ToolDefinition], wire: str) -> bool:
-    """Return whether deferred tools may be declared although the provider does not search for them."""
-    # Anthropic: any result can refer to them. OpenAI: 400 "Deferred tools require tools.tool_search".
-    return all(tool.wire == wire for tool in deferred) or (bool(finders) and SPECS[wire].tool_changes == "references")
+def _explain_search(finder: ToolDefinition, hidden: Sequence[ToolDefinition], writer: Writer) -> None:
+    """Tell the model which tools it does not see, and which tool brings them."""
+    if BUILTIN_TAG in finder.tags:  # our own search says itself what it finds
+        return
+    # All of them, whether or not they were loaded since: the head must not change when one is.
+    names = ", ".join(_wire_name(tool, writer) for tool in hidden)
+    hint = f"Use {_wire_name(finder, writer)} to load one of these tools before you call it: {names}."
+    writer.prompt_hints.append(hint)
+    reason = f"{writer.profile.title} cannot defer tools; hidden until {finder.name!r} finds them, and named in the prompt"
+    writer.record_repair(pluralize(len(hidden), "deferred tool"), reason, at="tools")
 
 
 def _wire_name(tool: ToolDefinition, writer: Writer) -> str:
@@ -193,9 +319,11 @@ def _wire_name(tool: ToolDefinition, writer: Writer) -> str:
 
 def describe_loaded(changes: Sequence[ToolsChanged], writer: Writer) -> str:
     """Return the text of a result that loaded tools, for targets that only read text."""
-    loaded = [*(tool for change in changes for tool in change.added), *(n for change in changes for n in change.loaded)]
     names: list[str] = []
-    for item in loaded:
-        tool = item if isinstance(item, ToolDefinition) else writer.plan.known.get(item)
-        names.append(_wire_name(tool, writer) if tool else str(item))
+    for change in changes:
+        names += [_wire_name(tool, writer) for tool in change.added]
+    for change in changes:
+        for name in change.loaded:
+            tool = writer.plan.known.get(name)
+            names.append(_wire_name(tool, writer) if tool else name)
     return f"Loaded: {', '.join(dict.fromkeys(names))}." if names else ""
