@@ -95,15 +95,12 @@ def can_carry(block: Block, place: Place, writer: Writer) -> bool:
         return True
     if isinstance(block, Text) and not block.text.strip():  # blank text is dropped, or refused with a mark
         return False
-    match writer.profile.cache_field:
-        case "cache_control":  # Chat has no field on a call
-            return writer.profile.wire == ANTHROPIC_MESSAGES or not isinstance(block, ToolCall)
-        case "prompt_cache_breakpoint" if writer.profile.wire == OPENAI_RESPONSES:  # instructions and answers are plain text
-            return not isinstance(block, ToolCall) and place not in ("start", "assistant")
-        case "prompt_cache_breakpoint":
-            return not isinstance(block, ToolCall)
-        case _:
-            return False
+    wire, field = writer.profile.wire, writer.profile.cache_field
+    if isinstance(block, ToolCall):  # only Messages has a field on a call
+        return field == "cache_control" and wire == ANTHROPIC_MESSAGES
+    if field == "prompt_cache_breakpoint" and wire == OPENAI_RESPONSES:  # instructions and answers are plain text
+        return place not in ("start", "assistant")
+    return field in ("cache_control", "prompt_cache_breakpoint")
 
 
 def drop_mark(block: AnyBlock, writer: Writer, reason: str = "", *, at: str = "") -> AnyBlock:

@@ -36,14 +36,19 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
         if role and not writer.owns_state(message.origin):
             writer.enter(f"messages[{index}]", message.origin)
             writer.record_repair(f"role {role!r}", "unknown; sent as a user message")
-        if not _is_plain(message):
-            writer.enter(f"messages[{index}]", message.origin)
-            writer.place = "start" if index < writer.leading_count else message.role
-            blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message.role, writer))
-            if not blocks and any(isinstance(block, ToolsChanged) for block in message.blocks):
-                continue  # the head declares the tools
-            message = message if blocks == message.blocks else replace(message, blocks=blocks)
-        visible.append(message)
+        if _is_plain(message):
+            visible.append(message)
+            continue
+        writer.enter(f"messages[{index}]", message.origin)
+        writer.place = "start" if index < writer.leading_count else message.role
+        blocks: list[Block] = []
+        for block in message.blocks:
+            blocks += _filter_block(block, message.role, writer)
+        has_changes = any(isinstance(block, ToolsChanged) for block in message.blocks)
+        if has_changes and not blocks:
+            continue  # the head declares the tools
+        is_unchanged = tuple(blocks) == message.blocks
+        visible.append(message if is_unchanged else replace(message, blocks=tuple(blocks)))
     return visible
 
 
@@ -55,18 +60,20 @@ def count_leading_system(messages: Sequence[Message]) -> int:
 def _is_plain(message: Message) -> bool:
     """Return whether any target may see the whole message: text, calls of the assistant, results of text; without marks."""
     # `type(...) is` instead of isinstance: this runs for every block of every request.
-    is_assistant = message.role == "assistant"
     for block in message.blocks:
-        kind = type(block)
-        if getattr(block, "cache", None) is not None:
-            return False
-        if kind is ToolResult:
-            for part in getattr(block, "content", ()):
-                if type(part) is not Text or not part.text or part.cache is not None:
-                    return False
-        elif not (is_assistant if kind is ToolCall else kind is Text and getattr(block, "text", "")):
+        if _is_plain_text(block):
+            continue
+        if type(block) is ToolCall:
+            is_plain = message.role == "assistant"
+        else:
+            is_plain = type(block) is ToolResult and all(map(_is_plain_text, block.content))
+        if not is_plain or getattr(block, "cache", None) is not None:
             return False
     return True
+
+
+def _is_plain_text(block: Block) -> bool:
+    return type(block) is Text and block.text != "" and block.cache is None
 
 
 def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
@@ -79,13 +86,9 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
                 return [block]
             writer.record_loss("thinking", "it is only sent back to the model that produced it")
             return []
-        case Foreign() if block.wire != writer.profile.wire or not writer.is_same_vendor:
-            item = as_dict(block.item)
-            subject = as_text(item.get("type")) or next(iter(item), "content")
-            writer.record_loss(subject, f"only {block.wire} understands it")
-            report_lost_marks(count_marks([block]), (), writer, len(writer.losses))
-            text = extract_text(block)
-            return [Text(text)] if text else []  # the model still reads what was found
+        case Foreign():
+            is_understood = block.wire == writer.profile.wire and writer.is_same_vendor
+            return [block] if is_understood else _replace_foreign(block, writer)
         case Media("image", "application/pdf") if not writer.is_own:  # providers accept it only as a file
             writer.record_repair("image", "it is a PDF; sent as a file")
             return [replace(block, kind="file")]
@@ -100,13 +103,31 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             report_lost_marks(count_marks([block]), (), writer, len(writer.losses))
             return []
         case ToolResult():
-            content = tuple(kept for part in block.content for kept in _filter_block(part, role, writer))
-            changes = [part for part in block.content if isinstance(part, ToolsChanged)]
-            if changes and not any(part.text.strip() if isinstance(part, Text) else True for part in content):
-                content = (*content, Text(describe_loaded(changes, writer)))
-            return [block if content == block.content else replace(block, content=content)]
+            return [_filter_result(block, role, writer)]
         case _:
             return [block]
+
+
+def _replace_foreign(block: Foreign, writer: Writer) -> list[Block]:
+    """Return what is left of an item that only another provider understands: the model still reads what was found."""
+    item = as_dict(block.item)
+    subject = as_text(item.get("type")) or next(iter(item), "content")
+    writer.record_loss(subject, f"only {block.wire} understands it")
+    report_lost_marks(count_marks([block]), (), writer, len(writer.losses))
+    text = extract_text(block)
+    return [Text(text)] if text else []
+
+
+def _filter_result(result: ToolResult, role: Role, writer: Writer) -> ToolResult:
+    """Return a result without what the target may not see. One that only loaded tools says which."""
+    content: list[Block] = []
+    for part in result.content:
+        content += _filter_block(part, role, writer)
+    changes = [part for part in result.content if isinstance(part, ToolsChanged)]
+    has_content = any(not isinstance(part, Text) or part.text.strip() for part in content)
+    if changes and not has_content:
+        content.append(Text(describe_loaded(changes, writer)))
+    return result if tuple(content) == result.content else replace(result, content=tuple(content))
 
 
 def extract_text(block: Foreign) -> str:

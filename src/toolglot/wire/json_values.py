@@ -27,7 +27,9 @@ def as_text(value: Any) -> str:
 
 def to_text(value: Any) -> str:
     """Return a string as it is, null as "" and any other value as JSON."""
-    return value if isinstance(value, str) else "" if value is None else dumps_text(value)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dumps_text(value)
 
 
 def require_text(value: Any) -> str:

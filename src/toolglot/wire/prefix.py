@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Message, Text
+from toolglot.values.messages import Message
 from toolglot.values.request import Request
 from toolglot.wire.cache_marks import count_head_marks
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
@@ -161,9 +161,8 @@ class PrefixEncoder:
 
 def _may_be_prefill(turn: Sequence[Message], following: Sequence[Message]) -> bool:
     """Return whether a request may end with an assistant message of this turn: what follows may be left out as blank."""
-    if not any(message.role == "assistant" for message in turn) or (len(turn) == 2 and turn[1].role == "tool"):
+    if not any(message.role == "assistant" for message in turn):
         return False
-    return not any(
-        message.role in ("user", "system") and any(isinstance(block, Text) and block.text.strip() for block in message.blocks)
-        for message in following
-    )
+    if len(turn) == 2 and turn[1].role == "tool":
+        return False
+    return not any(message.role in ("user", "system") and message.text.strip() for message in following)

@@ -71,15 +71,21 @@ def error_from_body(body: Any, status: int | None = None) -> ProviderError:
 
 def _find_message(inner: Any, body: Any) -> str:
     if isinstance(inner, str):  # xAI and Ollama; or a proxy's page, of which the title says most
-        if not _HTML_PAGE.search(inner[:2000]):
-            return inner.strip() or _NO_REASON
-        title = re.search(r"(?is)<title[^>]{0,200}>(.{0,500}?)</title>", inner[:20_000])
-        text = title[1] if title and title[1].strip() else inner[:20_000]
-        return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:500] or _NO_REASON
+        text = _read_page(inner) if _HTML_PAGE.search(inner[:2000]) else inner.strip()
+        return text or _NO_REASON
+    fields = as_dict(inner)
     for key in ("message", "detail", "Message", "error", "msg"):
-        if value := as_dict(inner).get(key):
+        if value := fields.get(key):
             return value if isinstance(value, str) else dumps_text(value)
     return dumps_text(body)[:500] if body else _NO_REASON
+
+
+def _read_page(page: str) -> str:
+    """Return the title of a web page, or the beginning of its text."""
+    page = page[:20_000]
+    title = re.search(r"(?is)<title[^>]{0,200}>(.{0,500}?)</title>", page)
+    text = title[1] if title and title[1].strip() else page
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:500]
 
 
 def _find_status(inner: Any) -> int | None:
@@ -93,16 +99,20 @@ def _find_status(inner: Any) -> int | None:
 
 
 def _select_class(status: int | None, code: str, message: str) -> type[ProviderError]:
-    if _CONTEXT_TOO_LONG.search(message) and status in (None, 400, 413, 422):
+    if status in (None, 400, 413, 422) and _CONTEXT_TOO_LONG.search(message):
         return errors.ContextTooLong
     by_code = next((error for pattern, error in _ERRORS_BY_CODE if re.search(pattern, code.lower())), None)
     if status is None or status < 400:
         return by_code or errors.ServerFailed
-    if status == 429:
-        return errors.QuotaExceeded if by_code is errors.QuotaExceeded else errors.RateLimited
-    if status >= 500:
-        return _ERRORS_BY_STATUS.get(status, errors.ServerFailed)
-    # A 400 with a code such as "overloaded" is still the request's fault: it is never retried.
-    if status in (400, 413, 422) and by_code and not by_code.retryable:
+    if by_code is not None and _may_refine(by_code, status):
         return by_code
-    return _ERRORS_BY_STATUS.get(status, errors.InvalidRequest)
+    default = errors.ServerFailed if status >= 500 else errors.InvalidRequest
+    return _ERRORS_BY_STATUS.get(status, default)
+
+
+def _may_refine(error: type[ProviderError], status: int) -> bool:
+    """Return whether the class that a code stands for says more than the status does."""
+    if status == 429:
+        return error is errors.QuotaExceeded  # to wait does not help
+    # A 400 with a code such as "overloaded" is still the request's fault: it is never retried.
+    return status in (400, 413, 422) and not error.retryable

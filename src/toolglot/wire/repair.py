@@ -156,21 +156,29 @@ class HistoryRepairer:
 
     def repair_ending(self, messages: list[Message]) -> list[Message]:
         """Repair the last messages of a request."""
-        rules, last = self._rules, self._last
-        if last is None and (rules.needs_turn or not self._has_messages) and not self._stateful:
+        rules = self._rules
+        last = self._last
+        if last is None:
+            needs_message = rules.needs_turn or not self._has_messages
+            if not needs_message or self._stateful:
+                return messages
             self._record("user message", 0, "added, because there must be one")
             return [*messages, Message("user", (Text(START_TEXT),))]
         # An assistant message at the end is a prefill, unless the provider paused the turn and expects it back unchanged.
-        if last is None or last.role != "assistant" or any(map(_pauses, last.blocks)):
+        if last.role != "assistant" or any(map(_pauses, last.blocks)):
             return messages
         if rules.ends_with_user:  # current Claude models refuse a prefill
             self._record("user message", 0, "added at the end, because the conversation must end with one")
             return [*messages, Message("user", (Text(_CONTINUE_TEXT),))]
         # A system message after it is sent as a message, too: then it is no prefill.
-        if rules.plain_prefill and messages and messages[-1] is last and (plain := _strip_prefill(messages)) != messages:
-            self._record("assistant message", 0, "a prefill must not contain thinking or end with white space")
-            return plain
-        return messages
+        is_sent_last = bool(messages) and messages[-1] is last
+        if not rules.plain_prefill or not is_sent_last:
+            return messages
+        plain = _strip_prefill(messages)
+        if plain == messages:
+            return messages
+        self._record("assistant message", 0, "a prefill must not contain thinking or end with white space")
+        return plain
 
     def _record(self, subject: str, index: int, reason: str) -> None:
         self.repairs.append(Repair(subject, f"messages[{index}]", reason))
@@ -201,7 +209,8 @@ class HistoryRepairer:
         return repaired
 
     def _choose_id(self, call: ToolCall, index: int, taken: set[str]) -> str:
-        id, attempt = call.id, 1
+        id = call.id
+        attempt = 1
         while not id or id in self._used_ids or (id in taken and id != call.id):
             attempt += 1
             id = f"{call.id or 'call'}_{attempt}"
@@ -214,32 +223,48 @@ class HistoryRepairer:
 
     def _pair_results(self, messages: list[Message], first: int) -> list[Message]:
         """Put results right after their calls, one each, in call order. Results without a call become text."""
-        calls = {call.id: call for message in messages if message.role == "assistant" for call in message.calls}
-        results: dict[str, ToolResult] = {}
-        sources: dict[str, Message] = {}  # the message that a result comes from
-        for index, message in enumerate(messages, first):
-            for result in message.results:
-                id = result.call_id
-                if id in results and replace(result, opaque=results[id].opaque) == results[id]:
-                    self._record(f"result of {id!r}", index, "the same result again; dropped")
-                elif id in results:
-                    self._record(f"result of {id!r}", index, "a second result; added to the first")
-                    results[id] = _join_results(results[id], result)
-                elif id in calls:
-                    results[id], sources[id] = result, message
+        call_ids = {call.id for message in messages if message.role == "assistant" for call in message.calls}
+        results, sources = self._collect_results(messages, call_ids, first)
         repaired: list[Message] = []
         for index, message in enumerate(messages):
-            remaining = tuple(b for b in message.blocks if not (isinstance(b, ToolResult) and b.call_id in calls))
-            if not message.results:
-                repaired.append(message)
-            elif remaining and self._stateful and message.role == "tool":  # their calls may be stored by the provider
-                repaired.append(replace(message, blocks=remaining))  # nothing to pair them with here
-            elif remaining:
-                repaired.append(self._orphans_as_text(message, remaining, first + index))
+            kept = self._drop_paired(message, call_ids, first + index) if message.results else message
+            if kept is not None:
+                repaired.append(kept)
             if message.role == "assistant" and message.calls:
                 following = messages[index + 1] if index + 1 < len(messages) else None
                 repaired.append(self._build_results(message, following, results, sources, first + index))
         return repaired
+
+    def _collect_results(
+        self, messages: list[Message], call_ids: set[str], first: int
+    ) -> tuple[dict[str, ToolResult], dict[str, Message]]:
+        """Return the result of each call, and the message that it comes from."""
+        results: dict[str, ToolResult] = {}
+        sources: dict[str, Message] = {}
+        for index, message in enumerate(messages, first):
+            for result in message.results:
+                id = result.call_id
+                if id not in call_ids:
+                    continue
+                earlier = results.get(id)
+                if earlier is None:
+                    results[id] = result
+                    sources[id] = message
+                elif replace(result, opaque=earlier.opaque) == earlier:
+                    self._record(f"result of {id!r}", index, "the same result again; dropped")
+                else:
+                    self._record(f"result of {id!r}", index, "a second result; added to the first")
+                    results[id] = _join_results(earlier, result)
+        return results, sources
+
+    def _drop_paired(self, message: Message, call_ids: set[str], index: int) -> Message | None:
+        """Return a message without the results that stand after their calls now; None if nothing else was in it."""
+        remaining = tuple(b for b in message.blocks if not isinstance(b, ToolResult) or b.call_id not in call_ids)
+        if not remaining:
+            return None
+        if self._stateful and message.role == "tool":  # their calls may be stored by the provider
+            return replace(message, blocks=remaining)  # nothing to pair them with here
+        return self._orphans_as_text(message, remaining, index)
 
     def _build_results(
         self,
@@ -250,23 +275,28 @@ class HistoryRepairer:
         index: int,
     ) -> Message:
         """Build the tool message for an assistant message, or return the following one if it is already right."""
+        blocks: list[ToolResult] = []
         for call in message.calls:
-            if call.id not in results:
+            result = results.get(call.id)
+            if result is None:
                 self._record(f"call {call.name!r}", index, "it had no result; one was added")
-        blocks = tuple(results.get(call.id) or make_unknown_result(call) for call in message.calls)  # never invent success
-        if following is not None and following.role == "tool" and following.blocks == blocks:
+                result = make_unknown_result(call)  # never invent success
+            blocks.append(result)
+        if following is not None and following.role == "tool" and following.blocks == tuple(blocks):
             return following
-        if any(sources.get(call.id, following) is not following for call in message.calls):
+        message_sources = [sources[call.id] for call in message.calls if call.id in sources]
+        if any(source is not following for source in message_sources):
             self._record("results", index, "moved right after their calls")
         elif following is not None and len(following.results) == len(blocks) != 1:
             self._record("results", index + 1, "sorted into the order of their calls")
-        source = next((sources[call.id] for call in message.calls if call.id in sources), None)
-        if source is None:
-            return Message("tool", blocks)
+        if not message_sources:
+            return Message("tool", tuple(blocks))
         # A message has one origin: results of another one lose their state.
-        is_own = {block.call_id: sources.get(block.call_id, source).origin == source.origin for block in blocks}
-        kept = (block if is_own[block.call_id] else _without_state(block) for block in blocks)
-        return Message("tool", tuple(kept), source.origin, source.opaque)
+        source = message_sources[0]
+        for number, block in enumerate(blocks):
+            if sources.get(block.call_id, source).origin != source.origin:
+                blocks[number] = _without_state(block)
+        return Message("tool", tuple(blocks), source.origin, source.opaque)
 
     def _orphans_as_text(self, message: Message, remaining: tuple[Block, ...], index: int) -> Message:
         blocks: list[Block] = []
@@ -284,16 +314,16 @@ class HistoryRepairer:
         if message.role == "tool" and message.blocks:
             return message
         blocks = tuple(block for block in message.blocks if not _is_empty(block, self._rules))
-        if len(blocks) < len(message.blocks) or not blocks:
-            self._record("blank text" if blocks else f"empty {message.role} message", index, "dropped")
         if not blocks:
+            self._record(f"empty {message.role} message", index, "dropped")
             return None
-        calls = tuple(block for block in blocks if isinstance(block, ToolCall))
-        if self._rules.calls_last and calls and message.role == "assistant":
-            after_call = blocks[blocks.index(calls[0]) :]
-            if any(isinstance(block, Text | Media | Thinking) for block in after_call):
-                self._record("text", index, "moved before the calls of its message")
-                blocks = (*(block for block in blocks if not isinstance(block, ToolCall)), *calls)
+        if len(blocks) < len(message.blocks):
+            self._record("blank text", index, "dropped")
+        if self._rules.calls_last and message.role == "assistant" and not _has_calls_last(blocks):
+            self._record("text", index, "moved before the calls of its message")
+            others = [block for block in blocks if not isinstance(block, ToolCall)]
+            calls = [block for block in blocks if isinstance(block, ToolCall)]
+            blocks = (*others, *calls)
         return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
@@ -322,19 +352,36 @@ def _with_id(block: Block, id: str | None) -> Block:
     return block
 
 
+def _has_calls_last(blocks: Sequence[Block]) -> bool:
+    """Return whether no text, media or thinking comes after a call."""
+    has_calls = False
+    for block in blocks:
+        if has_calls and isinstance(block, Text | Media | Thinking):
+            return False
+        has_calls = has_calls or isinstance(block, ToolCall)
+    return True
+
+
 def _strip_prefill(messages: list[Message]) -> list[Message]:
     """Drop thinking from the assistant messages at the end, which count as one, and white space from their end."""
     start = len(messages)
     while start and messages[start - 1].role == "assistant":
         start -= 1
-    plain = list(messages)
-    for index in range(start, len(messages)):
-        blocks = tuple(block for block in messages[index].blocks if not isinstance(block, Thinking))
-        plain[index] = replace(messages[index], blocks=blocks)
-    plain[start:] = [message for message in plain[start:] if message.blocks]
-    while len(plain) > start and isinstance(last := plain[-1].blocks[-1], Text) and last.text != last.text.rstrip():
-        blocks = (*plain[-1].blocks[:-1], *([replace(last, text=last.text.rstrip())] if last.text.strip() else []))
-        plain[-1:] = [replace(plain[-1], blocks=blocks)] if blocks else []
+    plain = messages[:start]
+    for message in messages[start:]:
+        blocks = tuple(block for block in message.blocks if not isinstance(block, Thinking))
+        if blocks:
+            plain.append(replace(message, blocks=blocks))
+    while len(plain) > start:
+        *others, last = plain[-1].blocks
+        if not isinstance(last, Text) or last.text == last.text.rstrip():
+            break
+        stripped = last.text.rstrip()
+        if stripped:
+            others.append(replace(last, text=stripped))
+        message = plain.pop()
+        if others:
+            plain.append(replace(message, blocks=tuple(others)))
     return plain
 
 

@@ -194,7 +194,7 @@ class EventSequencer:
                 yield from self._encoder.end_reply(reply)
             case events.ReplyStarted():
                 pass
-            case _ if self._open and isinstance(self._open[1], ToolCall) and self._open[0] != event.index:
+            case _ if self._is_held_back(event.index):
                 self._held_events.append(event)
             case events.BlockStarted(index=index, block=block):
                 self._states[index] = block
@@ -218,9 +218,16 @@ class EventSequencer:
         self._started_indexes.add(index)
         yield from self._encoder.begin_block(block)
 
+    def _is_held_back(self, index: int) -> bool:
+        """Return whether a block must wait, because the call of another one is open."""
+        return self._open is not None and isinstance(self._open[1], ToolCall) and self._open[0] != index
+
     def _add_piece(self, index: int, kind: type[ReplyBlock], text: str) -> Iterator[Doc]:
-        if not self._is_open(index, kind) and kind is not ToolCall:
-            yield from self._open_block(index, self._states.get(index) or (Text("") if kind is Text else Thinking("")))
+        if kind is not ToolCall and not self._is_open(index, kind):
+            state = self._states.get(index)
+            if state is None:
+                state = Text("") if kind is Text else Thinking("")
+            yield from self._open_block(index, state)
         if self._open and self._open[0] == index:
             self._pieces.append(text)
             yield from self._encoder.add_piece(self._open[1], text)
@@ -229,8 +236,12 @@ class EventSequencer:
         if not self._is_open(index, type(block)):
             if index in self._started_indexes:  # all of its text was sent in earlier blocks
                 return
-            text = block.text if isinstance(block, Text | Thinking) else block.raw if isinstance(block, ToolCall) else None
-            yield from self._open_block(index, replace(block, text="") if isinstance(block, Text | Thinking) else block)
+            head, text = block, None
+            if isinstance(block, Text | Thinking):
+                head, text = replace(block, text=""), block.text
+            elif isinstance(block, ToolCall):
+                text = block.raw
+            yield from self._open_block(index, head)
             if text:
                 yield from self._add_piece(index, type(block), text)
         yield from self._close_block(block)

@@ -42,25 +42,26 @@ def restore_events(events: list[Event], encoded: Encoding) -> list[Event]:
 
 def restore_reply(reply: Reply, encoded: Encoding) -> Reply:
     """Restore the calls of a reply. Return the same object if nothing changes."""
-    blocks = tuple(
-        restore_call(block, encoded)
-        if isinstance(block, ToolCall)
-        else _restore_change(block, encoded)
-        if isinstance(block, ToolsChanged)
-        else block
-        for block in reply.blocks
-    )
-    return reply if blocks == reply.blocks else replace(reply, blocks=blocks)
+    blocks = list(reply.blocks)
+    for index, block in enumerate(blocks):
+        if isinstance(block, ToolCall):
+            blocks[index] = restore_call(block, encoded)
+        elif isinstance(block, ToolsChanged):
+            blocks[index] = _restore_change(block, encoded)
+    restored = tuple(blocks)
+    return reply if restored == reply.blocks else replace(reply, blocks=restored)
 
 
 def restore_call(call: ToolCall, encoded: Encoding) -> ToolCall:
     """Restore one call."""
     namespace, name = _original_name(call, encoded)
-    # The wire's name: the map is from the wire.
-    if call.name in encoded.freeform and call.arguments and isinstance(text := call.arguments.get("input"), str):
-        return replace(call, name=name, namespace=namespace, arguments=None, raw=text, freeform=True)
     arguments = call.arguments
-    if arguments is not None and (lowered := encoded.lowerings.get(call.name)) is not None:
+    if call.name in encoded.freeform and arguments:  # the wire's name: the map is from the wire
+        text = arguments.get("input")
+        if isinstance(text, str):
+            return replace(call, name=name, namespace=namespace, arguments=None, raw=text, freeform=True)
+    lowered = encoded.lowerings.get(call.name)
+    if arguments is not None and lowered is not None:
         arguments = restore(arguments, lowered)
     if (name, namespace, arguments) == (call.name, call.namespace, call.arguments):
         return call

@@ -71,12 +71,32 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     A choice that it cannot express is emulated: tools are omitted, and a prompt hint tells the model.
     """
     writer.enter("tools")
-    hosted = (tool for tool in request.tools if tool.kind == "hosted" and tool.wire == writer.profile.wire)
-    types = [str((tool.opaque or {}).get("type")) for tool in hosted]
-    writer.code_caller = next((_CODE_CALLERS.get(kind, "") or kind for kind in types if _RUNS_CODE.match(kind)), "")
-    tools: list[ToolDefinition] = []
+    writer.code_caller = _find_code_caller(request.tools, writer.profile.wire)
+    tools = _select_usable(request.tools, writer)
+    limit = writer.profile.limits.tools
+    declared = [tool for tool in tools if not tool.deferred]
+    if limit and len(declared) > limit:
+        extra = declared[limit:]
+        _omit_tools(extra, f"{writer.profile.title} accepts at most {limit}; defer some of them", writer)
+        tools = [tool for tool in tools if tool not in extra]
+    return _select_choice(request.tool_choice, tools, writer)
+
+
+def _find_code_caller(tools: Iterable[ToolDefinition], wire: str) -> str:
+    """Return how the wire names the code that calls tools, if the request lets the provider run any."""
+    for tool in tools:
+        if tool.kind == "hosted" and tool.wire == wire:
+            type_name = str((tool.opaque or {}).get("type"))
+            if _RUNS_CODE.match(type_name):
+                return _CODE_CALLERS.get(type_name, type_name)
+    return ""
+
+
+def _select_usable(tools: Iterable[ToolDefinition], writer: Writer) -> list[ToolDefinition]:
+    """Return the tools that can be sent; of several functions with one name, the first one."""
+    usable: list[ToolDefinition] = []
     seen: dict[tuple[str, str], ToolDefinition] = {}
-    for tool in request.tools:
+    for tool in tools:
         first = seen.get((tool.namespace, tool.name))
         if first is not None and tool.kind != "hosted":  # Anthropic and Gemini refuse two tools with one name
             if first != tool:
@@ -85,22 +105,26 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
         seen[tool.namespace, tool.name] = tool
         tool = check_tool_mark(tool, writer)
         if is_usable(tool, writer):
-            tools.append(tool)
-    limit = writer.profile.limits.tools
-    declared = [tool for tool in tools if not tool.deferred]
-    if limit and len(declared) > limit:
-        _omit_tools(declared[limit:], f"{writer.profile.title} accepts at most {limit}; defer some of them", writer)
-        tools = [tool for tool in tools if tool not in declared[limit:]]
-    choice, inline = request.tool_choice, list(writer.plan.inline.values())
-    if choice is None or not (tools or inline):
-        if choice and choice.mode == "required":
+            usable.append(tool)
+    return usable
+
+
+def _select_choice(
+    choice: ToolChoice | None, tools: list[ToolDefinition], writer: Writer
+) -> tuple[list[ToolDefinition], ToolChoice | None]:
+    """Return the tools with the choice among them, and among those that the history brings, as the target can express it."""
+    inline = writer.plan.inline
+    if choice is None:
+        return tools, None
+    if not tools and not inline:
+        if choice.mode == "required":
             writer.record_loss("tool_choice", "there are no tools to choose from", at="tool_choice")
         return tools, None
     if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
         return _emulate_choice(tools, "none", [], writer)
     names = {tool.qualified_name for tool in tools}  # Anthropic: the head has what the history brings
-    offered = (*tools, *(tool for tool in inline if tool.qualified_name not in names))
-    chosen = [tool for tool in offered if choice.includes(tool)]
+    others = [tool for tool in inline.values() if tool.qualified_name not in names]
+    chosen = [tool for tool in (*tools, *others) if choice.includes(tool)]
     if choice.names and not chosen:
         writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
         return tools, None
@@ -110,26 +134,31 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
 def _emulate_choice(
     tools: list[ToolDefinition], mode: str, chosen: list[ToolDefinition], writer: Writer
 ) -> tuple[list[ToolDefinition], ToolChoice | None]:
-    features, model = writer.profile.features, writer.model or writer.profile.title
-    choices = features.choices
+    choices = writer.profile.features.choices
+    model = writer.model or writer.profile.title
     if mode == "none" and "none" not in choices:
         _omit_tools(tools, f"{model} has no choice 'none'", writer)
         return [], None
     if chosen and not can_name(chosen, mode, writer):
         _omit_tools([tool for tool in tools if tool not in chosen], f"{model} has no such choice", writer)
-        tools, chosen = [tool for tool in tools if tool in chosen], []
-    if mode == "required" and "required" not in choices:
-        writer.record_loss(
-            "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it", at="tool_choice"
-        )
-        wanted = [writer.map_tool_name(tool.name, tool.namespace) for tool in chosen or tools]
-        # A long list of names distracts the model.
-        hint = f"Answer with a call to {' or '.join(wanted)}." if len(tools) <= 3 else "Answer with a call to a tool."
-        writer.prompt_hints.append(hint)
-        mode, chosen = "auto", []
-    if mode == "auto" and "required" not in choices:
-        return tools, None
-    return tools, ToolChoice(mode, tuple(tool.qualified_name for tool in chosen))  # pyright: ignore[reportArgumentType]
+        tools = [tool for tool in tools if tool in chosen]
+        chosen = []
+    if "required" in choices:
+        names = tuple(tool.qualified_name for tool in chosen)
+        return tools, ToolChoice(mode, names)  # pyright: ignore[reportArgumentType]
+    if mode == "required":
+        reason = f"{model} cannot be forced to call a tool; a prompt hint asks for it"
+        writer.record_loss("tool_choice", reason, at="tool_choice")
+        writer.prompt_hints.append(_ask_for_call(tools, chosen or tools, writer))
+    return tools, ToolChoice("none") if mode == "none" else None
+
+
+def _ask_for_call(tools: Sequence[ToolDefinition], wanted: Sequence[ToolDefinition], writer: Writer) -> str:
+    """Return the hint for a model that cannot be forced to call a tool."""
+    if len(tools) > 3:  # a long list of names distracts the model
+        return "Answer with a call to a tool."
+    names = [writer.map_tool_name(tool.name, tool.namespace) for tool in wanted]
+    return f"Answer with a call to {' or '.join(names)}."
 
 
 def can_name(chosen: Sequence[ToolDefinition], mode: str, writer: Writer) -> bool:
@@ -198,16 +227,20 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
 
 def encode_callers(tool: ToolDefinition, writer: Writer) -> dict[str, Any]:
     """Return who may call a tool, if the target runs code that calls tools; and what that code gets."""
-    if tool.callers and not writer.code_caller and "model" not in tool.callers and tool.wire != writer.profile.wire:
-        reason = f"{writer.profile.title} runs no code in this request that could call it; the model calls it itself"
-        writer.record_loss("callers", reason, at=f"tool {tool.name!r}")
-    if not writer.code_caller:
+    code_caller = writer.code_caller
+    if not code_caller:
+        is_for_code = bool(tool.callers) and "model" not in tool.callers
+        if is_for_code and tool.wire != writer.profile.wire:
+            reason = f"{writer.profile.title} runs no code in this request that could call it; the model calls it itself"
+            writer.record_loss("callers", reason, at=f"tool {tool.name!r}")
         return {}
-    callers = [writer.code_caller if caller == "code" else "direct" for caller in tool.callers]
+    fields: dict[str, Any] = {}
+    if tool.callers:
+        fields["allowed_callers"] = [code_caller if caller == "code" else "direct" for caller in tool.callers]
     # Only OpenAI's programmatic calling has a field for results (openai 3.49).
-    has_schema = tool.output_schema is not None and writer.code_caller == "programmatic"
-    schema = {"output_schema": tool.output_schema} if has_schema else {}
-    return {**({"allowed_callers": callers} if callers else {}), **schema}
+    if tool.output_schema is not None and code_caller == "programmatic":
+        fields["output_schema"] = tool.output_schema
+    return fields
 
 
 def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: Writer) -> None:

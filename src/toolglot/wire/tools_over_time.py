@@ -200,13 +200,12 @@ def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChan
 
 def _find_referable(choice: ToolChoice | None, tools: Sequence[ToolDefinition], writer: Writer) -> frozenset[str]:
     """Return the tools that the history may refer to: those that the choice leaves in the head."""
-    names = frozenset(tool.qualified_name for tool in tools)
-    if choice is None or not choice.names or choice.mode == "none":
-        return names
-    chosen = [tool for tool in tools if choice.includes(tool)]
-    if not chosen or can_name(chosen, choice.mode, writer):
-        return names
-    return frozenset(tool.qualified_name for tool in chosen)
+    referable = tools
+    if choice is not None and choice.names and choice.mode != "none":
+        chosen = [tool for tool in tools if choice.includes(tool)]
+        if chosen and not can_name(chosen, choice.mode, writer):
+            referable = chosen
+    return frozenset(tool.qualified_name for tool in referable)
 
 
 # ---- tools that the model has not found yet

@@ -155,36 +155,42 @@ class ToolCallTracker:
         state = self._slots.get(slot) or self._open_slot(slot, "call")
         if state.block is not None:  # late deltas after the final version are ignored
             return
-        if isinstance(id, str) and id and not state.id:
+        if id and not state.id and isinstance(id, str):
             state.id = id  # set once: another id in a later delta does not replace it
             self._slot_by_id.setdefault(id, slot)
-        if isinstance(name, str) and name and not (state.has_started and state.pieces):
+        is_name_final = state.has_started and bool(state.pieces)
+        if name and not is_name_final and isinstance(name, str):
             state.name = name
-        state.freeform = state.freeform or freeform
+        if freeform:
+            state.freeform = True
         if isinstance(namespace, str):
             state.namespace = namespace
         if state.name and not state.has_started:
             self._start_call(state, state.id)
-        if isinstance(value, str):
-            if value:
-                self.add_arguments(slot, value)
-        elif value is not None:
+        if value is None:
+            return
+        if not isinstance(value, str):
             state.value = value
+        elif value:
+            self.add_arguments(slot, value)
 
     def find_call_slot(self, index: Hashable, id: object, name: object) -> Hashable:
         """Return the slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id."""
         id = id if isinstance(id, str) else ""
         by_id = self._slot_by_id.get(id) if id else None
-        if index is not None:
+        if index is None:
+            if by_id is not None:
+                return by_id
+            if not id and not name and self._last_call is not None:
+                return self._last_call
+        else:
             slot = self._slot_by_index.get(index)
             if slot is not None and (not id or self._slots[slot].id in (id, "")):
                 return slot
-            if by_id is not None and self._slots[by_id].wire_index == index:
-                return by_id
-        if by_id is not None and (index is None or not name):  # a continuation that has only an id (Copilot)
-            return by_id
-        if index is None and not id and not name and self._last_call is not None:
-            return self._last_call
+            if by_id is not None:
+                # A continuation that has only an id (Copilot), or another call in between had the same index.
+                if not name or self._slots[by_id].wire_index == index:
+                    return by_id
         slot = self._last_call = ("call", len(self._slots))
         self._open_slot(slot, "call").wire_index = index
         self._slot_by_index[index] = slot

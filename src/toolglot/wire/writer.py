@@ -162,6 +162,11 @@ class Writer:
         return self.owns_state(self.origin)
 
     @property
+    def takes_raw_arguments(self) -> bool:
+        """Whether arguments that are no JSON object may go back: only to their own endpoint, if that takes them."""
+        return self.is_own and self.profile.raw_arguments
+
+    @property
     def is_same_vendor(self) -> bool:
         """Whether the message that is being encoded is not known to be of another vendor."""
         return self.origin is None or self.origin.profile in ("", self.profile.id)

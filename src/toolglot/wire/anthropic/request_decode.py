@@ -119,14 +119,17 @@ def _mark_searches(tools: list[ToolDefinition], messages: list[Message]) -> tupl
     """Mark the caller's own search for deferred tools: its results refer to tools, or it is named like one."""
     if not any(tool.deferred for tool in tools):
         return tuple(tools)
-    results = [result for message in messages for result in message.results]
-    names = {result.name for result in results if any(isinstance(part, ToolsChanged) for part in result.content)}
-    return tuple(
-        replace(tool, finds_tools=True)
-        if tool.kind == "function" and not tool.deferred and (tool.name in names or is_search_name(tool.name))
-        else tool
-        for tool in tools
-    )
+    searches: set[str] = set()
+    for message in messages:
+        for result in message.results:
+            if any(isinstance(part, ToolsChanged) for part in result.content):
+                searches.add(result.name)
+    marked = list(tools)
+    for index, tool in enumerate(tools):
+        may_search = tool.kind == "function" and not tool.deferred
+        if may_search and (tool.name in searches or is_search_name(tool.name)):
+            marked[index] = replace(tool, finds_tools=True)
+    return tuple(marked)
 
 
 def decode_media(block: Doc) -> Media:
@@ -140,12 +143,18 @@ def decode_media(block: Doc) -> Media:
         case "url":
             return Media(kind, url=source.get("url"), name=name, opaque=opaque)
         case "text" | "content":  # the exact source goes back to Anthropic; others get a text file
-            texts = source.get("data") or source.get("content")
-            text = texts if isinstance(texts, str) else "\n".join(as_text(part.get("text")) for part in iter_dicts(texts))
-            data = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+            data = base64.b64encode(_read_source(source).encode("utf-8", "surrogatepass")).decode()
             return Media(kind, "text/plain", data, name=name, opaque={**(opaque or {}), "source": source})
         case _:
             return Media(kind, file_id=source.get("file_id"), name=name, opaque={**(opaque or {}), "source": source})
+
+
+def _read_source(source: Doc) -> str:
+    """Return the text of a source: one text, or a list of parts."""
+    content = source.get("data") or source.get("content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(as_text(part.get("text")) for part in iter_dicts(content))
 
 
 def decode_tool(tool: Doc) -> ToolDefinition:

@@ -1,6 +1,6 @@
 """Anthropic Messages: Request -> body. Results are blocks of a user message; instructions are outside of the messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolglot.schema import dialects
@@ -78,17 +78,22 @@ def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc
         return [{"type": "tool_addition", **state}]
     if place in ("user", "assistant"):  # of a result without its call: there is no form for it
         return []
-    brought = dict.fromkeys((*(tool.qualified_name for tool in change.added), *change.loaded))
-    named = [*(("tool_addition", name) for name in brought), *(("tool_removal", name) for name in change.removed)]
-    if not writer.is_own:  # a reference to a tool that is not in the head is refused (`tool_reference_unresolved`)
-        named = [(kind, name) for kind, name in named if name in writer.plan.referable]
+    added = [tool.qualified_name for tool in change.added]
+    brought = _name_references(dict.fromkeys((*added, *change.loaded)), writer)
     if place == "tool":
-        names = [_reference_name(name, writer) for kind, name in named if kind == "tool_addition"]
-        return [{"type": "tool_reference", "tool_name": name, **state} for name in names]
+        return [{"type": "tool_reference", "tool_name": name, **state} for name in brought]
+    removed = _name_references(change.removed, writer)
     return [
-        {"type": kind, "tool": {"type": "tool_reference", "name": _reference_name(name, writer)}, **state}
-        for kind, name in named
+        *({"type": "tool_addition", "tool": {"type": "tool_reference", "name": name}, **state} for name in brought),
+        *({"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}, **state} for name in removed),
     ]
+
+
+def _name_references(names: Iterable[str], writer: Writer) -> list[str]:
+    """Return the names on the wire of the tools that may be referred to."""
+    if not writer.is_own:  # a reference to a tool that is not in the head is refused (`tool_reference_unresolved`)
+        names = [name for name in names if name in writer.plan.referable]
+    return [_reference_name(name, writer) for name in names]
 
 
 def _reference_name(name: str, writer: Writer) -> str:
@@ -137,20 +142,30 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
 
 def encode_media(media: Media, writer: Writer) -> Doc:
     state = writer.echo_opaque(media.opaque)
-    media_type = media.media_type or guess_media_type(media)
-    is_known_type = (media.kind == "image" and media_type in _IMAGE_TYPES) or media_type == "application/pdf"
-    source: Doc | None = state.get("source")
-    if not source and media.url and media.url.startswith("http") and media.kind in ("image", "file"):
-        source = {"type": "url", "url": media.url}
-    elif not source and media.data is not None and is_known_type:
-        source = {"type": "base64", "media_type": media_type, "data": media.data}
-    elif not source and (text := extract_file_text(media)) is not None:
-        source = {"type": "text", "media_type": "text/plain", "data": text}
+    source = state.get("source") or _encode_source(media)
     if source:
         kind = "image" if media.kind == "image" else "document"
         return {"type": kind, "source": source, **(unknown_fields(state, ("source",)) or {})}
     reason = f"{writer.profile.title} does not accept {media.media_type or media.url or 'it'}"
     return {"type": "text", "text": writer.replace_media(media, reason)}
+
+
+def _encode_source(media: Media) -> Doc | None:
+    """Return where the API finds the data of an image or a document; None if it takes no such data."""
+    if media.kind in ("image", "file") and media.url and media.url.startswith("http"):
+        return {"type": "url", "url": media.url}
+    media_type = media.media_type or guess_media_type(media)
+    if media.data is not None and _is_accepted_type(media, media_type):
+        return {"type": "base64", "media_type": media_type, "data": media.data}
+    text = extract_file_text(media)
+    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def _is_accepted_type(media: Media, media_type: str) -> bool:
+    """Return whether the API takes data of this type: of images, and PDF whatever it is called."""
+    if media_type == "application/pdf":
+        return True
+    return media.kind == "image" and media_type in _IMAGE_TYPES
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:

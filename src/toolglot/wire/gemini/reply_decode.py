@@ -79,20 +79,25 @@ class GeminiReplyDecoder(ReplyDecoder):
 
     def _read_candidate(self, candidate: Doc) -> None:
         content = candidate.get("content")
-        for part in skip_empty((content.get("parts") or ()) if content else ()):
+        parts = content.get("parts") if content else None
+        for part in skip_empty(parts or ()):
             if len(part) == 1 and "text" in part and self._open_kind == "text":  # nearly every part
                 if text := part["text"]:
                     self._tracker.add_text(self._block_count, text)
             else:
                 self.read_part(part)
         if len(candidate) > ("content" in candidate) + ("index" in candidate):
-            if reason := candidate.get("finishReason"):
-                # A word that nobody knows is an error, unless there are calls: aimock ends them with FUNCTION_CALL.
-                self._tracker.stop_reason = decode_stop_reason(reason) or ("tools" if self._calls else "error")
-                self.is_complete = True
-            for field in _CANDIDATE_FIELDS:
-                if value := candidate.get(field):
-                    self._tracker.merge_message_opaque({field: value})
+            self._read_end(candidate)
+
+    def _read_end(self, candidate: Doc) -> None:
+        """Read why the model has stopped, and what comes beside the content."""
+        if reason := candidate.get("finishReason"):
+            # A word that nobody knows is an error, unless there are calls: aimock ends them with FUNCTION_CALL.
+            self._tracker.stop_reason = decode_stop_reason(reason) or ("tools" if self._calls else "error")
+            self.is_complete = True
+        for field in _CANDIDATE_FIELDS:
+            if value := candidate.get(field):
+                self._tracker.merge_message_opaque({field: value})
 
     def read_part(self, part: Doc) -> None:
         """Read one part, of a reply or of a message in the history."""

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, cast
 
-from toolglot.common.jsontext import dumps_text
 from toolglot.providers.profile import Profile
 from toolglot.schema.openapi import from_openapi
 from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, to_text, unknown_fields
 from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool
 from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker
@@ -120,7 +119,7 @@ def _response_text(response: Any) -> str:
         key, value = next(iter(cast(Doc, response).items()))
         if key in ("output", "error", "result"):
             response = value
-    return response if isinstance(response, str) else "" if response in (None, {}) else dumps_text(response)
+    return "" if response == {} else to_text(response)
 
 
 def decode_tools(tools: Any) -> Iterator[ToolDefinition]:
@@ -139,13 +138,18 @@ def decode_tools(tools: Any) -> Iterator[ToolDefinition]:
 
 def decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
     """Decode the choice. Also return what of functionCallingConfig it does not express."""
-    mode = as_text(calling.get("mode")).upper()
     names = tuple(as_text(name) for name in as_list(calling.get("allowedFunctionNames")))
-    choice: ToolChoice | None = None
-    if mode in ("ANY", "NONE", "AUTO"):
-        choice = ToolChoice({"ANY": "required", "NONE": "none"}.get(mode, "auto"), names if mode == "ANY" else ())  # pyright: ignore[reportArgumentType]
-    elif mode == "VALIDATED" and names:  # AUTO limited to some tools
-        choice = ToolChoice("auto", names)
+    match as_text(calling.get("mode")).upper():
+        case "ANY":
+            choice = ToolChoice("required", names)
+        case "NONE":
+            choice = ToolChoice("none")
+        case "AUTO":
+            choice = ToolChoice("auto")
+        case "VALIDATED" if names:  # AUTO limited to some tools
+            choice = ToolChoice("auto", names)
+        case _:
+            choice = None
     extra = unknown_fields(calling, ("mode", "allowedFunctionNames") if choice else ())
     return choice, {"functionCallingConfig": extra} if extra else {}
 

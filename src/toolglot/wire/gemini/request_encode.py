@@ -23,17 +23,18 @@ DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message as contents."""
-    match message.role:
-        case "system":
-            writer.record_repair("system message", "not at the start; sent as a user message")
-            return [{"role": "user", "parts": [{"text": f"<system>\n{message.text}\n</system>"}]}]
-        case "tool":
-            return list(encode_results(message, writer))
-        case role:
-            parts = _encode_parts(message.blocks, writer)
-            if role == "assistant" and writer.profile.signatures:
-                _sign_first_call(parts, writer)
-            return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []
+    if message.role == "system":
+        writer.record_repair("system message", "not at the start; sent as a user message")
+        return [{"role": "user", "parts": [{"text": f"<system>\n{message.text}\n</system>"}]}]
+    if message.role == "tool":
+        return list(encode_results(message, writer))
+    is_assistant = message.role == "assistant"
+    parts = _encode_parts(message.blocks, writer)
+    if not parts:
+        return []
+    if is_assistant and writer.profile.signatures:
+        _sign_first_call(parts, writer)
+    return [{"role": "model" if is_assistant else "user", "parts": parts}]
 
 
 def _encode_parts(blocks: Sequence[Block], writer: Writer) -> list[Doc]:
@@ -121,18 +122,22 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
 
 def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> Doc:
     """Return the result as an object. Gemini gives the keys `output` and `error` a meaning."""
+    key = "error" if result.is_error else "output"
     data: Any = result.data
+    is_object = isinstance(data, dict)
     is_list = isinstance(data, list) and not result.is_error and result.text == dumps_text(cast(list[Any], data))
+    if not is_object and not is_list:
+        return {key: result.text}
     # Gemini takes `$ref` for the name of one of the result's parts, and refuses the request if there is none.
-    if (is_list or isinstance(data, dict)) and not has_parts and b'"$ref":' in dumps(data):
+    if not has_parts and b'"$ref":' in dumps(data):
         writer.record_repair(f"result of {result.call_id!r}", "Gemini gives the key '$ref' a meaning; sent as text")
-        return {"error" if result.is_error else "output": result.text or dumps_text(data)}
-    if isinstance(data, dict):
-        response = cast(Doc, data)
-        if not result.is_error or "error" in response:
-            return response
-        return {"error": {"message": result.text, **response}}  # keeps the data of a failed call
-    return {"error" if result.is_error else "output": data if is_list else result.text}
+        return {key: result.text or dumps_text(data)}
+    if is_list:
+        return {key: data}
+    response = cast(Doc, data)
+    if not result.is_error or "error" in response:
+        return response
+    return {"error": {"message": result.text, **response}}  # keeps the data of a failed call
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:

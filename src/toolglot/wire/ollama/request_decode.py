@@ -29,11 +29,18 @@ def decode(body: Doc, profile: Profile) -> Request:
         extra["num_predict"] = neutral.pop("max_tokens")
     if extra:
         extras["options"] = extra
-    think, format = body.get("think"), body.get("format")
-    if effort := "none" if think is False else parse_effort(think):
+    think = body.get("think")
+    effort = "none" if think is False else parse_effort(think)
+    if effort:
         neutral["effort"] = effort
     elif think is not None:  # true has no level
         extras["think"] = think
+    output: Output | None = None
+    format = body.get("format")
+    if isinstance(format, dict):
+        output = Output(as_dict(format))
+    elif format == "json":
+        output = Output()
     return Request(
         model=as_text(body.get("model")),
         messages=list(join_messages(decode_messages(body.get("messages"), origin), "tool")),
@@ -42,7 +49,7 @@ def decode(body: Doc, profile: Profile) -> Request:
             for tool in iter_dicts(body.get("tools"))
         ),
         options=Options(**neutral),
-        output=Output(as_dict(format)) if isinstance(format, dict) else Output() if format == "json" else None,
+        output=output,
         stream=body.get("stream"),
         extras={OLLAMA_CHAT: extras} if extras else {},
     )

@@ -74,11 +74,12 @@ def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
 def decode_result(message: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a result, which need not name its tool. The deprecated `function` role has a name and no id."""
     id, name = as_text(message.get("tool_call_id")), as_text(message.get("name"))
-    call = open_calls.take(id, name)
     content = tuple(b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
     opaque = unknown_fields(message, ("role", "content", "tool_call_id", "name"))
-    call_id, name = call.id if call else id or name, name or (call.name if call else "")
-    return ToolResult(call_id, content, name, opaque=opaque)
+    call = open_calls.take(id, name)
+    if call is None:
+        return ToolResult(id or name, content, name, opaque=opaque)
+    return ToolResult(call.id, content, name or call.name, opaque=opaque)
 
 
 def decode_content(content: Any) -> Iterable[Block]:
@@ -138,8 +139,9 @@ def decode_choice(choice: Any) -> ToolChoice | None:
         case "any":  # Mistral
             return ToolChoice("required")
         case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}:
-            names = (as_dict(tool.get("function") or tool.get("custom")).get("name") for tool in iter_dicts(tools))
-            return ToolChoice("required" if mode == "required" else "auto", tuple(as_text(name) for name in names))
+            functions = [as_dict(tool.get("function") or tool.get("custom")) for tool in iter_dicts(tools)]
+            names = tuple(as_text(function.get("name")) for function in functions)
+            return ToolChoice("required" if mode == "required" else "auto", names)
         case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}} | {"name": str(name)}:
             return ToolChoice("required", (name,))
         case _:

@@ -42,33 +42,48 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
             return encode_results(message, writer)
 
 
+# Servers disagree about a message of calls only.
+_EMPTY_CONTENT: dict[str, Doc] = {"omit": {}, "null": {"content": None}, "empty": {"content": ""}}
+
+
 def encode_assistant(message: Message, writer: Writer) -> Doc:
     state = writer.echo_opaque(message.opaque)
-    texts = [block for block in message.blocks if isinstance(block, Text | Foreign)]
-    refusals = [block for block in texts if isinstance(block, Text) and writer.is_own and is_refusal(block)]
-    texts = [block for block in texts if block not in refusals]
+    texts: list[Text | Foreign] = []
+    refusals: list[str] = []
+    for block in message.blocks:
+        if isinstance(block, Text) and writer.is_own and is_refusal(block):
+            refusals.append(block.text)
+        elif isinstance(block, Text | Foreign):
+            texts.append(block)
     calls = [encode_call(block, writer) for block in message.calls]
     reasoning = encode_reasoning(message, writer, bool(calls))
     thoughts = as_list(reasoning.pop("content", None))
-    content = [part for block in texts for part in _encode_part(block, writer)]
     encoded: Doc = {"role": "assistant"}
-    if thoughts or any(isinstance(block, Foreign) for block in texts):
-        encoded["content"] = [*thoughts, *content]
-    elif texts:
-        encoded["content"] = join_plain(content)
-    elif calls and writer.profile.empty_content != "omit":  # servers disagree about a message of calls only
-        encoded["content"] = None if writer.profile.empty_content == "null" else ""
-    elif not calls and not refusals:
+    if thoughts or texts:
+        encoded["content"] = _encode_reply_content(thoughts, texts, writer)
+    elif calls:
+        encoded |= _EMPTY_CONTENT[writer.profile.empty_content]
+    elif not refusals:
         encoded["content"] = ""
     encoded.update(reasoning)
     if refusals:
-        encoded["refusal"] = "".join(block.text for block in refusals)
+        encoded["refusal"] = "".join(refusals)
     if calls:  # an empty list is refused
         encoded["tool_calls"] = calls
     for block in message.blocks:
         if isinstance(block, Media):
             writer.record_loss(block.kind, f"{writer.profile.title} accepts no media from the assistant")
     return {**state, **encoded}
+
+
+def _encode_reply_content(thoughts: list[Any], texts: list[Text | Foreign], writer: Writer) -> Any:
+    """Return the content as text, or as a list if there is more in it."""
+    parts: list[Doc] = []
+    for block in texts:
+        parts += _encode_part(block, writer)
+    if thoughts or any(isinstance(block, Foreign) for block in texts):
+        return [*thoughts, *parts]
+    return join_plain(parts)
 
 
 def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Doc:
@@ -83,8 +98,7 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     text = call.text
     if not text or text.isspace():  # otherwise exactly as it came: caches compare bytes
         text = "{}"
-    # Arguments that are no JSON object go back only to the endpoint that they came from, if it takes them.
-    if call.freeform or (call.arguments is None and not (verbatim or (writer.is_own and writer.profile.raw_arguments))):
+    if call.freeform or (call.arguments is None and not verbatim and not writer.takes_raw_arguments):
         text = dumps_text(writer.to_arguments_object(call))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
 
@@ -153,16 +167,25 @@ def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
     if media.kind not in writer.profile.media:
         return None
     extra = as_dict(state.get("more"))
-    if media.kind == "image" and (url := to_data_url(media)):
-        return {"type": "image_url", "image_url": {"url": url, **({"detail": media.detail} if media.detail else {}), **extra}}
-    if media.kind == "audio" and media.data and media.media_type in _AUDIO_FORMATS:
-        return {"type": "input_audio", "input_audio": {"data": media.data, "format": _AUDIO_FORMATS[media.media_type]}}
-    if media.kind == "file" and media.file_id and state:
-        return {"type": "file", "file": {"file_id": media.file_id, **extra}}
-    if media.kind == "file" and media.data and media.media_type == "application/pdf":  # other files are not sent as files
-        file = {"filename": media.name or "file.pdf", "file_data": to_data_url(media), **extra}
-        return {"type": "file", "file": file}
-    return None
+    match media.kind:
+        case "image":
+            url = to_data_url(media)
+            if not url:
+                return None
+            detail = {"detail": media.detail} if media.detail else {}
+            return {"type": "image_url", "image_url": {"url": url, **detail, **extra}}
+        case "audio":
+            format = _AUDIO_FORMATS.get(media.media_type)
+            if not media.data or format is None:
+                return None
+            return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
+        case "file" if media.file_id and state:
+            return {"type": "file", "file": {"file_id": media.file_id, **extra}}
+        case "file" if media.data and media.media_type == "application/pdf":  # other files are not sent as files
+            file = {"filename": media.name or "file.pdf", "file_data": to_data_url(media), **extra}
+            return {"type": "file", "file": file}
+        case _:
+            return None
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:

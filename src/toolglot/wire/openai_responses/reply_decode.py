@@ -7,7 +7,7 @@ The terminal event's `output` fills in what was never announced: some backends l
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from toolglot.values.messages import Foreign, StopReason, Text, Thinking, ToolsChanged
+from toolglot.values.messages import Foreign, StopReason, Text, Thinking, ToolCall, ToolsChanged
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_list, require_text, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.openai_responses.tool_decode import decode_tools
@@ -144,35 +144,13 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Reply
     """Decode one output item into blocks, each with its slot."""
     match item.get("type"):
         case "message":
-            # Every part keeps the item's state (id, status, phase): that makes them one item again.
-            state = unknown_fields(item, ("type", "role", "content")) or {}
-            content = item.get("content")
-            parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
-            number = -1  # of the text, see `_find_text_slot`
-            for position, part in enumerate(parts):
-                number += part.get("type") in _TEXT_PARTS
-                match part.get("type"):
-                    case "output_text" | "text" | "input_text":
-                        extra = unknown_fields(part, ("type", "text"))
-                        opaque = {**({"part": extra} if extra else {}), **state}
-                        yield (slot, number), Text(require_text(part.get("text")), opaque or None)
-                    case "refusal":
-                        yield (slot, number), Text(require_text(part.get("refusal")), {"refusal": True, **state})
-                    case _:
-                        whole = {"type": "message", "role": "assistant", **state, "content": [part]}
-                        yield (slot, "part", position), Foreign(OPENAI_RESPONSES, whole)
+            yield from _decode_message(item, slot)
         case "reasoning":
             parts = as_list(item.get("summary")) or as_list(item.get("content"))
             text = "\n\n".join(as_text(part.get("text")) for part in iter_dicts(parts))
             yield slot, Thinking(text, unknown_fields(item, ("type",)))
-        case "function_call" | "custom_tool_call" as kind:
-            is_freeform = kind == "custom_tool_call"
-            value = item.get("input") or "" if is_freeform else item.get("arguments")
-            name, namespace = as_text(item.get("name")), _read_namespace(item)
-            id = as_text(item.get("call_id")) or as_text(item.get("id"))  # in case the call_id is missing
-            own_namespace = item.get("namespace") and not namespace  # echoed: a loaded tool is not in the default namespace
-            opaque = unknown_fields(item, _CALL_FIELDS[:-1] if own_namespace else _CALL_FIELDS)
-            yield slot, make_call(id, name, value, freeform=is_freeform, namespace=namespace, opaque=opaque)
+        case "function_call" | "custom_tool_call":
+            yield slot, _decode_call(item)
         case str(kind) if kind in NATIVE_ITEMS and item.get("call_id") and item.get("execution") != "server":
             name, field, _ = NATIVE_ITEMS[kind]
             yield slot, make_call(as_text(item["call_id"]), name, item.get(field), opaque={"item": item})
@@ -181,6 +159,40 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Reply
             yield slot, ToolsChanged(loaded=names, opaque={"item": item})
         case _:  # run by the provider, sent back unchanged
             yield slot, Foreign(OPENAI_RESPONSES, item)
+
+
+def _decode_message(item: Doc, slot: Hashable) -> Iterator[tuple[Hashable, ReplyBlock]]:
+    """Decode the parts of a message, each with its slot."""
+    # Every part keeps the item's state (id, status, phase): that makes them one item again.
+    state = unknown_fields(item, ("type", "role", "content")) or {}
+    content = item.get("content")
+    parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
+    number = -1  # of the text, see `_find_text_slot`
+    for position, part in enumerate(parts):
+        number += part.get("type") in _TEXT_PARTS
+        match part.get("type"):
+            case "output_text" | "text" | "input_text":
+                extra = unknown_fields(part, ("type", "text"))
+                opaque = {"part": extra, **state} if extra else state
+                yield (slot, number), Text(require_text(part.get("text")), opaque or None)
+            case "refusal":
+                yield (slot, number), Text(require_text(part.get("refusal")), {"refusal": True, **state})
+            case _:
+                whole = {"type": "message", "role": "assistant", **state, "content": [part]}
+                yield (slot, "part", position), Foreign(OPENAI_RESPONSES, whole)
+
+
+def _decode_call(item: Doc) -> ToolCall:
+    """Return the call of a function or of a freeform tool."""
+    id = as_text(item.get("call_id")) or as_text(item.get("id"))  # in case the call_id is missing
+    is_freeform = item["type"] == "custom_tool_call"
+    value = item.get("input") or "" if is_freeform else item.get("arguments")
+    namespace = _read_namespace(item)
+    known = _CALL_FIELDS
+    if item.get("namespace") and not namespace:  # echoed: a loaded tool is not in the default namespace
+        known = _CALL_FIELDS[:-1]
+    opaque = unknown_fields(item, known)
+    return make_call(id, as_text(item.get("name")), value, freeform=is_freeform, namespace=namespace, opaque=opaque)
 
 
 def _read_namespace(item: Doc) -> str:

@@ -197,14 +197,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
         return id
 
     def _response_object(self, reply: Reply | None) -> Doc:
-        incomplete = _INCOMPLETE_REASONS.get(reply.stop) if reply else None
         status = self.encode_stop(reply) if reply else "in_progress"
-        settings = {**_ECHOED_FIELDS, **{name: self.request_body[name] for name in self.request_body.keys() & _ECHOED_FIELDS}}
-        settings["reasoning"] = {**_ECHOED_FIELDS["reasoning"], **as_dict(settings["reasoning"])}
-        settings["tools"] = [
-            {"description": None, "parameters": None, "strict": None, **tool} if tool.get("type") == "function" else tool
-            for tool in iter_dicts(settings["tools"])
-        ]
+        incomplete = _INCOMPLETE_REASONS.get(reply.stop) if reply else None
         return {
             "id": self.id or "resp_0",
             "object": "response",
@@ -216,8 +210,20 @@ class ResponsesReplyEncoder(ReplyEncoder):
             "model": self.model,
             "output": list(self._output),
             "usage": encode_usage(reply.usage) if reply else None,
-            **settings,
+            **self._echo_settings(),
         }
+
+    def _echo_settings(self) -> Doc:
+        """Return the settings of the request, or their defaults, as a response repeats them."""
+        settings = {**_ECHOED_FIELDS, **{name: self.request_body[name] for name in self.request_body.keys() & _ECHOED_FIELDS}}
+        settings["reasoning"] = {**_ECHOED_FIELDS["reasoning"], **as_dict(settings["reasoning"])}
+        tools: list[Doc] = []
+        for tool in iter_dicts(settings["tools"]):
+            if tool.get("type") == "function":
+                tool = {"description": None, "parameters": None, "strict": None, **tool}
+            tools.append(tool)
+        settings["tools"] = tools
+        return settings
 
 
 def encode_usage(usage: Usage) -> Doc:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
+from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Origin, ResultBlock, Text, ToolResult, ToolsChanged
 from toolglot.values.request import Options, Request, ToolChoice, parse_effort
 from toolglot.wire.cache_marks import decode_cache_option
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
@@ -105,12 +105,18 @@ def decode_part(part: Doc) -> Text | Media | Foreign:
             extra = unknown_fields(part, ("type", "file_data", "filename"))
             return media_from_url("file", part["file_data"], name=as_text(part.get("filename")), extra=extra)
         case "input_file" if part.get("file_url"):
-            return Media("file", url=part["file_url"], opaque={"more": unknown_fields(part, ("type", "file_url")) or {}})
-        case "input_image" | "input_file" as kind if part.get("file_id"):
-            media = "image" if kind == "input_image" else "file"
-            return Media(media, file_id=part["file_id"], opaque={"more": unknown_fields(part, ("type", "file_id")) or {}})
+            return Media("file", url=part["file_url"], opaque=_read_more(part, "file_url"))
+        case "input_image" if part.get("file_id"):
+            return Media("image", file_id=part["file_id"], opaque=_read_more(part, "file_id"))
+        case "input_file" if part.get("file_id"):
+            return Media("file", file_id=part["file_id"], opaque=_read_more(part, "file_id"))
         case _:
             return Foreign(OPENAI_RESPONSES, part)
+
+
+def _read_more(part: Doc, source: str) -> Opaque:
+    """Return the fields of a part that has no data, to be sent back to the origin."""
+    return {"more": unknown_fields(part, ("type", source)) or {}}
 
 
 def decode_result(item: Doc, *, is_native: bool) -> ToolResult:

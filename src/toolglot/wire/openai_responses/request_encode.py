@@ -56,20 +56,19 @@ def leading_count(messages: Sequence[Message]) -> int:
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message as input items."""
-    match message.role:
-        case "assistant":
-            return [checked for item in encode_assistant(message, writer) if (checked := _check_id(item, writer))]
-        case "tool":
-            return [*(encode_result(result, writer) for result in message.results), *encode_loaded(message, writer)]
-        case _:
-            changes = [block for block in message.blocks if isinstance(block, ToolsChanged)]
-            items = [item for change in changes if (item := encode_change(change, writer))]
-            others = [block for block in message.blocks if not isinstance(block, ToolsChanged)]
-            if not others:
-                return items
-            state = {"role": message.role, **writer.echo_opaque(message.opaque)}
-            state.pop("instructions", None)  # our own mark, not a field
-            return [*items, {**state, "content": _encode_content(others, writer)}]
+    if message.role == "assistant":
+        items = [_check_id(item, writer) for item in encode_assistant(message, writer)]
+        return [item for item in items if item]
+    if message.role == "tool":
+        return [*(encode_result(result, writer) for result in message.results), *encode_loaded(message, writer)]
+    items = [encode_change(block, writer) for block in message.blocks if isinstance(block, ToolsChanged)]
+    encoded = [item for item in items if item]
+    others = [block for block in message.blocks if not isinstance(block, ToolsChanged)]
+    if others:
+        state = {"role": message.role, **writer.echo_opaque(message.opaque)}
+        state.pop("instructions", None)  # our own mark, not a field
+        encoded.append({**state, "content": _encode_content(others, writer)})
+    return encoded
 
 
 def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
@@ -169,12 +168,15 @@ def encode_loaded(message: Message, writer: Writer) -> Iterator[Doc]:
 
 def _bring_tools(change: ToolsChanged, writer: Writer) -> list[ToolDefinition]:
     """Return the tools that a change brings. They are known from here on."""
-    tools, plan = {tool.qualified_name: tool for tool in change.added}, writer.plan
-    known = writer.known_tools = {**writer.known_tools, **tools}
-    tools |= {name: replace(known[name], deferred=False) for name in change.loaded if name in known}
-    kept = {name: tool for name, tool in tools.items() if name not in plan.removed}
-    writer.inline_names |= {name for name, tool in kept.items() if not tool.deferred and name in plan.inline}
-    return list(kept.values())
+    tools = {tool.qualified_name: tool for tool in change.added}
+    writer.known_tools = {**writer.known_tools, **tools}
+    for name in change.loaded:
+        if name in writer.known_tools:
+            tools[name] = replace(writer.known_tools[name], deferred=False)
+    for name in writer.plan.removed:
+        tools.pop(name, None)
+    writer.inline_names |= {name for name, tool in tools.items() if name in writer.plan.inline and not tool.deferred}
+    return list(tools.values())
 
 
 def _encode_definitions(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
@@ -187,81 +189,124 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     if item := state.get("item"):
         writer.native_item_types[call.id] = as_text(item["type"])
         return {**item, "call_id": writer.map_call_id(call.id)}
-    tool = writer.known_tools.get(call.name)
-    is_search = tool is not None and _is_client_search(tool)
-    native_type = "tool_search_call" if is_search else f"{writer.native_types.get(call.name, '')}_call"
-    required = _REQUIRED_ARGUMENTS.get(native_type)
-    if required is not None and call.arguments is not None and all(name in call.arguments for name in required):
+    native_type = _find_native_type(call, writer)
+    if native_type is not None:
         writer.native_item_types[call.id] = native_type
         fields = {NATIVE_ITEMS[native_type][1]: call.arguments, "status": "completed"}
         if native_type == "tool_search_call":
             fields["execution"] = "client"
         return {"type": native_type, "call_id": writer.map_call_id(call.id), **fields}
     head: Doc = {"call_id": writer.map_call_id(call.id), "name": writer.map_tool_name(call.name, call.namespace)}
-    if call.namespace and writer.profile.features.namespaces:
-        head["namespace"] = call.namespace  # required for tools that were found by tool_search
-    elif call.name in writer.inline_names and writer.profile.features.namespaces:
-        # 400 "… does not exist in the default namespace": a tool of an item is in a namespace of its own name.
-        head["namespace"] = head["name"]
+    if writer.profile.features.namespaces:
+        if call.namespace:
+            head["namespace"] = call.namespace  # required for tools that were found by tool_search
+        elif call.name in writer.inline_names:
+            # 400 "… does not exist in the default namespace": a tool of an item is in a namespace of its own name.
+            head["namespace"] = head["name"]
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
     text = call.text if call.text.strip() else "{}"
-    if call.arguments is None and not (verbatim or (writer.is_own and writer.profile.raw_arguments)):
+    if call.arguments is None and not verbatim and not writer.takes_raw_arguments:
         text = dumps_text(writer.to_arguments_object(call))
     return {"type": "function_call", **head, "arguments": text, **state}
+
+
+def _find_native_type(call: ToolCall, writer: Writer) -> str | None:
+    """Return the item that a call of a native tool becomes; None for a function, and if the item's fields are missing."""
+    tool = writer.known_tools.get(call.name)
+    is_search = tool is not None and _is_client_search(tool)
+    native_type = "tool_search_call" if is_search else f"{writer.native_types.get(call.name, '')}_call"
+    required = _REQUIRED_ARGUMENTS.get(native_type)
+    if required is None or call.arguments is None:
+        return None
+    return native_type if all(name in call.arguments for name in required) else None
 
 
 def encode_result(result: ToolResult, writer: Writer) -> Doc:
     state = dict(writer.echo_opaque(result.opaque))
     id = writer.map_call_id(result.call_id)
-    call, native_type = writer.calls.get(result.call_id), writer.native_item_types.get(result.call_id)
+    native_type = writer.native_item_types.get(result.call_id, "")
     changes = [block for block in result.content if isinstance(block, ToolsChanged)]
-    is_search = native_type == "tool_search_call"  # its output has the tools; otherwise they follow (`encode_loaded`)
-    found = [tool for change in changes for tool in _bring_tools(change, writer)] if is_search else []
+    found: list[ToolDefinition] = []
+    if native_type == "tool_search_call":  # its output has the tools; otherwise they follow (`encode_loaded`)
+        for change in changes:
+            found += _bring_tools(change, writer)
     if item := state.get("item"):
         return {**item, "call_id": id}
-    marks = [block for block in (*result.content, result) if isinstance(block, Text | Media | ToolResult) and block.cache]
-    if is_search and (changes or as_list(result.data)):
-        tools = _encode_definitions([replace(tool, deferred=True) for tool in found], writer)
-        tools = tools if changes else as_list(result.data)
+    if native_type == "tool_search_call" and (changes or as_list(result.data)):
+        tools = as_list(result.data)
+        if changes:
+            tools = _encode_definitions([replace(tool, deferred=True) for tool in found], writer)
         return {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed", "tools": tools}
+    call = writer.calls.get(result.call_id)
     # Codex (0.77) answers a local_shell_call as a function: the schema of its own output has no call_id.
-    if native_type and native_type not in ("tool_search_call", "local_shell_call") and "type" not in state:
+    has_own_item = native_type not in ("", "tool_search_call", "local_shell_call")
+    if has_own_item and "type" not in state:
         return {"type": NATIVE_ITEMS[native_type][2], "call_id": id, **_native_output(native_type, result, call)}
     own_type = state.pop("type", None)
     is_freeform = call.freeform if call and not native_type else own_type == "custom_tool_call_output"
-    output: Any = format_result_text(result)
+    kind = "custom_tool_call_output" if is_freeform else "function_call_output"
     if changes and not result.text.strip():
         output = describe_loaded(changes, writer)
-    elif (marks and result.content) or any(not isinstance(block, Text | ToolsChanged) for block in result.content):
-        flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.is_rendered else ()
-        parts = [block for block in result.content if not isinstance(block, ToolsChanged)]
-        if result.cache and isinstance(last := parts[-1], Text | Media):  # the mark of the whole result stands on its last part
-            parts[-1] = replace(last, cache=result.cache)
-        output = _encode_content((*flag, *parts), writer)
-    kind = "custom_tool_call_output" if is_freeform else "function_call_output"
+    elif _is_text(result):
+        output = format_result_text(result)
+    else:
+        output = _encode_parts(result, writer)
     return {"type": kind, "call_id": id, "output": output, **state}
+
+
+def _encode_parts(result: ToolResult, writer: Writer) -> Any:
+    """Encode the content of a result that is more than text."""
+    parts: list[Block] = [block for block in result.content if not isinstance(block, ToolsChanged)]
+    last = parts[-1]
+    if result.cache and isinstance(last, Text | Media):  # the mark of the whole result stands on its last part
+        parts[-1] = replace(last, cache=result.cache)
+    if result.is_error and not result.is_rendered:
+        parts.insert(0, Text("Error:"))
+    return _encode_content(parts, writer)
+
+
+def _is_text(result: ToolResult) -> bool:
+    """Return whether text says all of a result: it has no media, and no marks for the prompt cache."""
+    parts = [block for block in result.content if not isinstance(block, ToolsChanged)]
+    if parts and _has_marks(result):
+        return False
+    return all(isinstance(block, Text) for block in parts)
+
+
+def _has_marks(result: ToolResult) -> bool:
+    """Return whether a part of a result, or the whole result, is marked for the prompt cache."""
+    if result.cache:
+        return True
+    return any(isinstance(block, Text | Media) and block.cache for block in result.content)
 
 
 def _native_output(native_type: str, result: ToolResult, call: ToolCall | None) -> Doc:
     """Encode the result of a built-in tool that the client runs, from the result's data if that has the form."""
     match native_type:
         case "shell_call":
-            limit = (call.arguments or {}).get("max_output_length") if call else None
-            outcome: Doc = {"type": "exit", "exit_code": int(result.is_error)}
-            parts = [part for part in iter_dicts(result.data) if part.keys() >= _SHELL_OUTPUT_KEYS]
-            output: Doc = {"output": parts or [{"stdout": result.text, "stderr": "", "outcome": outcome}]}
-            # The call's limit should be passed back with the raw output (openai SDK 3.49).
-            return output if limit is None else {**output, "max_output_length": limit}
+            return _shell_output(result, call)
         case "apply_patch_call":
             return {"status": "failed" if result.is_error else "completed", "output": result.text}
         case _:
             return {"output": result.text}
 
 
+def _shell_output(result: ToolResult, call: ToolCall | None) -> Doc:
+    parts = [part for part in iter_dicts(result.data) if part.keys() >= _SHELL_OUTPUT_KEYS]
+    if not parts:
+        outcome: Doc = {"type": "exit", "exit_code": int(result.is_error)}
+        parts = [{"stdout": result.text, "stderr": "", "outcome": outcome}]
+    # The call's limit should be passed back with the raw output (openai SDK 3.49).
+    limit = (call.arguments or {}).get("max_output_length") if call else None
+    return {"output": parts} if limit is None else {"output": parts, "max_output_length": limit}
+
+
 def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
-    if len(blocks) == 1 and isinstance(blocks[0], Text) and not (blocks[0].cache or writer.echo_opaque(blocks[0].opaque)):
-        return blocks[0].text
+    if len(blocks) == 1:
+        only = blocks[0]
+        if isinstance(only, Text) and not only.cache and not writer.echo_opaque(only.opaque):
+            return only.text
     parts: list[Doc] = []
     for block in blocks:
         match block:
@@ -278,18 +323,21 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
-    state = writer.echo_opaque(media.opaque)
-    kind, extra = "input_image" if media.kind == "image" else "input_file", as_dict(state.get("more"))
+    extra = as_dict(writer.echo_opaque(media.opaque).get("more"))
+    kind = "input_image" if media.kind == "image" else "input_file"
     if media.file_id and writer.is_own:  # a file id means nothing elsewhere
         return {"type": kind, "file_id": media.file_id, **extra}
     url = to_data_url(media)
-    if media.kind == "image" and url:
-        return {"type": kind, "image_url": url, **({"detail": media.detail} if media.detail else {}), **extra}
-    if media.kind == "file" and media.data and media.media_type == "application/pdf":
-        return {"type": kind, "filename": media.name or "file.pdf", "file_data": url, **extra}
-    if media.kind == "file" and media.url and media.url.startswith("http"):
-        return {"type": kind, "file_url": media.url, **extra}
-    return {"type": "input_text", "text": writer.replace_media(media)}  # audio as a file: recorded 400
+    match media.kind:
+        case "image" if url:
+            detail = {"detail": media.detail} if media.detail else {}
+            return {"type": kind, "image_url": url, **detail, **extra}
+        case "file" if media.data and media.media_type == "application/pdf":
+            return {"type": kind, "filename": media.name or "file.pdf", "file_data": url, **extra}
+        case "file" if media.url and media.url.startswith("http"):
+            return {"type": kind, "file_url": media.url, **extra}
+        case _:
+            return {"type": "input_text", "text": writer.replace_media(media)}  # audio as a file: recorded 400
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:

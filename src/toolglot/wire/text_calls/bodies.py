@@ -11,7 +11,7 @@ from toolglot.common.jsontext import is_portable
 from toolglot.schema.coerce import coerce
 from toolglot.schema.json_schema import Schema
 from toolglot.schema.tolerant_json import tolerant_loads
-from toolglot.wire.json_values import as_dict, join_surrogates
+from toolglot.wire.json_values import as_dict, as_text, join_surrogates
 from toolglot.wire.text_calls.forms import Head, TagStyle
 
 Tools = Mapping[str, Schema]
@@ -93,11 +93,22 @@ def parse_body(head: Head, body: str, tools: Tools) -> list[TextCall] | None:
         except ValueError:
             return None
         if form.body == "calls":
-            values = cast(list[Any], value if isinstance(value, list) else [value])
-            calls = [_read_call(item, tools, bare=form.is_bare) for item in values]
-            return [call for call in calls if call] if all(calls) else None
+            return _read_calls(value, tools, bare=form.is_bare)
         arguments = cast(dict[str, Any], value) if isinstance(value, dict) else None
-    return [TextCall(name, arguments, head.name if ":" in head.name else "")] if arguments is not None else None
+    if arguments is None:
+        return None
+    return [TextCall(name, arguments, head.name if ":" in head.name else "")]
+
+
+def _read_calls(value: Any, tools: Tools, *, bare: bool) -> list[TextCall] | None:
+    """Read one call, or a list of them. None if any is not one."""
+    calls: list[TextCall] = []
+    for item in cast(list[Any], value if isinstance(value, list) else [value]):
+        call = _read_call(item, tools, bare=bare)
+        if call is None:
+            return None
+        calls.append(call)
+    return calls
 
 
 def find_tool(name: str, tools: Tools) -> str:
@@ -112,18 +123,19 @@ def _read_call(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:
         return None  # other data, which only looks similar
     inner = as_dict(call.get("function")) or call
     name = inner.get("name", inner.get("function"))
+    tool = find_tool(name, tools) if isinstance(name, str) else ""
     key = "arguments" if "arguments" in inner else "parameters"
+    if not tool or (bare and key not in inner):
+        return None
     arguments = inner.get(key)
     if isinstance(arguments, str):  # encoded twice (Granite 4)
         try:
             arguments, _ = tolerant_loads(arguments)
         except ValueError:
             return None
-    tool = find_tool(name, tools) if isinstance(name, str) else ""
-    if not tool or (bare and key not in inner) or not isinstance(arguments, dict | None):
+    if not isinstance(arguments, dict | None):
         return None
-    id = call.get("id")
-    return TextCall(tool, cast(dict[str, Any], arguments or {}), id if isinstance(id, str) else "")
+    return TextCall(tool, cast(dict[str, Any], arguments or {}), as_text(call.get("id")))
 
 
 def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | None:

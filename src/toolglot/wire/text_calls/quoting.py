@@ -43,6 +43,24 @@ class _Line:
         self.backticks = backticks  # a run that opened code, which the same run closes
         self.run_count = self.stray_thoughts = 0
 
+    def read_mark(self, match: re.Match[str]) -> None:
+        """Follow a run of backticks, or a tag of `_MARK`."""
+        run, name = match[1], match[3] or match[5]
+        is_opening = not (match[2] or match[4])
+        if run:
+            self.run_count += 1
+            if run == self.backticks:
+                self.backticks = ""
+            else:
+                self.backticks = self.backticks or run
+        elif is_opening:
+            self.opens_region = self.opens_region or not self.region
+            self.region = self.region or name
+        elif name == self.region:
+            self.region = ""
+        elif not self.region and name in _THOUGHTS:
+            self.stray_thoughts += 1
+
 
 class Quoting:
     """Follows the Markdown of a reply. `feed` takes all text before a place, in pieces that do not split a mark."""
@@ -68,36 +86,43 @@ class Quoting:
         line.start += text[: _KEPT - len(line.start)]
         line.end = (line.end + text)[-_KEPT:]
         line.is_blank = line.is_blank and not text.strip()
-        for match in _MARK.finditer(text) if not self._fence else ():
-            run, name = match[1], match[3] or match[5]
-            if run:
-                line.backticks = "" if run == line.backticks else line.backticks or run
-                line.run_count += 1
-            elif not (match[2] or match[4]):
-                line.opens_region = line.opens_region or not line.region
-                line.region = line.region or name
-            elif name == line.region:
-                line.region = ""
-            elif not line.region and name in _THOUGHTS:
-                line.stray_thoughts += 1
+        if not self._fence:
+            for match in _MARK.finditer(text):
+                line.read_mark(match)
 
     def _end_line(self) -> None:
-        line, fence = self._line, _FENCE.match(self._line.start)
+        line = self._line
         region, backticks = line.region, line.backticks
-        if self._fence:
-            if fence and fence[1].startswith(self._fence) and not fence[2].strip():
-                self._fence = ""
-        elif fence and line.run_count <= 1:
-            self._fence, backticks = fence[1], ""
+        was_fenced = bool(self._fence)
+        self._update_fence()
+        if self._fence and not was_fenced:
+            backticks = ""  # they open the fence
         self._stray_thoughts += line.stray_thoughts
         self._may_indent = line.is_blank or (self._may_indent and bool(_INDENTED.match(line.start)))
-        if not line.is_blank:
-            self._has_text, self._last_text = True, line.end
+        if line.is_blank:
+            backticks = ""  # inline code ends with its paragraph at the latest
+        else:
+            self._has_text = True
+            self._last_text = line.end
         # A tag that quotes begins or ends its line. Within a line it is a word ("the <pre> element"), which is never closed.
         if line.opens_region and region not in _THOUGHTS:
-            is_block = line.start.lstrip().startswith(f"<{region}>") or line.end.rstrip().endswith(f"<{region}>")
-            region = region if is_block else ""
-        self._line = _Line(region, "" if line.is_blank else backticks)  # inline code ends with its paragraph at the latest
+            begins_line = line.start.lstrip().startswith(f"<{region}>")
+            ends_line = line.end.rstrip().endswith(f"<{region}>")
+            if not begins_line and not ends_line:
+                region = ""
+        self._line = _Line(region, backticks)
+
+    def _update_fence(self) -> None:
+        """Open or close a block of code, if the line is a fence."""
+        fence = _FENCE.match(self._line.start)
+        if fence is None:
+            return
+        marks, info = fence.groups()
+        if not self._fence:
+            if self._line.run_count <= 1:  # more runs of backticks: inline code
+                self._fence = marks
+        elif marks.startswith(self._fence) and not info.strip():
+            self._fence = ""
 
     # ---- the place after all text
 
