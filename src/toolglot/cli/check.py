@@ -45,45 +45,57 @@ def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, .
     ok: sent unchanged; changed: accepted, but something is lost or moved into a description; rejected: refused by the
     provider (the exit code is 1).
     """
-    items, printer, exit_code = load_tools_or_definitions(tools) if tools is not None else [], Printer(sys.stdout), 0
+    items: list[Tool | ToolDefinition] = []
+    if tools is not None:
+        items += load_tools_or_definitions(tools)
     if mcp_config:
         with prepare(Flags(mcp_config=mcp_config, no_mcp=True, builtin=False), use_servers="wait") as cli_setup:
-            items += cli_setup.servers.tools if cli_setup.servers is not None else ()
+            if cli_setup.servers is not None:
+                items += cli_setup.servers.tools
     if not items:
         raise UsageError("there are no tools to check: specify a file, a module, or --mcp-config FILE")
     definitions = [item if isinstance(item, ToolDefinition) else item.definition for item in items]
+    printer = Printer(sys.stdout)
+    exit_code = 0
     for target in targets or sorted(PROFILES):
         profile = find_profile(target)
-        provider, model = target.partition(":")[0] if ":" in target else profile.id, profile.model
+        provider = target.partition(":")[0] if ":" in target else profile.id
         problems = preflight(definitions, profile)
-        encoded = encode_request(Request(model, [user("check")], tuple(definitions)), profile)
+        encoded = encode_request(Request(profile.model, [user("check")], tuple(definitions)), profile)
         repairs = [repair for repair in encoded.repairs if repair.where == "tools"]
         is_refused = any(problem.is_refused for problem in problems)
         exit_code |= is_refused
         if json:
-            names = {"provider": provider, "model": model}
+            names = {"provider": provider, "model": profile.model}
             write_json_line(sys.stdout, names | {"problems": problems, "losses": encoded.losses, "repairs": repairs})
             continue
-        state, style = ("rejected", "red") if is_refused else ("changed", "yellow") if encoded.losses else ("ok", "green")
-        printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
+        state = Line("ok       ", "green")
+        if is_refused:
+            state = Line("rejected ", "red")
+        elif encoded.losses:
+            state = Line("changed  ", "yellow")
+        printer.write(state.append(f" {target}\n"))
+        notes: list[str] = []
         if profile.model and find_window(profile.id, profile.model) is None:
-            printer.print_line("          note: this model is not in the catalog; its provider's limits are used")
-        notes = [f"limit: {problem}" for problem in problems] + describe_losses(encoded.losses, every_keyword=True)
-        for note in notes + [f"repaired: {repair}" for repair in repairs]:
+            notes.append("note: this model is not in the catalog; its provider's limits are used")
+        notes += [f"limit: {problem}" for problem in problems]
+        notes += describe_losses(encoded.losses, every_keyword=True)
+        notes += [f"repaired: {repair}" for repair in repairs]
+        for note in notes:
             printer.print_line(f"          {note}")
     return exit_code
 
 
 def load_tools_or_definitions(name: str) -> "list[Tool | ToolDefinition]":
     """Load tools from `module:object`, or definitions from a JSON file or from stdin (`-`). Raises UsageError."""
-    is_module = re.fullmatch(r"[\w.]+(:.*)?", name) and not name.endswith(".json") and not Path(name).exists()
-    if name.endswith(".py") or is_module or (":" in name and not Path(name).exists()):
+    tools: list[Tool | ToolDefinition] = []
+    if _names_code(name):
         loaded = load_tools(name, Path.cwd())
-        registry = ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
-        tools: list[Tool | ToolDefinition] = [*registry, *(item for item in loaded if isinstance(item, ToolDefinition))]
+        tools += ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
+        tools += [item for item in loaded if isinstance(item, ToolDefinition)]
     else:
         try:
-            tools = [*decode_tools(loads(read_input(Path(name))))]
+            tools += decode_tools(loads(read_input(Path(name))))
         except OSError as e:
             raise UsageError(f"cannot read {name!r}: {e.strerror}") from None
         except ValueError as e:
@@ -93,3 +105,14 @@ def load_tools_or_definitions(name: str) -> "list[Tool | ToolDefinition]":
     if not tools:
         raise UsageError(f"{name} contains no tools")
     return tools
+
+
+def _names_code(name: str) -> bool:
+    """Whether a name is one of a Python file, a module, or an object of them, and not of a JSON file."""
+    if name.endswith(".py"):
+        return True
+    if Path(name).exists():
+        return False
+    if ":" in name:
+        return True
+    return not name.endswith(".json") and re.fullmatch(r"[\w.]+", name) is not None

@@ -125,10 +125,19 @@ def _format_line(fields: dict[str, Any]) -> str:
     """Format as `12:03:04 engine  anthropic:… answered in 1.200 s: end  request=…`, followed by the exception."""
     clock = datetime.fromisoformat(fields.pop("time")).astimezone().strftime("%H:%M:%S")
     level, logger, message = (fields.pop(name) for name in ("level", "logger", "message"))
-    details = [text for name in ("exception", "stack") if (text := fields.pop(name, ""))]
-    prefix = "" if level in ("debug", "info") else f"{level}: "
-    shown = {name: value for name, value in fields.items() if name not in _REDUNDANT_FIELDS and value}
-    extra = "".join(f"  {name}={value if isinstance(value, str) else dumps_text(value)}" for name, value in shown.items())
-    first = f"{clock} {logger.rpartition('.')[2]:7} {prefix}{message}{extra}"
-    lines = [first, *(line for text in details for line in text.splitlines())]
-    return "\n".join("".join(character if character.isprintable() else " " for character in line) for line in lines)
+    details: list[str] = []
+    for name in ("exception", "stack"):
+        details += fields.pop(name, "").splitlines()
+    first = f"{clock} {logger.rpartition('.')[2]:7} "
+    if level not in ("debug", "info"):
+        first += f"{level}: "
+    first += message
+    for name, value in fields.items():
+        if value and name not in _REDUNDANT_FIELDS:
+            first += f"  {name}={value if isinstance(value, str) else dumps_text(value)}"
+    return "\n".join(_replace_unprintable(line) for line in (first, *details))
+
+
+def _replace_unprintable(line: str) -> str:
+    """Replace what would move the cursor or hide text, so that a record is the lines that it seems to be."""
+    return "".join(character if character.isprintable() else " " for character in line)

@@ -15,6 +15,7 @@ from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOO
 from toolglot.cli.printer import ToolPrints, print_line, print_note
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.common.known_keys import remember_key
+from toolglot.config.setup import Setup
 from toolglot.engine.signin.environment import hide_environment, read_key_variable
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import facade_for_model, find_facade
@@ -118,32 +119,40 @@ def _create_server(
     from toolglot.mcp.serve.server import McpToolServer
 
     setup, builtins = cli_setup.setup, cli_setup.builtins
-    builtin_tools = builtins.tools if builtins is not None else []
     registry = ToolRegistry(tool for tool in cli_setup.tools if not _needs_user(tool))
     if not len(registry):
         raise UsageError("there are no tools to serve: load some with --tools, or use --builtin")
     model_name = find_profile(setup.resolve_model(model)).model if model else ""
-    facade = setup.resolve_facade()
-    if facade == "auto":
-        # The client's model is unknown without -m, so the tools have the names that most models get right.
-        facade = facade_for_model(model_name) if model else find_facade("neutral")
-    elif not isinstance(facade, Facade):
-        facade = find_facade(facade, model_name)
-    other_tools = [tool for tool in cli_setup.tools if tool not in builtin_tools]
-    instructions = f"These tools work in {builtins.state.workspace.root}." if builtins is not None else ""
+    instructions = ""
+    open_tools = None
+    if builtins is not None:
+        instructions = f"These tools work in {builtins.state.workspace.root}."
+        if is_shared:
+            other_tools = [tool for tool in cli_setup.tools if tool not in builtins.tools]
+            open_tools = _tools_per_connection(cli_setup, other_tools)
     return McpToolServer(
         registry,
         version=__version__,
         instructions=instructions,
         config=setup.tool_config(cli_setup.model, [tool.name for tool in registry]),
         read_only=read_only,
-        facade=facade,
+        facade=_choose_facade(setup, model_name),
         model=model_name,
         approve=approve,
         approval_hint=_APPROVAL_HINT,
-        open_tools=_tools_per_connection(cli_setup, other_tools) if is_shared and builtins is not None else None,
+        open_tools=open_tools,
         audit=setup.open_audit_log(),
     )
+
+
+def _choose_facade(setup: Setup, model_name: str) -> Facade:
+    facade = setup.resolve_facade()
+    if isinstance(facade, Facade):
+        return facade
+    if facade != "auto":
+        return find_facade(facade, model_name)
+    # The client's model is unknown without -m, so the tools have the names that most models get right.
+    return facade_for_model(model_name) if model_name else find_facade("neutral")
 
 
 def _tools_per_connection(cli_setup: CliSetup, other_tools: list[Any]) -> Callable[[], AbstractContextManager[list[Any]]]:

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import JSON, LOGGING, MCP, complete_model
-from toolglot.cli.printer import Printer, print_line, print_note, write_json_line
+from toolglot.cli.printer import Printer, Row, print_line, print_note, write_json_line
 from toolglot.cli.servers import describe_entry, describe_status
 from toolglot.cli.startup import Flags, prepare
 from toolglot.common.regular_files import read_regular_file
@@ -125,44 +125,60 @@ def add_command(
         raise UsageError(f"{name!r} is not a valid server name: use letters and digits")
     if project and options["trust"]:
         raise UsageError("a project's file cannot trust its own servers: remove --trust or --project")
-    fields: dict[str, Any] = {}
-    if len(words) == 1 and words[0].startswith("{"):
-        try:
-            entry = json_module.loads(words[0])
-        except ValueError as e:
-            raise UsageError(f"the server is not JSON: {e}") from None
-        if tables := entry.keys() & {"mcpServers", "servers"}:
-            raise UsageError(
-                f"this is the content of a whole file: pass only one server's object from {min(tables)!r}, or use --mcp-config"
-            )
-        file = parse_server_file(json_module.dumps({"mcpServers": {name: entry}}), Path("the server"))
-        server = file.servers[name]
-        if server.problem or server.env_file:
-            raise UsageError(server.problem or "envFile works only in a file: pass the file with --mcp-config, or use --env")
-        for note in file.notes:
-            print_note(note)
-        fields = _list_changes(server.settings)
-    elif words[0].startswith(("http://", "https://")):
-        if rest := words[1:]:
-            raise UsageError(f"a URL takes no arguments: remove {rest[0]!r}")
-        fields["url"] = words[0]
-    else:
-        _check_command(name, words)
-        fields |= {"command": words[0], "args": list(words[1:])} if words[1:] else {"command": words[0]}
-    pairs = {"env": dict(_split(pair, "=") for pair in env), "headers": dict(_split(pair, ":") for pair in header)}
-    fields |= {key: {**fields.get(key, {}), **values} for key, values in pairs.items() if values}
-    fields |= {key: value for key, value in options.items() if value is not None and value != ()}
+    fields = _read_words(name, words)
+    if env:
+        fields["env"] = {**fields.get("env", {}), **dict(_split(pair, "=") for pair in env)}
+    if header:
+        fields["headers"] = {**fields.get("headers", {}), **dict(_split(pair, ":") for pair in header)}
+    for key, value in options.items():
+        if value is not None and value != ():
+            fields[key] = value
     msgspec.convert(fields, McpServer)  # rejects invalid values
     fields = json_module.loads(json_module.dumps(fields))  # with lists, as in TOML
     path = _edit(project, lambda text: add_server(text, name, fields))
     if json:
         write_json_line(sys.stdout, {"name": name, "file": str(path)})
     else:
-        steps = ["toolglot trust"] if project and not is_trusted(path.parent) else []
-        steps.append(f"toolglot mcp test {shlex.quote(name)}")
-        print_line(f"added {name} to {path}; try it with: {' && '.join(steps)}")
+        steps = f"toolglot mcp test {shlex.quote(name)}"
+        if project and not is_trusted(path.parent):
+            steps = f"toolglot trust && {steps}"
+        print_line(f"added {name} to {path}; try it with: {steps}")
     if project:
         print_note("a project's servers run in the sandbox, and only if the directory is trusted")
+
+
+def _read_words(name: str, words: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings of a server that is given as a JSON object, a URL or a command. Raises UsageError."""
+    first, *others = words
+    if first.startswith("{") and not others:
+        return _read_json(name, first)
+    if first.startswith(("http://", "https://")):
+        if others:
+            raise UsageError(f"a URL takes no arguments: remove {others[0]!r}")
+        return {"url": first}
+    _check_command(name, words)
+    return {"command": first, "args": others} if others else {"command": first}
+
+
+def _read_json(name: str, text: str) -> dict[str, Any]:
+    try:
+        entry = json_module.loads(text)
+    except ValueError as e:
+        raise UsageError(f"the server is not JSON: {e}") from None
+    tables = entry.keys() & {"mcpServers", "servers"}
+    if tables:
+        raise UsageError(
+            f"this is the content of a whole file: pass only one server's object from {min(tables)!r}, or use --mcp-config"
+        )
+    file = parse_server_file(json_module.dumps({"mcpServers": {name: entry}}), Path("the server"))
+    server = file.servers[name]
+    if server.problem:
+        raise UsageError(server.problem)
+    if server.env_file:
+        raise UsageError("envFile works only in a file: pass the file with --mcp-config, or use --env")
+    for note in file.notes:
+        print_note(note)
+    return _list_changes(server.settings)
 
 
 def _check_command(name: str, words: tuple[str, ...]) -> None:
@@ -178,11 +194,13 @@ def _check_command(name: str, words: tuple[str, ...]) -> None:
 
 def _list_changes(struct: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of a struct that differ from their defaults, as plain data."""
-    values = {name: value for name, value in asdict(struct).items() if value != getattr(type(struct)(), name)}
-    return {
-        name: _list_changes(value) if isinstance(value, msgspec.Struct) else msgspec.to_builtins(value)
-        for name, value in values.items()
-    }
+    defaults = type(struct)()
+    changes: dict[str, Any] = {}
+    for name, value in asdict(struct).items():
+        if value == getattr(defaults, name):
+            continue
+        changes[name] = _list_changes(value) if isinstance(value, msgspec.Struct) else msgspec.to_builtins(value)
+    return changes
 
 
 def _split(pair: str, separator: str) -> tuple[str, str]:
@@ -303,22 +321,21 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
         printer.print_text(record["error"], "red", "  ")
         return
     rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
-    rows += [] if record["sandbox"] is None else [("sandbox", record["sandbox"] or "none: it runs with your full permissions")]
+    if record["sandbox"] is not None:
+        rows.append(("sandbox", record["sandbox"] or "none: it runs with your full permissions"))
     rows.append(("approval", "none: you trust it" if record["trust"] else "each call needs it, unless a rule allows it"))
     rows += [(word, str(record[word])) for word in ("directory", "prompts", "resources") if record[word]]
     printer.print_pairs(rows)
-    printer.print_section(
-        pluralize(len(record["tools"]), "tool"),
-        [
-            (tool["name"], f"({', '.join(tool['effects'])}) {tool['description'].partition(chr(10))[0]}")
-            for tool in record["tools"]
-        ],
-    )
+    tools: list[Row] = []
+    for tool in record["tools"]:
+        summary = tool["description"].partition("\n")[0]
+        tools.append((tool["name"], f"({', '.join(tool['effects'])}) {summary}"))
+    printer.print_section(pluralize(len(tools), "tool"), tools)
     if record["problems"]:
         printer.print_section("Left out or changed", record["problems"].items())
-    rows = [
-        (target if number == 0 else "", line.removeprefix("lost: "))
-        for target, losses in record["losses"].items()
-        for number, line in enumerate(losses or ["nothing"])
-    ]
-    printer.print_section("Lost", rows)
+    lost: list[Row] = []
+    for target, losses in record["losses"].items():
+        first, *others = losses or ["nothing"]
+        lost.append((target, first.removeprefix("lost: ")))
+        lost += [("", line.removeprefix("lost: ")) for line in others]
+    printer.print_section("Lost", lost)

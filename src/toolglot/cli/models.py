@@ -107,8 +107,9 @@ def _overview_row(profile: Profile) -> dict[str, str]:
 
 
 def _print_profile(printer: Printer, profile: Profile) -> None:
-    limits, features = profile.limits, profile.features
-    printer.print_text(f"{profile.title} · {profile.id}{':' + profile.model if profile.model else ''}", "bold")
+    limits = profile.limits
+    name = f"{profile.id}:{profile.model}" if profile.model else profile.id
+    printer.print_text(f"{profile.title} · {name}", "bold")
     printer.print_pairs(_general_rows(profile))
     numbers = {
         "tools per request": limits.tools,
@@ -120,8 +121,30 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     rows = [(name, f"{value:,}") for name, value in numbers.items() if value is not None]
     rows += [("tool name", limits.name), ("call id", limits.call_id)]
     printer.print_section(f"Limits, as of {limits.as_of} ({limits.source})", rows)
-    parallel = ("yes" if features.parallel_off else "yes, cannot be turned off") if features.parallel else "no"
-    rows = [
+    printer.print_section("Tools", _tool_rows(profile))
+    printer.print_section("Requests", _request_rows(profile))
+    facts: list[str] = []
+    for fact in _model_facts(profile):
+        changes = ", ".join(f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items())
+        facts.append(f"{changes} (model {fact.model}; {fact.source})")
+    for title, notes in (("Notes", profile.notes), ("For this model", facts)):
+        if notes:
+            printer.print_section(title, [("·", note) for note in notes])
+    known = [] if profile.model else [_known_model_row(profile.id, name) for name in known_models(profile.id)]
+    if known:
+        printer.print_text("")
+        printer.print_text(
+            "Known models (the provider may have others; * matches any suffix; prices per million tokens)", "bold"
+        )
+        printer.print_table(known)
+
+
+def _tool_rows(profile: Profile) -> list[Row]:
+    features = profile.features
+    parallel = "no"
+    if features.parallel:
+        parallel = "yes" if features.parallel_off else "yes, cannot be turned off"
+    return [
         ("tool choice", _join(features.choices)),
         ("parallel calls", parallel),
         ("strict schemas", _yes_no(features.strict and profile.strict_dialect)),
@@ -134,41 +157,35 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
         ("media in results", _join(features.result_media) or "text only"),
         ("schema dialect", " or ".join(filter(None, (profile.dialect, profile.strict_dialect)))),
     ]
-    printer.print_section("Tools", rows)
-    rows = [
+
+
+def _request_rows(profile: Profile) -> list[Row]:
+    cache_marks = "no"
+    if profile.cache_field:
+        cache_marks = ", ".join(profile.cache_ttls) or "yes"
+    return [
         ("media", _join(profile.media) or "text only"),
         ("reasoning efforts", ", ".join(profile.efforts) or "not supported"),
         ("thinking budget", _yes_no(profile.thinking_budget)),
         ("temperature and top_p", {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling)),
         ("options", _join(profile.accepted_options)),
         ("JSON output", profile.json_output),
-        ("cache marks", (", ".join(profile.cache_ttls) or "yes") if profile.cache_field else "no"),
+        ("cache marks", cache_marks),
     ]
-    printer.print_section("Requests", rows)
-    facts: list[str] = []
-    for fact in _model_facts(profile):
-        changes = ", ".join(f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items())
-        facts.append(f"{changes} (model {fact.model}; {fact.source})")
-    for title, notes in (("Notes", profile.notes), ("For this model", facts)):
-        if notes:
-            printer.print_section(title, [("·", note) for note in notes])
-    if not profile.model and (rows := [_known_model_row(profile.id, name) for name in known_models(profile.id)]):
-        printer.print_text("")
-        printer.print_text(
-            "Known models (the provider may have others; * matches any suffix; prices per million tokens)", "bold"
-        )
-        printer.print_table(rows)
 
 
 def _known_model_row(profile_id: str, name: str) -> dict[str, str]:
-    window, price = find_window(profile_id, name.rstrip("*")), find_price(profile_id, name.rstrip("*"))
-    return {
-        "model": name,
-        "context": f"{window.context:,}" if window else "-",
-        "answer": f"{window.answer:,}" if window and window.answer else "-",
-        "input": f"${price.input:g}" if price else "-",
-        "output": f"${price.output:g}" if price else "-",
-    }
+    row = {"model": name, "context": "-", "answer": "-", "input": "-", "output": "-"}
+    window = find_window(profile_id, name.rstrip("*"))
+    if window is not None:
+        row["context"] = f"{window.context:,}"
+        if window.answer:
+            row["answer"] = f"{window.answer:,}"
+    price = find_price(profile_id, name.rstrip("*"))
+    if price is not None:
+        row["input"] = f"${price.input:g}"
+        row["output"] = f"${price.output:g}"
+    return row
 
 
 def _general_rows(profile: Profile) -> Iterator[Row]:

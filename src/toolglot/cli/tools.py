@@ -36,11 +36,7 @@ from toolglot.wire.spec import SPECS
 
 @click.command()
 @click.argument("tools", nargs=-1)
-@click.option(
-    *("-m", "--model"),
-    help="Show the tools as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.",
-    shell_complete=complete_model,
-)
+@click.option("-m", "--model", help="Show the tools as this PROVIDER:MODEL sees them.", shell_complete=complete_model)
 @click.option("--wire", type=WIRE, help="Show the tools in this API format.")
 @click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a plug-in or module:object.")
 @click.option("--facades", is_flag=True, help="List the facades with their programs and models.")
@@ -70,25 +66,32 @@ def tools(
             raise UsageError("--facades lists all facades: remove the tools, model, wire and facade")
         _print_facades(json=json)
         return 0
+    loaded: list[Any] = []
     unusable: dict[str, str] = {}
     if tools:
-        loaded = [item for name in tools for item in load_tools_or_definitions(name)]
-        if ignored := describe_withheld(read_configuration()):  # an alias, for example
+        for name in tools:
+            loaded += load_tools_or_definitions(name)
+        ignored = describe_withheld(read_configuration())
+        if ignored:  # an alias, for example
             print_note(f"ignoring {escape_line(ignored)}: the directory is not trusted (run `toolglot trust`)")
     else:
         flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp)
         with prepare(flags, want_builtin=True, use_servers="wait") as cli_setup:
-            loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
+            loaded = cli_setup.tools
+            if cli_setup.builtins is not None:
+                unusable = cli_setup.builtins.unusable
     configuration = read_configuration(flags={"facade": facade, "defer": defer or None, "code_mode": code_mode})
-    settings, directory = configuration.settings, configuration.code_directories.get("facade")
+    settings = configuration.settings
     setup = Setup(settings)
-    resolved = setup.resolve_model(model) if model and (wire is None or model in settings.aliases) else model
+    # With a wire, a name without a provider is a model of the wire's vendor.
+    if model and (wire is None or model in settings.aliases):
+        model = setup.resolve_model(model)
     exit_code = show_tools(
         loaded,
-        model=resolved,
+        model=model,
         wire=wire,
         facade=settings.facade,
-        directory=directory,
+        directory=configuration.code_directories.get("facade"),
         defer=setup.defer_rule,
         code_mode=setup.code_mode,
         json=json,
@@ -161,16 +164,15 @@ def show_tools(
 
 
 def _print_facades(*, json: bool) -> None:
-    rows = [
-        {
-            "facade": facade.id,
-            "program": f"{row.program}@{row.version}".removesuffix("@") if row else "-",
-            "models": row.models if row else "on request" if facade.provider else "all others",
-            "released": row.date or "-" if row else "-",
-        }
-        for facade in list_facades()
-        for row in [row for row in GENERATIONS if row.facade == facade.id] or [None]
-    ]
+    rows: list[dict[str, str]] = []
+    for facade in list_facades():
+        generations = [row for row in GENERATIONS if row.facade == facade.id]
+        for row in generations:
+            program = f"{row.program}@{row.version}".removesuffix("@")
+            rows.append({"facade": facade.id, "program": program, "models": row.models, "released": row.date or "-"})
+        if not generations:
+            models = "on request" if facade.provider else "all others"
+            rows.append({"facade": facade.id, "program": "-", "models": models, "released": "-"})
     if json:
         write_json_line(sys.stdout, rows)
     else:

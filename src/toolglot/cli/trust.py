@@ -83,20 +83,25 @@ def _revoke(directory: Path) -> None:
 
 def _show_effects(directory: Path, *, is_removed: bool) -> None:
     """Print everything in a directory that needs trust."""
-    for path, owner in load_instructions(directory, InstructionSettings()).withheld.items():
+    instructions = load_instructions(directory, InstructionSettings())
+    effect = "is now ignored" if is_removed else "has instructions for models"
+    for path, owner in instructions.withheld.items():
         if owner == directory:
-            print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
+            print_line(f"{path} {effect}")
     configuration = read_configuration(directory=directory, trusted=False)
     catalog = find_servers(configuration, directory=directory, trusted=False)
+    verb = "no longer starts" if is_removed else "starts"
     for entry in catalog.withheld:
-        if entry.directory == directory and not entry.is_setting:  # already listed with the settings
-            verb = "no longer starts" if is_removed else "starts"
-            place = f", in {entry.describe_directory()}" if entry.settings.command else ""
-            print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}{place}"))
+        if entry.directory != directory or entry.is_setting:  # a setting is listed with the others
+            continue
+        line = f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"
+        if entry.settings.command:
+            line += f", in {entry.describe_directory()}"
+        print_line(escape_line(line))
+    verb = "runs in the sandbox" if is_removed else "leaves the sandbox"
     for entry in catalog.servers:
         use, place = entry.find_workspace_use()
         if use and entry.settings.sandbox is None and place.is_relative_to(directory):
-            verb = "runs in the sandbox" if is_removed else "leaves the sandbox"
             print_line(escape_line(f"your MCP server {entry.name} {verb}: {entry.target}, in {entry.describe_directory()}"))
     if configuration.project == directory:
         effect = "are now ignored" if is_removed else "need trust"

@@ -71,14 +71,23 @@ def find_command(text: str) -> tuple[Command, str] | None:
     if not text.startswith("/") or text.startswith("//"):
         return None
     word, _, argument = text[1:].partition(" ")
-    word = "quit" if word == "exit" else word  # as in other chats
+    if word == "exit":  # as in other chats
+        word = "quit"
     if word in COMMANDS:
         return COMMANDS[word], argument.strip()
-    if "/" in word or "\n" in word or (word and os.path.exists(f"/{word}")):  # a path, not a command
+    if _is_path(word):
         return None
-    if word and len(matches := [name for name in COMMANDS if name.startswith(word)]) == 1:
+    matches = [name for name in COMMANDS if word and name.startswith(word)]
+    if len(matches) == 1:
         return COMMANDS[matches[0]], argument.strip()
     raise UnknownName("command", f"/{word}", [f"/{name}" for name in COMMANDS])
+
+
+def _is_path(word: str) -> bool:
+    """Whether what follows a slash is a path, and not a command."""
+    if "/" in word or "\n" in word:
+        return True
+    return word != "" and os.path.exists(f"/{word}")
 
 
 def complete_tools(chat: "Chat") -> Iterable[str]:
@@ -131,49 +140,84 @@ async def show_tools(chat: "Chat", name: str) -> None:
         for definition in _find_definitions(agent, name):
             screen.console.print(Line(escape_controls(format_json(definition))), soft_wrap=True)
         return
-    rows = [(tool.name, *_tool_visibility(agent, tool), tool.description) for tool in agent.registry]
-    known = {native for _, names, _, _ in rows for native in names}
-    rows += [
-        (definition.qualified_name, (definition.qualified_name,), "", definition.description)
-        for definition in agent.visible_tools  # those of the loop and of the provider
-        if not known.intersection((definition.name, definition.qualified_name))
-    ]
+    rows = _list_tools(agent)
     if not rows:
         screen.note("no tools: load some with --tools module:object", "dim")
         return
-    lines: list[tuple[Line, str, str]] = []
-    for tool, names, state, description in rows:
-        if not name or any(fnmatchcase(each, name) for each in (tool, *names)):
-            arrow = f" → {', '.join(names)}" if names and names != (tool,) else ""
-            lines.append((Line(tool, "bold" if names else "dim strike").append(arrow), state, description))
-    column = min(_MAX_NAME_COLUMN, max((cell_width(str(line)) for line, _, _ in lines), default=0))
-    for line, state, description in lines:
+    if name:
+        rows = [row for row in rows if any(fnmatchcase(each, name) for each in (row.name, *row.visible_names))]
+    heads = [row.format_head() for row in rows]
+    column = min(_MAX_NAME_COLUMN, max((cell_width(str(head)) for head in heads), default=0))
+    for row, line in zip(rows, heads, strict=True):
         line.append(" " * (column - cell_width(str(line))))
-        available = max(20, screen.console.width - cell_width(str(line)) - len(state) - 2)
-        line.append(f"  {Line(shorten(description, 500)).truncate(available)}", "dim").append(state, "yellow")
+        available = max(20, screen.console.width - cell_width(str(line)) - len(row.remark) - 2)
+        line.append(f"  {Line(shorten(row.description, 500)).truncate(available)}", "dim").append(row.remark, "yellow")
         screen.console.print(line)
-    counts = [pluralize(len(lines), "tool")]
-    counts += [f"{count} {word}" for word in ("deferred", "loaded") if (count := sum(word in state for _, state, _ in lines))]
-    if (language := agent.view().code_language) is not None:
+    counts = [pluralize(len(rows), "tool")]
+    for word in ("deferred", "loaded"):
+        count = sum(word in row.remark for row in rows)
+        if count:
+            counts.append(f"{count} {word}")
+    language = agent.view().code_language
+    if language is not None:
         counts.append(f"the model calls tools marked 'in code' from {language}")
     screen.note(" · ".join(counts), "dim")
+
+
+class _ToolRow(msgspec.Struct, frozen=True):
+    """A tool as `/tools` lists it."""
+
+    name: str
+    visible_names: tuple[str, ...]
+    """What the model calls it."""
+    remark: str
+    description: str
+
+    def format_head(self) -> Line:
+        if not self.visible_names:
+            return Line(self.name, "dim strike")
+        head = Line(self.name, "bold")
+        if self.visible_names != (self.name,):
+            head.append(f" → {', '.join(self.visible_names)}")
+        return head
+
+
+def _list_tools(agent: Orchestrator) -> list[_ToolRow]:
+    """Return the agent's tools, then those of the loop and of the provider."""
+    rows = [_ToolRow(tool.name, *_tool_visibility(agent, tool), tool.description) for tool in agent.registry]
+    known = {name for row in rows for name in row.visible_names}
+    for definition in agent.visible_tools:
+        name = definition.qualified_name
+        if known.isdisjoint((definition.name, name)):
+            rows.append(_ToolRow(name, (name,), "", definition.description))
+    return rows
 
 
 def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], str]:
     """Return the names under which the model sees a tool, and a remark."""
     view = agent.view()
-    if names := view.names_for(tool):
-        deferral, remarks = agent.deferral, list[str]()
-        if deferral is not None and tool.definition.qualified_name in deferral.names:
-            loaded = {own for name in agent.loaded_tools for own in view.translate_name(name)}
-            remarks.append("loaded" if loaded.intersection((tool.definition.qualified_name, *names)) else "deferred")
-        if view.code_language is not None:
-            sent = {name for definition in agent.visible_tools for name in (definition.name, definition.qualified_name)}
-            inner = {name for definition in view.inner_tools for name in (definition.name, definition.qualified_name)}
-            remarks += ["in code"] if inner.intersection(names) and not sent.intersection(names) else []
-        remarks += ["asks first"] if agent.needs_approval(tool) else []
-        return names, "".join(f" {remark}" for remark in remarks)
-    return (), " hidden from this model" if view.is_allowed(tool.name) else " not allowed"
+    names = view.names_for(tool)
+    if not names:
+        return (), " hidden from this model" if view.is_allowed(tool.name) else " not allowed"
+    remarks: list[str] = []
+    deferral = agent.deferral
+    if deferral is not None and tool.definition.qualified_name in deferral.names:
+        loaded = {own_name for name in agent.loaded_tools for own_name in view.translate_name(name)}
+        is_loaded = not loaded.isdisjoint((tool.definition.qualified_name, *names))
+        remarks.append("loaded" if is_loaded else "deferred")
+    if view.code_language is not None:
+        is_sent = not _list_names(agent.visible_tools).isdisjoint(names)
+        is_inner = not _list_names(view.inner_tools).isdisjoint(names)
+        if is_inner and not is_sent:
+            remarks.append("in code")
+    if agent.needs_approval(tool):
+        remarks.append("asks first")
+    return names, "".join(f" {remark}" for remark in remarks)
+
+
+def _list_names(definitions: Iterable[ToolDefinition]) -> set[str]:
+    """Return the names of definitions, with and without their namespaces."""
+    return {name for definition in definitions for name in (definition.name, definition.qualified_name)}
 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:

@@ -40,7 +40,11 @@ async def fill_form(
     fields = cast(dict[str, dict[str, Any]], form.get("properties", {}))
     for name, field in fields.items():
         is_required = name in form.get("required", ()) and "default" not in field
-        hint = f" [{_format_value(field['default'])}]" if "default" in field else "" if is_required else f" [{_SKIP}]"
+        hint = ""
+        if "default" in field:
+            hint = f" [{_format_value(field['default'])}]"
+        elif not is_required:
+            hint = f" [{_SKIP}]"
         while True:
             text = (await read(escape_line(f"  {name}{hint}: "))).strip()
             if text in ("", _SKIP):
@@ -49,7 +53,8 @@ async def fill_form(
                 problem = f"{name} is required; Ctrl-C ends the call"
             else:
                 values[name] = _parse_value(field, text)
-                if not (problem := find_problem(name, field, values[name])):
+                problem = find_problem(name, field, values[name])
+                if not problem:
                     break
             note(f"  {escape_line(problem)}", "yellow")
     return values

@@ -91,22 +91,25 @@ class ChatServers:
 
     async def find_prompt(self, text: str) -> list[Text | Media] | None:
         """Return what a line such as `/github:review 12` sends; None if it is not a server's prompt. Raises UsageError."""
+        if not text.startswith("/"):
+            return None
         word, _, rest = text.removeprefix("/").partition(" ")
         server, colon, name = word.partition(":")
         client = self.client
-        if not text.startswith("/") or not colon or client is None or server not in self._typed_names():
+        if client is None or not colon or server not in self._typed_names():
             return None
         prompts = {prompt.command: prompt for prompt in client.prompts}
-        if (prompt := prompts.get(word)) is None:
+        prompt = prompts.get(word)
+        if prompt is None:
             names = [command.partition(":")[2] for command in prompts if command.startswith(f"{server}:")]
             raise UnknownName(f"prompt of {server}", name, names)
-        messages = await client.get_prompt(prompt.server, prompt.name, prompt.parse_arguments(rest))
         blocks: list[Text | Media] = []
-        for message in messages:
-            parts = [part for part in message.blocks if isinstance(part, Text | Media)]
-            if message.role == "assistant":
-                parts = [Text(f"[example answer]\n{part.text}") if isinstance(part, Text) else part for part in parts]
-            blocks += parts
+        for message in await client.get_prompt(prompt.server, prompt.name, prompt.parse_arguments(rest)):
+            for part in message.blocks:
+                if isinstance(part, Text) and message.role == "assistant":
+                    blocks.append(Text(f"[example answer]\n{part.text}"))
+                elif isinstance(part, Text | Media):
+                    blocks.append(part)
         shown = " ".join(block.text for block in blocks if isinstance(block, Text))
         self._chat.screen.note(f"{server}:{name}: {shorten(shown, 300)}", "dim")
         return blocks

@@ -283,15 +283,18 @@ class Screen:
 
     def _show_result_text(self, text: str, title: str, style: str) -> None:
         """Show the first lines of a result, shortened to the width; fold the whole if something is missing."""
-        limit, width = self.settings.result_lines, max(10, self.console.width - 5) if self._is_interactive else 10_000
-        lines = text.splitlines()
-        if len(lines) > 3 and lines[0].startswith("Script ") and lines[1].startswith("Wall time ") and lines[2] == "Output:":
-            lines[:3] = [] if lines[0] in ("Script completed", "Script failed") else lines[:1]
-        first = [line.expandtabs(4) for line in lines[:limit]]
-        shown = [line if cell_width(line) <= width else next(chop(line, width - 1)) + "…" for line in first]
-        for index, line in enumerate(shown):
-            self.console.print(Line(f"  {' ' if index else '└'} {line}", style), soft_wrap=True)
-        if len(lines) > limit or shown != first:
+        limit = self.settings.result_lines
+        width = max(10, self.console.width - 5) if self._is_interactive else 10_000
+        lines = _drop_script_head(text.splitlines())
+        is_shortened = len(lines) > limit
+        for index, line in enumerate(lines[:limit]):
+            shown = line.expandtabs(4)
+            if cell_width(shown) > width:
+                shown = next(chop(shown, width - 1)) + "…"
+                is_shortened = True
+            mark = " " if index else "└"
+            self.console.print(Line(f"  {mark} {shown}", style), soft_wrap=True)
+        if is_shortened:
             number = self.fold(title, text)
             hidden = pluralize(len(lines) - limit, "more line") if len(lines) > limit else "truncated"
             self.note(f"    … {hidden} · /show {number}", "dim")
@@ -385,6 +388,18 @@ class PrintCapture(io.TextIOBase):
         for line in lines:
             self._screen.note(f"  {line}", "dim")
         return len(text)
+
+
+def _drop_script_head(lines: list[str]) -> list[str]:
+    """Return the lines of a result without what Codex writes above the output of a script, unless that says more."""
+    if len(lines) < 4 or lines[2] != "Output:":
+        return lines
+    state, wall_time = lines[:2]
+    if not state.startswith("Script ") or not wall_time.startswith("Wall time "):
+        return lines
+    if state in ("Script completed", "Script failed"):
+        return lines[3:]
+    return [state, *lines[3:]]
 
 
 def _live_line(head: str, text: str, width: int, style: str) -> Line:
