@@ -173,11 +173,12 @@ class EditorAgent:
             raise UsageError(f"{cursor!r:.100} is not a cursor of this list")
         start = int(cursor or 0)
         sessions = await asyncio.to_thread(self._store.list, cwd)
+        end = start + _PAGE
         page = [
             ListedSession(session_id=info.id, cwd=info.cwd, title=info.title, updated_at=info.updated)
-            for info in sessions[start : start + _PAGE]
+            for info in sessions[start:end]
         ]
-        return ListSessionsResponse(sessions=page, next_cursor=str(start + _PAGE) if len(sessions) > start + _PAGE else None)
+        return ListSessionsResponse(sessions=page, next_cursor=str(end) if end < len(sessions) else None)
 
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
         """End a session; it can be loaded again."""

@@ -77,17 +77,16 @@ def find_prompts(session: "EditorSession") -> dict[str, McpPrompt]:
 
 def list_commands(session: "EditorSession") -> list[AvailableCommand]:
     """Return all commands of a session for the editor, including MCP servers' prompts."""
-    rows = [(name, command.description, command.hint) for name, command in COMMANDS.items()]
+    commands = [_make_command(name, command.description, command.hint) for name, command in COMMANDS.items()]
     for name, prompt in find_prompts(session).items():
-        rows.append((name, prompt.description or prompt.title or name, " ".join(each.name for each in prompt.arguments)))
-    return [
-        AvailableCommand(
-            name=name,
-            description=description,
-            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)) if hint else None,
-        )
-        for name, description, hint in rows
-    ]
+        hint = " ".join(argument.name for argument in prompt.arguments)
+        commands.append(_make_command(name, prompt.description or prompt.title or name, hint))
+    return commands
+
+
+def _make_command(name: str, description: str, hint: str) -> AvailableCommand:
+    root = AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)) if hint else None
+    return AvailableCommand(name=name, description=description, input=root)
 
 
 def find_command(session: "EditorSession", text: str) -> tuple[Handler, str] | None:

@@ -27,20 +27,23 @@ ContentBlock = TextContentBlock | ImageContentBlock | AudioContentBlock | Resour
 
 def read_prompt(blocks: Iterable[ContentBlock]) -> list[Text | Media]:
     """Convert a prompt's blocks. A link stays a link, which the model opens with its tools. Raises UsageError."""
-    prompt: list[Text | Media] = []
-    for block in blocks:
-        match block:
-            case TextContentBlock():
-                prompt.append(Text(block.text))
-            case ImageContentBlock() | AudioContentBlock():
-                prompt.append(_read_media(block.data, block.mime_type, _name(block.uri or "") if block.type == "image" else ""))
-            case ResourceContentBlock():
-                prompt.append(Text(f"[{block.title or block.name}]({_path(block.uri)})"))
-            case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):
-                prompt.append(Text(f"[{_path(resource.uri)}]\n{resource.text}"))
-            case EmbeddedResourceContentBlock(resource=resource):
-                prompt.append(_read_media(resource.blob, resource.mime_type or "", _name(resource.uri)))
-    return prompt
+    return [_read_block(block) for block in blocks]
+
+
+def _read_block(block: ContentBlock) -> Text | Media:
+    match block:
+        case TextContentBlock():
+            return Text(block.text)
+        case ImageContentBlock():
+            return _read_media(block.data, block.mime_type, _name(block.uri))
+        case AudioContentBlock():
+            return _read_media(block.data, block.mime_type, "")
+        case ResourceContentBlock():
+            return Text(f"[{block.title or block.name}]({_path(block.uri)})")
+        case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):
+            return Text(f"[{_path(resource.uri)}]\n{resource.text}")
+        case EmbeddedResourceContentBlock(resource=resource):
+            return _read_media(resource.blob, resource.mime_type or "", _name(resource.uri))
 
 
 def to_content(block: Any) -> ContentBlock | None:
@@ -80,8 +83,9 @@ def _path(uri: str) -> str:
     return f"{path}#{parts.fragment}" if parts.fragment else path
 
 
-def _name(uri: str) -> str:
-    return PurePosixPath(unquote(_split(uri).path)).name
+def _name(uri: str | None) -> str:
+    """Return the name of the file that a URI refers to; "" if there is none."""
+    return PurePosixPath(unquote(_split(uri or "").path)).name
 
 
 def _split(uri: str) -> SplitResult:

@@ -47,26 +47,33 @@ class FileWatch(Hooks):
         tool = self._find_tool(call)
         if tool is None or tool.scope is None or BUILTIN_TAG not in tool.tags:
             return None
-        if not (is_change := "write" in tool.effects) and tool.name != _READ:
+        is_change = "write" in tool.effects
+        if not is_change and tool.name != _READ:
             return None
         try:
             arguments = tool.bind(call).arguments
         except ToolError:  # it does not run
             return None
         before: dict[str, str | None] = {}
-        for path in [subject.value for subject in find_subjects(tool.scope, arguments) if subject.kind == "path"]:
+        paths = [subject.value for subject in find_subjects(tool.scope, arguments) if subject.kind == "path"]
+        for path in paths:
             text, is_text = await asyncio.to_thread(self._read_text, path)
             if not is_text:
                 continue
             before[path] = text
-            buffer = await self._read_buffer(path) if text is not None else None
-            if buffer is not None and _normalize(buffer) != _normalize(text or ""):
-                if is_change:
-                    return Veto(f"{path} has unsaved changes in the editor; ask the user to save it, then read it again")
-                self._stale.add(call.id)
+            if text is None or not await self._is_unsaved(path, text):
+                continue
+            if is_change:
+                return Veto(f"{path} has unsaved changes in the editor; ask the user to save it, then read it again")
+            self._stale.add(call.id)
         if before and is_change:
             self._before[call.id] = before
         return None
+
+    async def _is_unsaved(self, path: str, text: str) -> bool:
+        """Whether the editor has another text for a file."""
+        buffer = await self._read_buffer(path)
+        return buffer is not None and _normalize(buffer) != _normalize(text)
 
     def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | None:
         """Tell the model that it has read a different version from the one the user sees."""

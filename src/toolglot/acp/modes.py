@@ -36,13 +36,14 @@ class Mode(msgspec.Struct, frozen=True):
 
 def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
     """Let the built-in tools that edit files run without approval."""
-    # Edits are shown as diffs and can be undone from a backup; commands are not included.
-    edits = [
-        tool.name
-        for tool in tools
-        if BUILTIN_TAG in tool.tags and tool.preview is not None and "write" in tool.effects and tool.effects <= _FILE_EFFECTS
-    ]
-    return replace(config, approve=(*config.approve, *edits))
+    return replace(config, approve=(*config.approve, *(tool.name for tool in tools if _is_edit(tool))))
+
+
+def _is_edit(tool: Tool) -> bool:
+    """Whether a tool edits files, which is shown as a diff and can be undone from a backup; commands are not included."""
+    if BUILTIN_TAG not in tool.tags or tool.preview is None:
+        return False
+    return "write" in tool.effects and tool.effects <= _FILE_EFFECTS
 
 
 MODES = {

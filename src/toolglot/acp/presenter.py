@@ -77,9 +77,8 @@ class RunPresenter:
                 await self.say(event.text)
             case ThinkingDelta():
                 await self.think(event.text)
-            case BlockReady(block=block):
-                if isinstance(block, Media) and (content := to_content(block)) is not None:
-                    await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
+            case BlockReady(block=Media() as media):
+                await self.show_media(media)
             case ToolCallStarted() | ToolCallReady():
                 await self.announce_call(event)
             case ToolStarted():
@@ -87,21 +86,31 @@ class RunPresenter:
                     view = await self.show_call(event.call)
                     await self.send(view.progress("in_progress"))
             case ToolProgress():
-                output = self._output[event.call.id] = f"{self._output.get(event.call.id, '')}{event.text}\n"[-_MAX_LIVE_CHARS:]
-                await self.send((await self.show_call(event.call)).progress("in_progress", text_content(output)))
+                earlier = self._output.get(event.call.id, "")
+                output = f"{earlier}{event.text}\n"[-_MAX_LIVE_CHARS:]
+                self._output[event.call.id] = output
+                view = await self.show_call(event.call)
+                await self.send(view.progress("in_progress", text_content(output)))
             case ToolFinished():
                 await self.show_result(event.outcome.call, event.outcome.result)
             case Notice():
                 await self.note(event.text)
-            case ReplyStarted() | BlockStarted() | ToolCallDelta() | ReplyDone() | ApprovalNeeded() | RunDone():
+            case ReplyStarted() | BlockStarted() | BlockReady() | ToolCallDelta() | ReplyDone() | ApprovalNeeded() | RunDone():
                 pass  # what they say is shown by others, or when the prompt ends
             case _:
                 assert_never(event)
 
+    async def show_media(self, media: Media) -> None:
+        """Show an image or a sound of an answer, if the protocol can express it."""
+        content = to_content(media)
+        if content is not None:
+            await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
+
     async def announce_call(self, event: ToolCallStarted | ToolCallReady) -> None:
         """Show a call that the model makes: first its name, because its arguments may take a while, then all of it."""
         if isinstance(event, ToolCallReady):
-            if (base := self._interpret(event.call)).name != _PLAN_TOOL:
+            base = self._interpret(event.call)
+            if base.name != _PLAN_TOOL:
                 await self.show_call(base, event.call, shown=self._open.pop(base.id, None))
             return
         base = self._interpret(ToolCall(event.id, event.name, {}, namespace=event.namespace))
@@ -129,10 +138,18 @@ class RunPresenter:
 
     async def show_call(self, call: ToolCall, native: ToolCall | None = None, *, shown: CallView | None = None) -> CallView:
         """Show a base call, unless it is already shown. `native`: as the model made it. `shown`: its current view."""
-        if (view := self._open.get(call.id)) is None:
-            view = describe_call(call, self._find_tool(call), self._root, native)
-            view = self._open[call.id] = replace(view, id=shown.id if shown is not None else self._make_id(call.id))
-            await self.send(view.complete() if shown is not None else view.start("pending"))
+        view = self._open.get(call.id)
+        if view is not None:
+            return view
+        view = describe_call(call, self._find_tool(call), self._root, native)
+        if shown is None:
+            view = replace(view, id=self._make_id(call.id))
+            update = view.start("pending")
+        else:
+            view = replace(view, id=shown.id)
+            update = view.complete()
+        self._open[call.id] = view
+        await self.send(update)
         return view
 
     def _make_id(self, call_id: str) -> str:
@@ -147,17 +164,21 @@ class RunPresenter:
     async def show_result(self, call: ToolCall, result: ToolResult, *, is_saved: bool = False) -> None:
         """Show how a call ended; for the plan tool, show the plan. `is_saved`: the call is from a saved conversation."""
         if call.name == _PLAN_TOOL and not result.is_error:
-            if (plan := plan_update(call.arguments or {})) is not None:
+            plan = plan_update(call.arguments or {})
+            if plan is not None:
                 await self.send(plan)
             return
         view = await self.show_call(call)
         changes = await self._files.take_changes(call.id)
+        status = "failed" if result.is_error else "completed"
         content, raw_output = result_content(result), result.data
         if changes and not result.is_error:
             content, raw_output = change_content(changes), result.text
-        elif is_saved and not result.is_error and view.kind == "edit" and view.locations:
-            content, raw_output = requested_content(call, view.locations[0].path) or content, result.text
-        await self.send(view.progress("failed" if result.is_error else "completed", content, changes, raw_output))
+        elif is_saved and view.kind == "edit" and not result.is_error:
+            raw_output = result.text
+            if view.locations:
+                content = requested_content(call, view.locations[0].path) or content
+        await self.send(view.progress(status, content, changes, raw_output))
         self._open.pop(call.id, None)
         self._output.pop(call.id, None)
 

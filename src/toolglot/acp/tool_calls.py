@@ -109,7 +109,10 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
 
     def ask(self, request: ApprovalRequest, root: str) -> ToolCallUpdate:
         """Return what the user decides on: everything that the call would do, with nothing hidden."""
-        content, text = split_preview(request.preview, root) if self.kind == "edit" else ([], request.preview)
+        content: list[Content] = []
+        text = request.preview
+        if self.kind == "edit":
+            content, text = split_preview(request.preview, root)
         if not content and not text:
             text = "\n".join(_describe_argument(name, value) for name, value in request.arguments.items())
         if text:
@@ -117,10 +120,7 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         if request.preview_error:
             content.append(_text(f"As things stand, this call would fail:\n{_fence(escape_deceptive(request.preview_error))}"))
         if request.reason:
-            reason = escape_deceptive(request.reason)
-            if not request.effects or not _PLAIN.fullmatch(reason):  # a server's text, in which nothing may look like ours
-                reason = _fence(reason)
-            content.append(_text(f"⚠️ {reason}" if request.each_time and request.effects else reason))
+            content.append(_text(_format_reason(request)))
         return ToolCallUpdate(status="pending", content=[*content], **self._fields())
 
     def _fields(self) -> dict[str, Any]:
@@ -133,46 +133,74 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+def _format_reason(request: ApprovalRequest) -> str:
+    """Return why a call needs approval. In a server's text, nothing may look like ours."""
+    reason = escape_deceptive(request.reason)
+    if not request.effects:
+        return _fence(reason)
+    if not _PLAIN.fullmatch(reason):
+        reason = _fence(reason)
+    return f"⚠️ {reason}" if request.each_time else reason
+
+
 def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall | None = None) -> CallView:
     """Describe a base call. `native`: as the model made it. Paths below the root are shown relative to it."""
     native = native or call
     arguments: dict[str, Any] = call.arguments or {}
-    with suppress(ToolError):
-        arguments = tool.bind(call).arguments if tool is not None else arguments
-    kind, verb = _find_kind(call, tool, native.name)
+    locations: list[ToolCallLocation] = []
     target = ""
-    if tool is not None and tool.target is not None:
-        with suppress(Exception):  # the arguments are unvalidated
-            target = str(tool.target(arguments))
-            target = "." if target == root else target.removeprefix(f"{root}{os.sep}")
-    target = target or format_arguments(native)
-    title = shorten(escape_deceptive(f"{verb} {target}".strip()), _MAX_TITLE)
+    if tool is not None:
+        with suppress(ToolError):
+            arguments = tool.bind(call).arguments
+        target = _describe_target(tool, arguments, root)
+        locations = _list_locations(tool, arguments)
+    kind, verb = _find_kind(call, tool, native.name)
+    title = shorten(escape_deceptive(f"{verb} {target or format_arguments(native)}".strip()), _MAX_TITLE)
     if not verb:
         title = _fence(title, block=False)
-    line = arguments.get("start_line")
-    subjects = find_subjects(tool.scope, arguments) if tool is not None and tool.scope is not None else ()
-    locations = [
-        ToolCallLocation(path=subject.value, line=line if isinstance(line, int) and line > 0 else None)
-        for subject in subjects
-        if subject.kind in ("path", "directory")
-    ]
     raw_input = native.arguments if native.arguments is not None else native.raw
     return CallView(id=call.id, title=title, kind=kind, locations=locations, raw_input=raw_input)
+
+
+def _describe_target(tool: Tool, arguments: dict[str, Any], root: str) -> str:
+    """Return what a call is about; "" if that is not known."""
+    if tool.target is None:
+        return ""
+    with suppress(Exception):  # the arguments are unvalidated
+        target = str(tool.target(arguments))
+        return "." if target == root else target.removeprefix(f"{root}{os.sep}")
+    return ""
+
+
+def _list_locations(tool: Tool, arguments: dict[str, Any]) -> list[ToolCallLocation]:
+    """Return the files and directories that a call is about, and its first line."""
+    if tool.scope is None:
+        return []
+    line = arguments.get("start_line")
+    if not isinstance(line, int) or line <= 0:
+        line = None
+    subjects = find_subjects(tool.scope, arguments)
+    return [ToolCallLocation(path=each.value, line=line) for each in subjects if each.kind in ("path", "directory")]
 
 
 def _describe_argument(name: str, value: Any) -> str:
     """Return an argument as text. Lines of a long value are indented: none of them can look like another argument."""
     text = value if isinstance(value, str) else dumps_text(value)
     name = escape_line(name)
-    return f"{name}: {text}" if "\n" not in text else f"{name}:\n" + "\n".join(f"    {line}" for line in text.split("\n"))
+    if "\n" not in text:
+        return f"{name}: {text}"
+    return "\n".join([f"{name}:", *(f"    {line}" for line in text.split("\n"))])
 
 
 def _find_kind(call: ToolCall, tool: Tool | None, name: str) -> tuple[Kind, str]:
     """Return the kind of a call, and the verb before its target."""
     if tool is None:
         return _CODE if call.name == RUN_CODE else ("other", name)
-    kind: Kind = tool.action or next(kind for effects, kind in _KINDS if tool.effects >= effects)
-    return kind, name if tool.verb is None else tool.verb
+    verb = name if tool.verb is None else tool.verb
+    if tool.action:
+        return tool.action, verb
+    kind: Kind = next(kind for effects, kind in _KINDS if tool.effects >= effects)
+    return kind, verb
 
 
 def describe_question(request: ApprovalRequest) -> CallView:
@@ -194,22 +222,25 @@ def change_content(changes: Iterable[FileChange]) -> list[Content]:
 
 def requested_content(call: ToolCall, path: str) -> list[Content]:
     """Return what a call in a saved conversation replaced: its diff is not saved, but its arguments are."""
-    replacements: list[tuple[Any, Any]] = []
+    content: list[Content] = []
+    for old, new in _list_replacements(call):
+        if isinstance(old, str | None) and isinstance(new, str):
+            content.append(FileEditToolCallContent(type="diff", path=path, old_text=old, new_text=new))
+    return content
+
+
+def _list_replacements(call: ToolCall) -> list[tuple[Any, Any]]:
+    """Return the old and new texts in the arguments of a call, which nobody has validated."""
     match call.name, call.arguments:
         case "write", {"content": text}:
-            replacements = [(None, text)]
+            return [(None, text)]
         case "edit", {"old": old, "new": new}:
-            replacements = [(old, new)]
+            return [(old, new)]
         case "multi_edit", {"edits": [*edits]}:
             items = [cast(dict[str, Any], edit) for edit in edits if isinstance(edit, dict)]
-            replacements = [(item.get("old"), item.get("new")) for item in items]
+            return [(item.get("old"), item.get("new")) for item in items]
         case _:
-            pass
-    return [
-        FileEditToolCallContent(type="diff", path=path, old_text=old, new_text=new)
-        for old, new in replacements
-        if isinstance(old, str | None) and isinstance(new, str)
-    ]
+            return []
 
 
 def result_content(result: ToolResult) -> list[Content]:
@@ -245,34 +276,46 @@ def _fence(text: str, *, block: bool = True) -> str:
 
 def split_preview(preview: str, root: str) -> tuple[list[Content], str]:
     """Return the hunks of the unified diffs in a preview, each as a separate diff, and the text around them."""
-    diffs, text, hunk = list[Content](), list[str](), list[str]()
+    diffs: list[Content] = []
+    text: list[str] = []
+    hunk: list[str] = []
     old_path = new_path = ""
     remaining = 0  # lines left in the current hunk, both sides together: within it, "--- x" is a removed line "-- x"
     for line in preview.split("\n"):
         if remaining:
             hunk.append(line)
-            remaining -= {" ": 2, "-": 1, "+": 1}.get(line[:1], 0)
+            remaining -= _LINES_BY_MARK.get(line[:1], 0)
             if not remaining:
-                old, new = ("".join(f"{line[1:]}\n" for line in hunk if line[:1] in side) for side in ((" ", "-"), (" ", "+")))
-                path = old_path if new_path == _NO_FILE else new_path
-                diffs.append(
-                    FileEditToolCallContent(
-                        type="diff",
-                        path=os.path.join(root, path),
-                        old_text=None if old_path == _NO_FILE else escape_deceptive(old),
-                        new_text=escape_deceptive(new),
-                    )
-                )
+                diffs.append(_diff_of_hunk(hunk, old_path, new_path, root))
                 hunk = []
-        elif match := _HUNK.match(line):
-            remaining = sum(int(count or 1) for count in match.groups())
+            continue
+        head = _HUNK.match(line)
+        if head is not None:
+            remaining = sum(int(count or 1) for count in head.groups())
         elif line.startswith("--- "):
             old_path = line[4:]
         elif line.startswith("+++ "):
             new_path = line[4:]
         elif line and not line.startswith("\\ "):
             text.append(line)
-    return (diffs, "\n".join(text)) if diffs and not hunk else ([], preview)  # an incomplete hunk is shown, too
+    if not diffs or hunk:  # an incomplete hunk is shown, too
+        return [], preview
+    return diffs, "\n".join(text)
+
+
+_LINES_BY_MARK = {" ": 2, "-": 1, "+": 1}
+
+
+def _diff_of_hunk(hunk: list[str], old_path: str, new_path: str, root: str) -> FileEditToolCallContent:
+    path = old_path if new_path == _NO_FILE else new_path
+    old = "".join(f"{line[1:]}\n" for line in hunk if line[:1] in (" ", "-"))
+    new = "".join(f"{line[1:]}\n" for line in hunk if line[:1] in (" ", "+"))
+    return FileEditToolCallContent(
+        type="diff",
+        path=os.path.join(root, path),
+        old_text=None if old_path == _NO_FILE else escape_deceptive(old),
+        new_text=escape_deceptive(new),
+    )
 
 
 # ---- plans

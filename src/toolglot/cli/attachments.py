@@ -26,7 +26,8 @@ def find_mentions(text: str) -> list[Mention]:
     A file is mentioned as `@path`, or by a prompt that is nothing but a path, which is what terminals insert when a file is
     dropped onto them. An `@word` that is not a file stays a word.
     """
-    if (dropped := _parse_dropped_path(text)) is not None:
+    dropped = _parse_dropped_path(text)
+    if dropped is not None:
         return [Mention(text.strip(), dropped, is_prompt=True)]
     mentions = [Mention(match[0], _resolve_mention(match[1])) for match in _MENTION.finditer(text)]
     by_path = {mention.path or mention.text: mention for mention in reversed(mentions)}  # the first one of each file

@@ -103,8 +103,8 @@ def call(
         if tool is None or use_servers != "no" or "shell" in (tool, *find_base_tools(tool)):
             cli_setup.print_notices()
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
-        approve: Approve = approve_all if yes else _ask_for_approval if has_user else lambda _: "later"
-        host, view = _open_host(cli_setup, approve), _open_view(cli_setup, model)
+        host = _open_host(cli_setup, _choose_approve(yes=yes, has_user=has_user))
+        view = _open_view(cli_setup, model)
         caller, facade = view.caller(can_ask=True), view.facade
 
         def execute(call: ToolCall) -> ToolOutcome:
@@ -148,18 +148,37 @@ def _explain(host: ToolHost, caller: Caller, call: ToolCall) -> int:
     return int(verdict.action == "refuse")
 
 
+def _choose_approve(*, yes: bool, has_user: bool) -> Approve:
+    """Return the function that decides about calls that need approval."""
+    if yes:
+        return approve_all
+    return _ask_for_approval if has_user else lambda _: "later"
+
+
 def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
     _check_callable(name, tools)
-    text = sys.stdin.read() if arguments == "-" else arguments or "{}"
-    if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
+    text = arguments or "{}"
+    if text == "-":
+        text = sys.stdin.read()
+    is_freeform = facade is not None and facade.is_freeform(name)
+    if is_freeform and not text.lstrip().startswith("{"):
         return ToolCall("call_1", name, None, text, freeform=True)
     try:
         return ToolCall("call_1", name, loads_object(text.encode()))
     except ValueError:
-        unknown = ToolDefinition(name, parameters={"properties": {"name": {"const": "value"}}, "required": ["name"]})
-        definition = next((tool.definition for tool in tools if isinstance(tool, Tool) and tool.name == name), unknown)
-        example = definition.examples[0].input if definition.examples else make_example(definition.parameters)
-        raise UsageError(f"the arguments must be a JSON object, such as '{dumps_text(example)}'") from None
+        example = dumps_text(_make_example(name, tools))
+        raise UsageError(f"the arguments must be a JSON object, such as '{example}'") from None
+
+
+def _make_example(name: str, tools: list[Any]) -> Any:
+    """Return arguments that a call could have; those of no tool if there is none of this name."""
+    definition = ToolDefinition(name, parameters={"properties": {"name": {"const": "value"}}, "required": ["name"]})
+    for tool in tools:
+        if isinstance(tool, Tool) and tool.name == name:
+            definition = tool.definition
+    if definition.examples:
+        return definition.examples[0].input
+    return make_example(definition.parameters)
 
 
 def _check_callable(name: str, tools: list[Any]) -> None:
@@ -245,12 +264,16 @@ def _outcome_record(id: object, outcome: ToolOutcome) -> Record:
 
 def _warn_running_commands(cli_setup: CliSetup) -> None:
     """Name the background commands that are about to be terminated."""
-    tools = cli_setup.builtins.tools if cli_setup.builtins is not None else ()
-    sessions: list[Record] = [session for tool in tools if tool.name == "shell_list" for session in tool().data["sessions"]]
-    if running := [repr(shorten(session["command"], 60)) for session in sessions if session["running"]]:
-        names, verb = ", ".join(running), "was" if len(running) == 1 else "were"
-        note = f"{names} {verb} terminated: only a conversation keeps commands running (toolglot chat)"
-        print_note(note)
+    if cli_setup.builtins is None:
+        return
+    running: list[str] = []
+    for tool in cli_setup.builtins.tools:
+        if tool.name == "shell_list":
+            sessions: list[Record] = tool().data["sessions"]
+            running += [repr(shorten(session["command"], 60)) for session in sessions if session["running"]]
+    if running:
+        verb = "was" if len(running) == 1 else "were"
+        print_note(f"{', '.join(running)} {verb} terminated: only a conversation keeps commands running (toolglot chat)")
 
 
 def _print_outcome(outcome: ToolOutcome, *, json: bool, is_reported: bool) -> None:

@@ -46,12 +46,11 @@ def show_configuration(configuration: Configuration, *, json: bool) -> None:
         )
         return
     printer = Printer(sys.stdout)
-    is_changed = any(value.origin != DEFAULT for value in configuration.values)
     width = max(len(value.key) for value in configuration.values)
-    for value in configuration.values:
-        if value.origin != DEFAULT:
-            printer.print_line(f"{value.key:{width}}  {_format_value(value)}  ({value.origin})", "bold")
-    printer.print_line("" if is_changed else "all settings have their default values", "dim")
+    changed = [value for value in configuration.values if value.origin != DEFAULT]
+    for value in changed:
+        printer.print_line(f"{value.key:{width}}  {_format_value(value)}  ({value.origin})", "bold")
+    printer.print_line("" if changed else "all settings have their default values", "dim")
     for value in configuration.values:
         if value.origin == DEFAULT:
             printer.print_line(f"{value.key:{width}}  {_format_value(value)}", "dim")

@@ -30,8 +30,11 @@ _REDUNDANT_FIELDS = frozenset({"model", "seconds", "stop", "error", "attempt", "
 
 def effective_level(verbosity: int, configured: str) -> str:
     """Combine -v (info) and -vv (debug) with the configured level; the more verbose one wins."""
-    requested = "debug" if verbosity > 1 else "info" if verbosity else configured
-    return min(requested, configured, key=LEVELS.index)
+    if verbosity > 1:
+        return "debug"
+    if verbosity == 0:
+        return configured
+    return min("info", configured, key=LEVELS.index)
 
 
 def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> None:

@@ -89,18 +89,23 @@ def expand_fields(value: Any) -> Any:
 
 
 def _overview_row(profile: Profile) -> dict[str, str]:
-    first_key, *other_keys = (*profile.key_env, *profile.token_env, "-")
+    keys = (*profile.key_env, *profile.token_env)
+    key = keys[0] if keys else "-"
+    if len(keys) > 1:
+        key += f" +{len(keys) - 1}"
     missing = ANY_CHOICE - profile.features.choices
     choice = _join(profile.features.choices)
-    if len(missing) < 3:  # the missing ones are fewer
-        choice = f"except {_join(missing)}" if missing else "all"
+    if not missing:
+        choice = "all"
+    elif len(missing) < 3:  # the missing ones are fewer
+        choice = f"except {_join(missing)}"
     return {
         "provider": profile.id,
         "wire": profile.wire,
         "tools": str(profile.limits.tools or "-"),
         "strict": _yes_no(profile.features.strict and profile.strict_dialect),
         "tool choice": choice,
-        "key": first_key + (f" +{len(other_keys) - 1}" if other_keys[1:] else ""),
+        "key": key,
         "facade": facade_id_for_provider(profile.id),
         "as of": profile.limits.as_of,
     }

@@ -111,10 +111,15 @@ class CliServers:
         has_user: bool,
     ) -> "CliServers | None":
         """Start the servers that a command uses; None if it uses none."""
-        withheld = catalog.withheld if isinstance(use, Set) else ()  # whoever names one learns why it is missing
-        if use == "no" or not (catalog.servers or withheld or catalog.notes or extra):
+        if use == "no":
             return None
-        only, ask = use if isinstance(use, Set) else None, _ask_for_input if has_user else None
+        only = use if isinstance(use, Set) else None
+        has_servers = bool(catalog.servers or extra)
+        if only is not None:  # whoever names one learns why it is missing
+            has_servers |= bool(catalog.withheld)
+        if not has_servers and not catalog.notes:
+            return None
+        ask = _ask_for_input if has_user else None
         return cls(catalog, settings, root=root, extra=extra, only=only, ask=ask, has_user=has_user)
 
     def _find_sign_in(self, *, has_user: bool) -> Callable[[str, str], None] | None:

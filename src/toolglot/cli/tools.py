@@ -5,6 +5,7 @@ go to stderr. Without a model and a wire, the tools are shown as they were defin
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
 from toolglot.errors import UsageError
 from toolglot.facades.catalog import GENERATIONS, list_facades
+from toolglot.facades.view import Facade
 from toolglot.loop.code_mode import choose_language, make_code_tool
 from toolglot.loop.deferral import Defer
 from toolglot.loop.format_call import describe_losses
@@ -118,49 +120,64 @@ def show_tools(
     """
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
-    deferral = bound_facade = None
     title = "As defined. Use -m PROVIDER:MODEL or --wire to see the tools as a model does."
-    if facade == "auto" and (profile is None or not profile.model):
-        definitions = registry.definitions()
-    else:
-        name = profile.model if profile is not None else ""
-        chosen = facade if facade == "auto" else load_facade_by_name(facade, directory, model=name)
-        target = profile or resolve_profile("compatible")
-        # As an agent offers them: a model whose harness uses code mode calls the built-in tools from code.
-        has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)
-        language = choose_language(code_mode, chosen if has_builtins else None, target.model)
-        view = ModelView(target, registry, facade=chosen, defer=defer, code_language=language)
-        definitions = view.tools([make_code_tool(language)] if language is not None else ())
-        deferral, bound_facade = view.deferral, view.facade
+    notes: list[tuple[str, str]] = []
+    definitions = registry.definitions()
+    view: ModelView | None = None
+    if facade != "auto" or (profile is not None and profile.model):
+        view = _open_view(profile, registry, facade, directory, defer, code_mode)
+        definitions = view.tools([make_code_tool(view.code_language)] if view.code_language is not None else ())
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
         raise UsageError("there are no tools to show: specify some as module:object")
-    fields, notes = list(definitions), []
+    fields: Any = list(definitions)
     if profile is not None:
-        facade_title = f"facade {bound_facade.facade.id}" if bound_facade is not None else ""
+        facade_title = f"facade {view.facade.facade.id}" if view is not None and view.facade is not None else ""
         title = " · ".join(filter(None, (profile.title, profile.model, profile.wire, facade_title)))
         # Agents enable caching, and the cache marks are part of the tools field.
         encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
         fields = encoded.body.get("tools")
         definitions = decode_request(profile.wire, {"tools": fields or []}).tools
-        notes = [(line, "red") for line in describe_losses(encoded.losses, every_keyword=True)]
+        notes += [(line, "red") for line in describe_losses(encoded.losses, every_keyword=True)]
         notes += [(f"repaired: {repair}", "yellow") for repair in encoded.repairs if repair.where == "tools"]
-    if deferral is not None:
-        notes.append((deferral.message, "yellow"))
+    if view is not None and view.deferral is not None:
+        notes.append((view.deferral.message, "yellow"))
     if json:
         write_json_line(sys.stdout, fields)
         for text, style in notes:
             Printer(sys.stderr).print_line(text, style)
     else:
-        printer = Printer(sys.stdout)
-        printer.print_text(title, "bold")
-        for definition in definitions:
-            _print_definition(printer, definition)
-        printer.print_text("")
-        for text, style in notes:
-            printer.print_text(text, style, "", "  ")
+        _print_definitions(title, definitions, notes)
     return 0 if fields else 1
+
+
+def _open_view(
+    profile: Profile | None,
+    registry: ToolRegistry,
+    facade: str,
+    directory: Path | None,
+    defer: Defer,
+    code_mode: bool | Language | None,
+) -> ModelView:
+    """Return how a model sees the tools, as an agent offers them: some models call the built-in tools from code."""
+    chosen: Facade | str = facade
+    if facade != "auto":
+        chosen = load_facade_by_name(facade, directory, model=profile.model if profile is not None else "")
+    target = profile or resolve_profile("compatible")
+    has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)
+    language = choose_language(code_mode, chosen if has_builtins else None, target.model)
+    return ModelView(target, registry, facade=chosen, defer=defer, code_language=language)
+
+
+def _print_definitions(title: str, definitions: Iterable[ToolDefinition], notes: Iterable[tuple[str, str]]) -> None:
+    printer = Printer(sys.stdout)
+    printer.print_text(title, "bold")
+    for definition in definitions:
+        _print_definition(printer, definition)
+    printer.print_text("")
+    for text, style in notes:
+        printer.print_text(text, style, "", "  ")
 
 
 def _print_facades(*, json: bool) -> None:

@@ -32,18 +32,16 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
         if not list_trusted_directories():
             print_note("no directory is trusted")
         return
-    if directory is None:
-        project = find_project_file()
-        directories = [project.parent if project else Path.cwd()] if remove else _find_directories()
-    elif directory.is_dir():
-        directories = [directory]
-    else:
+    if directory is not None and not directory.is_dir():
         raise UsageError(f"no such directory: {str(directory)!r}")
-    directories = [each.resolve() for each in directories]
     if remove:
-        _revoke(directories[0])
+        if directory is None:
+            project = find_project_file()
+            directory = project.parent if project is not None else Path.cwd()
+        _revoke(directory.resolve())
     else:
-        _grant(directories)
+        directories = _find_directories() if directory is None else [directory]
+        _grant([each.resolve() for each in directories])
 
 
 def _find_directories() -> list[Path]:
