@@ -38,7 +38,11 @@ from toolglot.wire.spec import SPECS
 
 @click.command()
 @click.argument("tools", nargs=-1)
-@click.option("-m", "--model", help="Show the tools as this PROVIDER:MODEL sees them.", shell_complete=complete_model)
+@click.option(
+    *("-m", "--model"),
+    help="Show the tools as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.",
+    shell_complete=complete_model,
+)
 @click.option("--wire", type=WIRE, help="Show the tools in this API format.")
 @click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a plug-in or module:object.")
 @click.option("--facades", is_flag=True, help="List the facades with their programs and models.")
@@ -133,8 +137,7 @@ def show_tools(
         raise UsageError("there are no tools to show: specify some as module:object")
     fields: Any = list(definitions)
     if profile is not None:
-        facade_title = f"facade {view.facade.facade.id}" if view is not None and view.facade is not None else ""
-        title = " · ".join(filter(None, (profile.title, profile.model, profile.wire, facade_title)))
+        title = _describe_target(profile, view)
         # Agents enable caching, and the cache marks are part of the tools field.
         encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
         fields = encoded.body.get("tools")
@@ -168,6 +171,13 @@ def _open_view(
     has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)
     language = choose_language(code_mode, chosen if has_builtins else None, target.model)
     return ModelView(target, registry, facade=chosen, defer=defer, code_language=language)
+
+
+def _describe_target(profile: Profile, view: ModelView | None) -> str:
+    parts = [profile.title, profile.model, profile.wire]
+    if view is not None and view.facade is not None:
+        parts.append(f"facade {view.facade.facade.id}")
+    return " · ".join(filter(None, parts))
 
 
 def _print_definitions(title: str, definitions: Iterable[ToolDefinition], notes: Iterable[tuple[str, str]]) -> None:

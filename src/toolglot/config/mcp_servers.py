@@ -153,7 +153,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         if self.problem:
             raise UsageError(self.problem)
         expand = _Expander(self, ask).expand
-        settings, is_sandboxed = self._expand(expand), self._needs_sandbox(expand)  # with what `ask` answers
+        settings = self._expand(expand)
+        is_sandboxed = self._needs_sandbox(expand)  # with what `ask` answers
         if settings.command and not self.is_project and not is_sandboxed:
             use, place = self.find_workspace_use(expand)
             if use:  # and `sandbox = false`
@@ -161,24 +162,21 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
                     f"the MCP server {self.name} was not started: {use} is in the workspace, which is not trusted; "
                     f"run toolglot trust {shlex.quote(str(place))}, or set sandbox = true for it"
                 )
-        env = settings.env
-        if self.env_file:
-            path = self.directory / os.path.expanduser(expand(self.env_file))
-            try:
-                variables = read_env_file(path, within=self.directory if self.is_project else None)
-            except UsageError as e:
-                raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {e}") from None
-            env = {name: value for name, value in variables.items() if name not in self.forbidden_variables} | env
-        headers = {name: expand(value) for name, value in settings.headers.items()}
-        oauth = replace(settings.oauth, **{n: expand(getattr(settings.oauth, n)) for n in ("client_id", "client_secret")})
+        oauth: McpOAuth | None = replace(
+            settings.oauth,
+            client_id=expand(settings.oauth.client_id),
+            client_secret=expand(settings.oauth.client_secret),
+        )
+        if oauth == McpOAuth():
+            oauth = None
         values: dict[str, Any] = {
             **asdict(settings),
-            "env": env,
+            "env": {**self._read_env_file(expand), **settings.env},
             "cwd": self._resolve_directory(settings, is_sandboxed=is_sandboxed),
             "url": expand(settings.url),
-            "headers": headers,
+            "headers": {name: expand(value) for name, value in settings.headers.items()},
             "sandbox": is_sandboxed,
-            "oauth": None if oauth == McpOAuth() else oauth,
+            "oauth": oauth,
         }
         try:
             server = McpServer(**values)
@@ -186,6 +184,17 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"the MCP server {self.name} ({self.origin}) is not valid: {e}") from None
         remember_secrets(server)
         return server
+
+    def _read_env_file(self, expand: Callable[[str], str]) -> dict[str, str]:
+        """Return the variables of its env file, without those that it must not have. Raises UsageError."""
+        if not self.env_file:
+            return {}
+        path = self._join(expand(self.env_file))
+        try:
+            variables = read_env_file(path, within=self.directory if self.is_project else None)
+        except UsageError as e:
+            raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {e}") from None
+        return {name: value for name, value in variables.items() if name not in self.forbidden_variables}
 
 
 class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,19 +355,21 @@ class _ServerFinder:
 
 def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[WorkspaceDirectory, ...]:
     """Return the directories with files of the project, or that tools may write to."""
-    own = configuration.settings.builtin
+    settings = configuration.settings.builtin
     directories = [workspace]
-    for path in (own.root or workspace, *own.write):
+    for path in (settings.root or workspace, *settings.write):
         directories.append(Path(path).expanduser().absolute())
     home = Path(os.path.realpath(os.path.expanduser("~")))
     # Above the current directory, the repository counts, but the user's home directory is nobody else's project.
     for path in list_project_directories(workspace)[-1:]:
         if not home.is_relative_to(os.path.realpath(path)):
             directories.append(path)
-    if any(home.is_relative_to(os.path.realpath(path)) for path in directories):
-        for name in own.unprotected:  # otherwise closed to tools
+    contain_home = any(home.is_relative_to(os.path.realpath(path)) for path in directories)
+    if contain_home:
+        for name in settings.unprotected:  # otherwise closed to tools
             directories.append(home / name)
-    return tuple(WorkspaceDirectory(path) for path in dict.fromkeys(directories) if path != path.parent)  # not the root
+    unique = dict.fromkeys(directories)
+    return tuple(WorkspaceDirectory(path) for path in unique if path != path.parent)  # not the root
 
 
 def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:

@@ -163,20 +163,25 @@ def _resolve_key(path: SettingPath) -> SettingPath:
 
 def _check_chosen_name(parent: SettingPath, name: str) -> None:
     """Raise SettingError if an entry of a table cannot have this name: an alias that means something, or no provider."""
-    here = (*parent, name)
     if parent == ("aliases",):
-        if ":" in name or name in PROVIDER_NAMES or infer_provider(name):
-            raise SettingError(f"{name!r} is the name of a provider or of a model: choose another name for the alias", here)
-        return
-    if parent == ("providers",):
-        provider = name
+        _check_alias(name)
+    elif parent == ("providers",):
+        _check_provider(name, (*parent, name))
     elif parent in _LIMITS_BY_MODEL:
-        provider = name.partition(":")[0]
-    else:
+        _check_provider(name.partition(":")[0], (*parent, name))
+
+
+def _check_alias(name: str) -> None:
+    if ":" in name or name in PROVIDER_NAMES or infer_provider(name):
+        message = f"{name!r} is the name of a provider or of a model: choose another name for the alias"
+        raise SettingError(message, ("aliases", name))
+
+
+def _check_provider(provider: str, path: SettingPath) -> None:
+    if provider in PROVIDER_NAMES or provider in plugin_names("profiles"):
         return
-    if provider not in PROVIDER_NAMES and provider not in plugin_names("profiles"):
-        similar = [format_path((*parent, known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
-        raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
+    similar = [format_path((*path[:-1], known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
+    raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", path)
 
 
 def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:

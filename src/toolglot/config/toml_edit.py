@@ -24,13 +24,18 @@ def add_server(text: str, name: str, fields: Mapping[str, Any]) -> str:
     servers = _list_servers(_parse(text))
     if name in servers:
         raise UsageError(f"an MCP server {name!r} already exists: remove it first with toolglot mcp remove")
-    table = [f"[{format_path((*_SECTION, name))}]"]
+    lines: list[str] = []
+    if text.strip():
+        lines += [text.rstrip(), ""]
+    lines.append(f"[{format_path((*_SECTION, name))}]")
     for key, value in fields.items():
-        parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
-        table += [f"{format_path((key, part) if part else (key,))} = {_format(each)}" for part, each in parts.items()]
+        if isinstance(value, dict):
+            for part, item in cast(dict[str, Any], value).items():
+                lines.append(f"{format_path((key, part))} = {_format(item)}")
+        else:
+            lines.append(f"{format_path((key,))} = {_format(value)}")
     newline = "\r\n" if "\r\n" in text else "\n"
-    before = [text.rstrip(), ""] if text.strip() else []
-    return _check(newline.join([*before, *table, ""]), {**servers, name: dict(fields)}, text)
+    return _check(newline.join([*lines, ""]), {**servers, name: dict(fields)}, text)
 
 
 def _format(value: Any) -> str:
