@@ -136,8 +136,7 @@ class Coercion:
             folded = _fold_name(value)
             matches = [text for text in texts if _fold_name(text) == folded]
         else:
-            scalar = _scalar_text(value)
-            matches = [text for text in texts if text == scalar]
+            matches = list(texts & {_scalar_text(value)})
         if len(matches) != 1:
             return value
         return self.record(path, value, matches[0])

@@ -402,10 +402,10 @@ def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
             return [search] if search else []
     calls = [call for call in wanted if not situation.has_called(call)]
     if not calls and _must_call(request):
-        calls = wanted or [_make_call(tools[0], ArgumentFiller(situation.prompt))]
-    if request.parallel is False:
-        return calls[:1]
-    return calls
+        calls = wanted
+        if not calls:
+            calls = [_make_call(tools[0], ArgumentFiller(situation.prompt))]
+    return calls[:1] if request.parallel is False else calls
 
 
 def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:

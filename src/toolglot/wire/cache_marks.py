@@ -162,13 +162,16 @@ def encode_cache_option(options: Options, writer: Writer) -> Doc:
 def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
     """Return the time to live: the shortest that the target offers and that is long enough, or the longest."""
     ttls = writer.profile.cache_ttls
-    if not mark.ttl or mark.ttl in ttls:
-        return {"ttl": mark.ttl} if mark.ttl else {}
+    if not mark.ttl:
+        return {}
+    if mark.ttl in ttls:
+        return {"ttl": mark.ttl}
     if not ttls:
         writer.record_loss("cache ttl", f"{writer.profile.title} has no time to live")
         return {}
-    ttl = next((ttl for ttl in ttls if _minutes(ttl) >= _minutes(mark.ttl)), ttls[-1])
-    longest = ", the longest there is" if _minutes(ttl) < _minutes(mark.ttl) else ""
+    long_enough = [ttl for ttl in ttls if _minutes(ttl) >= _minutes(mark.ttl)]
+    ttl = long_enough[0] if long_enough else ttls[-1]
+    longest = "" if long_enough else ", the longest there is"
     writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}{longest}")
     return {"ttl": ttl}
 

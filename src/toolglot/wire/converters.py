@@ -40,14 +40,13 @@ def encode_tools(
     profile = _find_profile(target)
     request = Request(profile.model, (), tuple(tools), parse_tool_choice(tool_choice), parallel)
     encoded = encode_request(request, profile)
+    # What a request has without any tools is not theirs.
     bare = encode_request(replace(request, tools=(), tool_choice=None, parallel=None), profile)
-    history_field = spec.SPECS[profile.wire].history_field
-    return replace(
-        encoded,
-        losses=tuple(loss for loss in encoded.losses if loss not in bare.losses),
-        repairs=tuple(repair for repair in encoded.repairs if repair not in bare.repairs),
-        body={key: value for key, value in encoded.body.items() if key != history_field and bare.body.get(key) != value},
-    )
+    body = {key: value for key, value in encoded.body.items() if bare.body.get(key) != value}
+    body.pop(spec.SPECS[profile.wire].history_field, None)
+    losses = tuple(loss for loss in encoded.losses if loss not in bare.losses)
+    repairs = tuple(repair for repair in encoded.repairs if repair not in bare.repairs)
+    return replace(encoded, losses=losses, repairs=repairs, body=body)
 
 
 def encode_results(results: Iterable[ToolResult], target: Profile | str, *, calls: Iterable[ToolCall] = ()) -> EncodedResults:

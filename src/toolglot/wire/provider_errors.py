@@ -1,12 +1,13 @@
 """Classifies the error bodies of all providers with one table."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 from toolglot import errors
 from toolglot.common.jsontext import dumps_text
 from toolglot.errors import ProviderError
-from toolglot.wire.json_values import as_dict, as_text, iter_dicts
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 
 # Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as 429.
 _ERRORS_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
@@ -52,21 +53,31 @@ def error_from_body(body: Any, status: int | None = None) -> ProviderError:
     if status is None or status < 400:
         status = _find_status(inner) or _find_status(body)
     details = list(iter_dicts(as_dict(inner).get("details")))
-    codes = [reason for detail in details if (reason := as_text(detail.get("reason")))]  # Google's ErrorInfo
-    for source in (as_dict(inner), outer):
+    code = _find_code(details, (as_dict(inner), outer))
+    message = _find_message(inner, body)
+    error_class = _select_class(status, code, message)
+    return error_class(message, status=status, code=code, retry_after=_find_delay(details), body=body)
+
+
+def _find_code(details: list[Doc], sources: Sequence[Doc]) -> str:
+    """Return the most specific code of an error."""
+    for detail in details:  # Google's ErrorInfo
+        if reason := as_text(detail.get("reason")):
+            return reason
+    for source in sources:
         for key in ("code", "type", "status", "__type"):
             value = source.get(key)
             if isinstance(value, str) and value != "error":
-                codes.append(value)
-    code, message = codes[0] if codes else "", _find_message(inner, body)
-    retry_after: float | None = None
-    for detail in details:  # Google's RetryInfo; other providers use a header
-        delay = detail.get("retryDelay")
-        if isinstance(delay, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
-            retry_after = float(match[1])
-            break
-    error_class = _select_class(status, code, message)
-    return error_class(message, status=status, code=code, retry_after=retry_after, body=body)
+                return value
+    return ""
+
+
+def _find_delay(details: list[Doc]) -> float | None:
+    """Return the seconds to wait of Google's RetryInfo; other providers use a header."""
+    for detail in details:
+        if match := re.fullmatch(r"(\d+(?:\.\d+)?)s", as_text(detail.get("retryDelay"))):
+            return float(match[1])
+    return None
 
 
 def _find_message(inner: Any, body: Any) -> str:
@@ -101,13 +112,20 @@ def _find_status(inner: Any) -> int | None:
 def _select_class(status: int | None, code: str, message: str) -> type[ProviderError]:
     if status in (None, 400, 413, 422) and _CONTEXT_TOO_LONG.search(message):
         return errors.ContextTooLong
-    by_code = next((error for pattern, error in _ERRORS_BY_CODE if re.search(pattern, code.lower())), None)
+    by_code = _class_of_code(code.lower())
     if status is None or status < 400:
         return by_code or errors.ServerFailed
     if by_code is not None and _may_refine(by_code, status):
         return by_code
     default = errors.ServerFailed if status >= 500 else errors.InvalidRequest
     return _ERRORS_BY_STATUS.get(status, default)
+
+
+def _class_of_code(code: str) -> type[ProviderError] | None:
+    for pattern, error_class in _ERRORS_BY_CODE:
+        if re.search(pattern, code):
+            return error_class
+    return None
 
 
 def _may_refine(error: type[ProviderError], status: int) -> bool:

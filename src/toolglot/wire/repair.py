@@ -223,15 +223,20 @@ class HistoryRepairer:
 
     def _pair_results(self, messages: list[Message], first: int) -> list[Message]:
         """Put results right after their calls, one each, in call order. Results without a call become text."""
-        call_ids = {call.id for message in messages if message.role == "assistant" for call in message.calls}
+        call_ids: set[str] = set()
+        for message in messages:
+            if message.role == "assistant":
+                call_ids.update(call.id for call in message.calls)
         results, sources = self._collect_results(messages, call_ids, first)
         repaired: list[Message] = []
         for index, message in enumerate(messages):
-            kept = self._drop_paired(message, call_ids, first + index) if message.results else message
+            following = messages[index + 1] if index + 1 < len(messages) else None
+            kept = message
+            if message.results:
+                kept = self._drop_paired(message, call_ids, first + index)
             if kept is not None:
                 repaired.append(kept)
             if message.role == "assistant" and message.calls:
-                following = messages[index + 1] if index + 1 < len(messages) else None
                 repaired.append(self._build_results(message, following, results, sources, first + index))
         return repaired
 
@@ -321,9 +326,7 @@ class HistoryRepairer:
             self._record("blank text", index, "dropped")
         if self._rules.calls_last and message.role == "assistant" and not _has_calls_last(blocks):
             self._record("text", index, "moved before the calls of its message")
-            others = [block for block in blocks if not isinstance(block, ToolCall)]
-            calls = [block for block in blocks if isinstance(block, ToolCall)]
-            blocks = (*others, *calls)
+            blocks = tuple(sorted(blocks, key=_is_call))
         return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
@@ -350,6 +353,10 @@ def _with_id(block: Block, id: str | None) -> Block:
     if isinstance(block, ToolResult) and block.call_id != id:
         return replace(block, call_id=id)
     return block
+
+
+def _is_call(block: Block) -> bool:
+    return isinstance(block, ToolCall)
 
 
 def _has_calls_last(blocks: Sequence[Block]) -> bool:

@@ -14,6 +14,7 @@ from toolglot.schema import dialects
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import LoweredSchema
+from toolglot.values.definitions import ToolExample
 from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import check_tool_mark
 from toolglot.wire.writer import Writer
@@ -136,11 +137,14 @@ def _emulate_choice(
 ) -> tuple[list[ToolDefinition], ToolChoice | None]:
     choices = writer.profile.features.choices
     model = writer.model or writer.profile.title
-    if mode == "none" and "none" not in choices:
+    if mode == "none":
+        if "none" in choices:
+            return tools, ToolChoice("none")
         _omit_tools(tools, f"{model} has no choice 'none'", writer)
         return [], None
     if chosen and not can_name(chosen, mode, writer):
-        _omit_tools([tool for tool in tools if tool not in chosen], f"{model} has no such choice", writer)
+        others = [tool for tool in tools if tool not in chosen]
+        _omit_tools(others, f"{model} has no such choice", writer)
         tools = [tool for tool in tools if tool in chosen]
         chosen = []
     if "required" in choices:
@@ -150,7 +154,7 @@ def _emulate_choice(
         reason = f"{model} cannot be forced to call a tool; a prompt hint asks for it"
         writer.record_loss("tool_choice", reason, at="tool_choice")
         writer.prompt_hints.append(_ask_for_call(tools, chosen or tools, writer))
-    return tools, ToolChoice("none") if mode == "none" else None
+    return tools, None
 
 
 def _ask_for_call(tools: Sequence[ToolDefinition], wanted: Sequence[ToolDefinition], writer: Writer) -> str:
@@ -200,12 +204,12 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
         writer.record_loss("freeform", "sent as a function with one text parameter", at=f"tool {tool.name!r}")
         writer.freeform.add(name)
         return EncodedFunction(name, describe_tool(tool), FREEFORM_SCHEMA, False, {})
-    extra = {**encode_callers(tool, writer), **((tool.opaque or {}) if tool.wire == writer.profile.wire else {})}
+    extra = encode_callers(tool, writer)
+    if tool.opaque and tool.wire == writer.profile.wire:
+        extra |= tool.opaque
     is_strict = bool(tool.strict)
-    if is_strict and not (writer.profile.features.strict and writer.profile.strict_dialect):
-        writer.record_loss("strict", f"{writer.profile.title} has no strict mode", at=f"tool {tool.name!r}")
-        is_strict = False
-    elif is_strict and (reason := writer.non_strict.get(name)):
+    reason = _why_not_strict(name, writer) if is_strict else ""
+    if reason:
         writer.record_loss("strict", reason, at=f"tool {tool.name!r}")
         is_strict = False
     dialect = writer.profile.strict_dialect if is_strict else writer.profile.dialect
@@ -214,15 +218,24 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
         writer.lowerings[name] = lowered  # calls from now on are made for the latest definition
     writer.losses.extend(lowered.losses)
     _report_restorations(tool, lowered, writer)
-    # An input that does not fit the schema is refused, and a caption has no field: such examples stay text.
-    native = [
-        example
-        for example in tool.examples
-        if writer.profile.features.examples and not example.description and not find_issues(example.input, lowered.schema)
-    ]
-    described = replace(tool, examples=tuple(example for example in tool.examples if example not in native))
-    description, inputs = describe_tool(described, lowered.root_description), [example.input for example in native]
+    inputs: list[dict[str, Any]] = []
+    as_texts: list[ToolExample] = []
+    for example in tool.examples:
+        # An input that does not fit the schema is refused, and a caption has no field: such examples stay text.
+        has_field = writer.profile.features.examples and not example.description
+        if has_field and not find_issues(example.input, lowered.schema):
+            inputs.append(example.input)
+        else:
+            as_texts.append(example)
+    description = describe_tool(replace(tool, examples=tuple(as_texts)), lowered.root_description)
     return EncodedFunction(name, description, lowered.schema, is_strict, extra, inputs)
+
+
+def _why_not_strict(name: str, writer: Writer) -> str:
+    """Return why a strict tool is sent without `strict`, or an empty text."""
+    if not writer.profile.features.strict or not writer.profile.strict_dialect:
+        return f"{writer.profile.title} has no strict mode"
+    return writer.non_strict.get(name, "")
 
 
 def encode_callers(tool: ToolDefinition, writer: Writer) -> dict[str, Any]:

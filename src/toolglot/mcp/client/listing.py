@@ -54,6 +54,14 @@ class McpPromptArgument(msgspec.Struct, frozen=True):
     required: bool = False
 
 
+def _fill_names(names: list[str], words: list[str]) -> dict[str, str]:
+    """Give each name a word, in order, and the last one all that are left."""
+    if names and len(words) > len(names):
+        last = len(names) - 1
+        words = [*words[:last], " ".join(words[last:])]
+    return dict(zip(names, words, strict=False))
+
+
 class McpPrompt(msgspec.Struct, frozen=True):
     """A prompt that a server offers; `McpServers.get_prompt` returns its messages."""
 
@@ -92,10 +100,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
         unset = [name for name in names if name not in values]
         if unnamed and not unset:
             raise UsageError(f"the prompt {self.command} takes {len(names) or 'no'} arguments: {unnamed[0]!r} is one too many")
-        if unset and len(unnamed) > len(unset):
-            last = len(unset) - 1
-            unnamed = [*unnamed[:last], " ".join(unnamed[last:])]
-        values |= zip(unset, unnamed, strict=False)
+        values |= _fill_names(unset, unnamed)
         for argument in self.arguments:
             if argument.required and argument.name not in values:
                 raise UsageError(f"the prompt needs {argument.name!r}: /{self.command} {self.usage}")

@@ -134,16 +134,15 @@ class WireRules:
         if self.fields and self.refuses_unknown_fields:
             self._check_names()
         for name, value in self.doc.items():
-            if value is None or name not in self.fields:
-                continue
-            types = self.fields[name]
-            if not has_type(value, types.split(" or ")):
+            types = self.fields.get(name)
+            if types is not None and value is not None and not has_type(value, types.split(" or ")):
                 raise self.refuse_type(name, types, value)
-        missing = [name for name in self.required if not self.doc.get(name) and self.doc.get(name) != 0]
-        if has_model or self.doc.get("prompt"):  # the path, or a stored prompt, names the model
-            missing = [name for name in missing if name != "model"]
-        for name in missing:
-            raise self.refuse("missing field", name, param=name)
+        names_model = has_model or self.doc.get("prompt")  # the path, or a stored prompt, names it
+        for name in self.required:
+            value = self.doc.get(name)
+            is_missing = not value and value != 0
+            if is_missing and not (name == "model" and names_model):
+                raise self.refuse("missing field", name, param=name)
 
     def _check_names(self) -> None:
         vendor = self.vendor_fields()

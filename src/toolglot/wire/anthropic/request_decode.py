@@ -124,11 +124,12 @@ def _mark_searches(tools: list[ToolDefinition], messages: list[Message]) -> tupl
         for result in message.results:
             if any(isinstance(part, ToolsChanged) for part in result.content):
                 searches.add(result.name)
-    marked = list(tools)
-    for index, tool in enumerate(tools):
-        may_search = tool.kind == "function" and not tool.deferred
-        if may_search and (tool.name in searches or is_search_name(tool.name)):
-            marked[index] = replace(tool, finds_tools=True)
+    marked: list[ToolDefinition] = []
+    for tool in tools:
+        is_named_so = tool.name in searches or is_search_name(tool.name)
+        if is_named_so and tool.kind == "function" and not tool.deferred:
+            tool = replace(tool, finds_tools=True)
+        marked.append(tool)
     return tuple(marked)
 
 

@@ -32,26 +32,31 @@ def head_key(request: Request, writer: Writer) -> object:
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message. Consecutive messages of one role stay separate: the API merges them."""
-    match message.role:
-        case "system":
-            if writer.is_own:
-                return [{"role": "system", "content": _encode_blocks(message.blocks, writer, "system")}]
-            changes = [block for block in message.blocks if isinstance(block, ToolsChanged)]
-            writer.held_items += [encoded for change in changes for encoded in _encode_change(change, writer, "system")]
-            if len(changes) == len(message.blocks):
-                return []
-            # Older models: 400 "role 'system' is not supported on this model"; Sonnet 5 accepts and ignores it.
-            writer.record_repair("system message", "not at the start; sent as a user message")
-            return [{"role": "user", "content": f"<system>\n{message.text}\n</system>"}]
-        case "tool":
-            # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
-            return [{"role": "user", "content": [encode_result(result, writer) for result in message.results]}]
-        case _:
-            before: list[Doc] = []
-            if message.role == "assistant":
-                before, writer.held_items = encode_end(writer), []
-            content = join_plain(_encode_blocks(message.blocks, writer, message.role))
-            return [*before, {"role": message.role, "content": content}]
+    if message.role == "system":
+        return _encode_late_system(message, writer)
+    if message.role == "tool":
+        # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
+        return [{"role": "user", "content": [encode_result(result, writer) for result in message.results]}]
+    before: list[Doc] = []
+    if message.role == "assistant":
+        before = encode_end(writer)
+        writer.held_items = []
+    content = join_plain(_encode_blocks(message.blocks, writer, message.role))
+    return [*before, {"role": message.role, "content": content}]
+
+
+def _encode_late_system(message: Message, writer: Writer) -> list[Doc]:
+    """Encode a system message in the middle: Anthropic's own, changes of the tools, or else the words of a user."""
+    if writer.is_own:
+        return [{"role": "system", "content": _encode_blocks(message.blocks, writer, "system")}]
+    changes = [block for block in message.blocks if isinstance(block, ToolsChanged)]
+    for change in changes:
+        writer.held_items += _encode_change(change, writer, "system")
+    if len(changes) == len(message.blocks):
+        return []
+    # Older models: 400 "role 'system' is not supported on this model"; Sonnet 5 accepts and ignores it.
+    writer.record_repair("system message", "not at the start; sent as a user message")
+    return [{"role": "user", "content": f"<system>\n{message.text}\n</system>"}]
 
 
 def encode_end(writer: Writer) -> list[Doc]:

@@ -49,29 +49,33 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
         case Thinking():
             return {"text": block.text, "thought": True, **(block.opaque or {})}  # its signature is bound to this endpoint
         case ToolCall():
-            state = dict(writer.echo_opaque(block.opaque))
-            call: Doc = {"name": writer.map_tool_name(block.name, block.namespace)}
-            call["args"] = writer.to_arguments_object(block)
-            signed_name = state.pop(SIGNED_NAME, "")
-            if "thoughtSignature" in state and not _is_signed_for(call["name"], block, signed_name):
-                del state["thoughtSignature"]  # the documented dummy stands in for that of a first call
-                writer.record_repair("thoughtSignature", f"dropped: the model called {signed_name or block.name!r}")
-            # Gemini 3 returns ids and expects them back; older models send none and may refuse one.
-            own_id = state.pop("id", None)
-            if own_id and isinstance(own_id, str):
-                call["id"] = writer.keep_call_id(block.id, own_id)
-            elif own_id is not None:
-                call["id"] = own_id
-            elif writer.profile.call_ids and not writer.is_own:
-                call["id"] = writer.map_call_id(block.id)
-            writer.wire_call_ids[block.id] = as_text(call.get("id"))
-            return {"functionCall": call, **state}
+            return _encode_call(block, writer)
         case Media():
             return encode_media(block, writer)
         case Foreign():
             return block.item
         case ToolResult() | ToolsChanged():  # results have a message of their own
             return None
+
+
+def _encode_call(block: ToolCall, writer: Writer) -> Doc:
+    state = dict(writer.echo_opaque(block.opaque))
+    call: Doc = {"name": writer.map_tool_name(block.name, block.namespace)}
+    call["args"] = writer.to_arguments_object(block)
+    signed_name = state.pop(SIGNED_NAME, "")
+    if "thoughtSignature" in state and not _is_signed_for(call["name"], block, signed_name):
+        del state["thoughtSignature"]  # the documented dummy stands in for that of a first call
+        writer.record_repair("thoughtSignature", f"dropped: the model called {signed_name or block.name!r}")
+    # Gemini 3 returns ids and expects them back; older models send none and may refuse one.
+    own_id = state.pop("id", None)
+    if own_id and isinstance(own_id, str):
+        call["id"] = writer.keep_call_id(block.id, own_id)
+    elif own_id is not None:
+        call["id"] = own_id
+    elif writer.profile.call_ids and not writer.is_own:
+        call["id"] = writer.map_call_id(block.id)
+    writer.wire_call_ids[block.id] = as_text(call.get("id"))
+    return {"functionCall": call, **state}
 
 
 def _is_signed_for(name: str, call: ToolCall, signed_name: str) -> bool:

@@ -121,16 +121,17 @@ def _read_more(part: Doc, source: str) -> Opaque:
 
 def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
     """Decode the output of a call."""
+    output = item.get("output")
     if item["type"] == "tool_search_output":  # as `defer_loading` says, the caller had not declared them: now they are there
         added = tuple(replace(tool, deferred=False) for tool in decode_tools(item.get("tools")))
-        content: tuple[ResultBlock, ...] = (ToolsChanged(added),)
-        return ToolResult(item["call_id"], content, opaque={"item": item})
+        return ToolResult(item["call_id"], (ToolsChanged(added),), opaque={"item": item})
     if item["type"] in _NATIVE_OUTPUTS:
-        output = item.get("output")
         texts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in iter_dicts(output)]
-        return ToolResult(item["call_id"], (Text("\n".join(texts) if any(texts) else to_text(output)),), opaque={"item": item})
-    output = item.get("output")
-    content = tuple(map(decode_part, iter_dicts(output))) if isinstance(output, list) else (Text(to_text(output)),)
+        text = "\n".join(texts) if any(texts) else to_text(output)
+        return ToolResult(item["call_id"], (Text(text),), opaque={"item": item})
+    content: tuple[ResultBlock, ...] = (Text(to_text(output)),)
+    if isinstance(output, list):
+        content = tuple(map(decode_part, iter_dicts(output)))
     opaque = unknown_fields(item, ("type", "call_id", "output")) or {}
     if is_native or item["type"] == "custom_tool_call_output":
         opaque["type"] = item["type"]

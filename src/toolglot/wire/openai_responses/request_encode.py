@@ -58,11 +58,12 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message as input items."""
     if message.role == "assistant":
         items = [_check_id(item, writer) for item in encode_assistant(message, writer)]
-        return [item for item in items if item]
+        return list(filter(None, items))
     if message.role == "tool":
-        return [*(encode_result(result, writer) for result in message.results), *encode_loaded(message, writer)]
-    items = [encode_change(block, writer) for block in message.blocks if isinstance(block, ToolsChanged)]
-    encoded = [item for item in items if item]
+        results = [encode_result(result, writer) for result in message.results]
+        return [*results, *encode_loaded(message, writer)]
+    changes = [encode_change(block, writer) for block in message.blocks if isinstance(block, ToolsChanged)]
+    encoded = list(filter(None, changes))
     others = [block for block in message.blocks if not isinstance(block, ToolsChanged)]
     if others:
         state = {"role": message.role, **writer.echo_opaque(message.opaque)}
@@ -111,20 +112,22 @@ def _check_id(item: Doc, writer: Writer) -> Doc | None:
     if not isinstance(id, str):
         return item
     # 400 "Expected an ID that begins with 'fc'". 400 "Duplicate item found with id …".
-    is_refused = kind in _ITEM_IDS and not _ITEM_IDS[kind].fullmatch(id)
-    if is_refused and not kind.endswith("_call"):  # reasoning and the message after it are paired by their ids
+    if kind in _ITEM_IDS and not _ITEM_IDS[kind].fullmatch(id):
+        if kind.endswith("_call"):
+            writer.record_repair(f"item id {id!r}", f"not valid for {writer.profile.title}; left out")
+            return unknown_fields(item, ("id",)) or {}
+        # Reasoning and the message after it are paired by their ids.
         writer.record_repair(f"item id {id!r}", f"not valid for {writer.profile.title}; replaced")
-        id, is_refused = f"{'rs' if kind == 'reasoning' else 'msg'}_{hash_id(id, 20)}", False
+        prefix = "rs" if kind == "reasoning" else "msg"
+        id = f"{prefix}_{hash_id(id, 20)}"
         item = {**item, "id": id}
-    if not is_refused and id not in writer.item_ids:
+    if id not in writer.item_ids:
         writer.item_ids.add(id)
         return item
-    if not is_refused and (kind == "reasoning" or kind not in _ITEM_IDS):
+    if kind == "reasoning" or kind not in _ITEM_IDS:
         writer.record_repair(f"item {id!r}", "dropped: it was already sent")
         return None
-    writer.record_repair(
-        f"item id {id!r}", f"not valid for {writer.profile.title}; left out" if is_refused else "used twice; left out"
-    )
+    writer.record_repair(f"item id {id!r}", "used twice; left out")
     return unknown_fields(item, ("id",)) or {}
 
 
