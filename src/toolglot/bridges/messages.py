@@ -178,7 +178,7 @@ def store_original(message: Message, broken: Collection[ToolCall] = ()) -> Opaqu
 def _is_plain(block: Block) -> bool:
     """Return whether a block consists only of text, or of a name and arguments."""
     if isinstance(block, ToolCall):
-        has_more = block.opaque or block.base_call or block.freeform or block.namespace or block.caller
+        has_more = any((block.opaque, block.base_call, block.freeform, block.namespace, block.caller))
         return not has_more and block.arguments is not None
     return isinstance(block, Text) and not block.opaque
 

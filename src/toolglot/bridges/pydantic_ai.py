@@ -77,9 +77,13 @@ def import_tools(tools: Iterable[Any] | AbstractToolset[Any], **options: Unpack[
     """
     items: list[Any] = [tools] if isinstance(tools, AbstractToolset) else list(as_items(tools))
     toolsets: list[AbstractToolset[Any]] = [item for item in items if isinstance(item, AbstractToolset)]
-    if functions := [item for item in items if not isinstance(item, AbstractToolset)]:
+    functions = [item for item in items if not isinstance(item, AbstractToolset)]
+    if functions:
         toolsets.insert(0, FunctionToolset(functions))
-    return [import_tool(toolset, tool, options) for toolset in toolsets for tool in _list_tools(toolset).values()]
+    imported: list[Tool] = []
+    for toolset in toolsets:
+        imported += [import_tool(toolset, tool, options) for tool in _list_tools(toolset).values()]
+    return imported
 
 
 async def import_toolset(toolset: AbstractToolset[Any], **options: Unpack[SchemaToolOptions]) -> list[Tool]:

@@ -97,26 +97,23 @@ class Situation(msgspec.Struct):
     def from_request(cls, request: Request) -> "Situation":
         """Analyze a history. Text right after results is assumed to be added by programs, unless it has directives."""
         messages = [message for message in request.messages if not _is_filler(message)]
-        last = -1
-        text = ""
-        planned: list[PlannedTurn] = []
-        prompt = ""
+        situation = cls("", "", [], messages)
         for index in reversed(range(len(messages))):
             message = messages[index]
             if message.role != "user":
                 continue
-            last = index
             # A directive ends with its block.
             text = "\n".join(_HARNESS_TEXT.sub("", block.text) for block in message.blocks if isinstance(block, Text))
             planned, prompt = parse_directives(text)
+            situation = cls(text, prompt, planned, messages[index + 1 :])
             follows_results = index > 0 and messages[index - 1].role == "tool"
             is_only_harness = not prompt and _is_harness(message)
             if planned or index == 0 or not (follows_results or is_only_harness):
                 break
         if request.parallel is False:
-            planned = [part for turn in planned for part in _split_calls(turn)]
-        finders = {tool.name for tool in effective_tools(request).declared if _finds_tools(tool)}
-        return cls(text, prompt, planned, messages[last + 1 :], finders)
+            situation.planned_turns = [part for turn in situation.planned_turns for part in _split_calls(turn)]
+        situation.finders = {tool.name for tool in effective_tools(request).declared if _finds_tools(tool)}
+        return situation
 
     @property
     def turn_index(self) -> int:
@@ -283,7 +280,11 @@ def _drop_refused_calls(blocks: list[Block], request: Request) -> list[Block]:
         loaded = blocks[0].loaded
         tools += [tool for tool in effective_tools(request).deferred if tool.qualified_name in loaded]
     allowed = {(tool.name, tool.namespace) for tool in tools}
-    return [block for block in blocks if not isinstance(block, ToolCall) or (block.name, block.namespace) in allowed]
+    kept: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, ToolCall) or (block.name, block.namespace) in allowed:
+            kept.append(block)
+    return kept
 
 
 def _list_callable(request: Request) -> list[ToolDefinition]:
@@ -426,11 +427,14 @@ def _find_deferred_name(wanted: Sequence[ToolCall], request: Request) -> str | N
     """Return the name of the first wanted tool that has to be found."""
     offered = effective_tools(request)
     deferred = {tool.name: tool.qualified_name for tool in offered.deferred}
-    if deferred:
-        return next((deferred[call.name] for call in wanted if call.name in deferred), None)
-    # Without any deferred tool in the request, a program may still have some that it did not declare.
     declared = {tool.name for tool in offered.declared}
-    return next((call.name for call in wanted if call.name not in declared), None)
+    for call in wanted:
+        if call.name in deferred:
+            return deferred[call.name]
+        # Without any deferred tool in the request, a program may still have some that it did not declare.
+        if not deferred and call.name not in declared:
+            return call.name
+    return None
 
 
 def _guess_calls(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
@@ -472,13 +476,23 @@ def _tool_words(tool: ToolDefinition) -> frozenset[str]:
 
 def _needs_more_values(tool: ToolDefinition, clause: str) -> bool:
     """Whether a tool requires more values than a clause offers."""
-    filler, parameters = ArgumentFiller(clause, _tool_words(tool)), tool.parameters or {}
+    filler = ArgumentFiller(clause, _tool_words(tool))
+    parameters = tool.parameters or {}
     properties = as_dict(parameters.get("properties"))
-    required = [as_dict(properties.get(name)) for name in as_list(parameters.get("required"))]
-    numbers = sum(part.get("type") in ("integer", "number") for part in required)
-    texts = sum(part.get("type") == "string" and not part.get("enum") for part in required)
-    has_list = any(part.get("type") == "array" for part in required)
-    return numbers > len(filler.numbers) or texts > len(filler.texts) or has_list
+    numbers = 0
+    texts = 0
+    for name in as_list(parameters.get("required")):
+        part = as_dict(properties.get(name))
+        match part.get("type"):
+            case "array":
+                return True
+            case "integer" | "number":
+                numbers += 1
+            case "string" if not part.get("enum"):
+                texts += 1
+            case _:
+                pass
+    return numbers > len(filler.numbers) or texts > len(filler.texts)
 
 
 def _make_call(tool: ToolDefinition, filler: ArgumentFiller) -> ToolCall:

@@ -103,8 +103,8 @@ class PromptCache:
         """Look a prompt up, and keep what the provider would keep of it."""
         parts = list(_split_prompt(profile.wire, body))
         tokens = _count_tokens(parts)
-        rule = _find_rule(profile)
-        if rule is None or tokens < rule.minimum:
+        rule = _find_rule(profile, tokens)
+        if rule is None:
             return CacheUse(tokens)
         marks = {index: part.ttl for index, part in enumerate(parts) if part.ttl is not None}
         options = as_dict(body.get("prompt_cache_options"))
@@ -119,17 +119,16 @@ class PromptCache:
         if rule.follows_marks:
             writable = [prefix for prefix in writable if prefix.part in marks]
             readable = [prefix for prefix in readable if _is_near_mark(prefix, marks)]
-        # What is only written now cannot have been read.
-        readable = [prefix for prefix in readable if self._is_kept(prefix.key)]
+        # Before anything of this prompt is kept.
+        cached = [prefix for prefix in readable if self._is_kept(prefix.key)]
         default_ttl = as_text(options.get("ttl")) or "5m"
         for prefix in writable:
             self._keep(prefix.key, marks.get(prefix.part) or default_ttl)
-        for prefix in readable:  # reading renews
+        for prefix in cached:  # reading renews
             self._keep(prefix.key, "")
-        cached = _longest(readable)
-        if not rule.follows_marks and not obeys_options:
-            return CacheUse(tokens, cached)  # what was written is not reported
-        return CacheUse(tokens, cached, max(0, _longest(writable) - cached))
+        written = max(0, _longest(writable) - _longest(cached))
+        reports_writes = rule.follows_marks or obeys_options
+        return CacheUse(tokens, _longest(cached), written if reports_writes else 0)
 
     def _is_kept(self, digest: bytes) -> bool:
         """Whether the prefix is cached and has not expired."""
@@ -144,10 +143,11 @@ class PromptCache:
             self._expiry.popitem(last=False)
 
 
-def _find_rule(profile: Profile) -> _Rule | None:
+def _find_rule(profile: Profile, tokens: int) -> _Rule | None:
+    """Return how the provider caches prompts; None if it does not cache one of this length."""
     for rule in _RULES:
         if re.fullmatch(rule.profiles, profile.id) and re.search(rule.model, profile.model):
-            return rule
+            return rule if tokens >= rule.minimum else None
     return None
 
 

@@ -12,17 +12,19 @@ _EFFORT_LEVELS: tuple[str, ...] = get_args(Effort)
 
 def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
     """Select the sampling options that the target accepts, under the wire's names."""
-    profile, accepted = writer.profile, dict[str, Any]()
-    model, reason = writer.model or profile.title, ""
+    profile = writer.profile
+    model = writer.model or profile.title
+    accepted: dict[str, Any] = {}
     for name in SAMPLING:
         value = getattr(options, name)
         if value is None or value == ():
             continue
+        reason = ""
         if name not in profile.options:
             reason = f"{profile.title} has no such option"
         elif name not in profile.accepted_options:
             reason = f"{model} accepts no sampling parameters"
-        elif profile.sampling == "one" and name == "top_p" and "temperature" in accepted:
+        elif name == "top_p" and profile.sampling == "one" and "temperature" in accepted:
             reason = f"{model} accepts temperature or top_p, not both"
         elif name == "temperature" and value > profile.max_temperature:
             accepted[name] = profile.max_temperature
@@ -30,10 +32,10 @@ def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
         elif name == "stop":
             limit = profile.limits.stops
             accepted[name] = list(value[:limit])
-            reason = f"{profile.title} accepts at most {limit}; the others are dropped" if limit and len(value) > limit else ""
+            if limit and len(value) > limit:
+                reason = f"{profile.title} accepts at most {limit}; the others are dropped"
         else:
             accepted[name] = value
-            continue
         if reason:
             writer.record_loss(name, reason, at="options")
     fields = SPECS[profile.wire].options

@@ -249,11 +249,13 @@ class ToolCallTracker:
     @property
     def visible_text(self) -> str:
         """The visible text so far: what remains of a reply that was interrupted."""
-        return "".join(
-            state.block.text if isinstance(state.block, Text) else "".join(state.pieces)
-            for state in self._ordered_slots
-            if isinstance(state.block, Text) or (state.kind == "text" and state.block is None)
-        )
+        texts: list[str] = []
+        for state in self._ordered_slots:
+            if isinstance(state.block, Text):
+                texts.append(state.block.text)
+            elif state.block is None and state.kind == "text":
+                texts += state.pieces
+        return "".join(texts)
 
     @property
     def has_content(self) -> bool:
@@ -364,12 +366,18 @@ def make_call(
     id: str, name: str, value: Any, *, freeform: bool = False, namespace: str = "", opaque: Opaque | None = None
 ) -> ToolCall:
     """Make a call from arguments as a wire has them: text, an object, or nothing."""
-    if value is None or (isinstance(value, dict) and is_portable(value)):
-        return ToolCall(
-            id, name, cast(dict[str, Any], value or {}), None, freeform, namespace, opaque, caller=_find_caller(opaque)
-        )
-    raw = dumps_verbatim(value) if isinstance(value, dict) else to_text(value)
-    arguments = parse_arguments(raw) if isinstance(value, str) and not freeform else None
+    arguments: dict[str, Any] | None = None
+    raw: str | None = None
+    if value is None:
+        arguments = {}
+    elif not isinstance(value, dict):
+        raw = to_text(value)
+        if isinstance(value, str) and not freeform:
+            arguments = parse_arguments(raw)
+    elif is_portable(value):
+        arguments = cast(dict[str, Any], value)
+    else:
+        raw = dumps_verbatim(value)
     return ToolCall(id, name, arguments, raw, freeform, namespace, opaque, caller=_find_caller(opaque))
 
 

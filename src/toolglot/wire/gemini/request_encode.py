@@ -110,11 +110,15 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
             state = {**state, "id": wire_id}
         elif wire_id is not None:  # a result has an id if and only if its call has one
             state = unknown_fields(state, ("id",)) or {}
-        media = [block for block in result.content if isinstance(block, Media)]
-        inline = [block for block in media if block.kind in writer.profile.features.result_media and block.data]
+        inline: list[Block] = []
+        others: list[Block] = []
+        for block in result.content:
+            if isinstance(block, Media):
+                is_accepted = bool(block.data) and block.kind in writer.profile.features.result_media
+                (inline if is_accepted else others).append(block)
         if inline and "parts" not in state:
             response["parts"] = _encode_parts(inline, writer)
-        if others := [block for block in media if block not in inline]:
+        if others:
             detached += [Text(f"[media of the result of {name}]"), *others]
         parts.append({"functionResponse": {**response, **state}})
     yield {"role": "user", "parts": parts}

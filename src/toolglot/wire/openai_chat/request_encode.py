@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
+from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
@@ -129,21 +129,31 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
         head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name  # Mistral
-        content: Any = format_result_text(result)
-        texts = [block for block in result.content if isinstance(block, Text) and block.text]
-        mark = encode_mark(result, writer)
-        if texts and (mark or any(text.cache for text in texts)):  # only parts have marks
-            flag = content[: len(content) - len(result.text)]
-            content = [{"type": "text", "text": text.text} | encode_mark(text, writer) for text in texts]
-            content = [part | writer.echo_opaque(text.opaque) for part, text in zip(content, texts, strict=True)]
-            content[0]["text"] = flag + content[0]["text"]
-            content[-1] |= mark
-        messages.append({**head, **state, "content": content})
+        messages.append({**head, **state, "content": _encode_result_content(result, writer)})
     if media := writer.detach_media(message):  # text only (openai SDK 3.49); the media must follow all results
         if writer.profile.history.filler_after_results:
             messages.append({"role": "assistant", "content": FILLER_TEXT})
         messages.append({"role": "user", "content": _encode_content(media, writer)})
     return messages
+
+
+def _encode_result_content(result: ToolResult, writer: Writer) -> str | list[Doc]:
+    """Encode the text of a result; as parts if it is marked for the prompt cache, because only they have marks."""
+    content = format_result_text(result)
+    texts = [block for block in result.content if isinstance(block, Text) and block.text]
+    mark = encode_mark(result, writer)
+    has_marks = bool(mark) or any(text.cache for text in texts)
+    if not texts or not has_marks:
+        return content
+    parts: list[Doc] = []
+    for text in texts:
+        parts.append({"type": "text", "text": text.text} | encode_mark(text, writer))
+    for part, text in zip(parts, texts, strict=True):
+        part |= writer.echo_opaque(text.opaque)
+    flag = content[: len(content) - len(result.text)]
+    parts[0]["text"] = flag + parts[0]["text"]
+    parts[-1] |= mark
+    return parts
 
 
 def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
