@@ -29,7 +29,7 @@ from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import shorten
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
+from toolglot.facades.catalog import find_base_tools, resolve_facade
 from toolglot.hosting.tool_view import ToolView
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
 from toolglot.schema.arguments import make_example
@@ -251,7 +251,7 @@ def _open_view(cli_setup: CliSetup, model: str | None) -> ToolView:
         return ToolView(registry, config)
     name = find_profile(setup.resolve_model(model)).model if model else ""
     if isinstance(facade, str):
-        facade = facade_for_model(name) if facade == "auto" else find_facade(facade, name)
+        facade = resolve_facade(facade, name)
     return ToolView(registry, config, facade, name)
 
 

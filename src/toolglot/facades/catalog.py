@@ -32,6 +32,7 @@ __all__ = [
     "find_named_tools",
     "is_facade_name",
     "list_facades",
+    "resolve_facade",
     "strip_model_prefix",
 ]
 
@@ -298,3 +299,10 @@ def find_named_tools(pattern: str, tools: Iterable[str], facade: Facade | str = 
 def facade_for_model(model: str) -> Facade:
     """Return the facade that a model sees."""
     return find_facade(facade_id_for_model(model))
+
+
+def resolve_facade(facade: Facade | str, model: str) -> Facade:
+    """Return a facade that is given by itself, by its name, or as "auto", which is the model's. Raises UsageError."""
+    if isinstance(facade, Facade):
+        return facade
+    return facade_for_model(model) if facade == "auto" else find_facade(facade, model)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from toolglot.facades.bound_facade import BoundFacade, split_base_tools
-from toolglot.facades.catalog import find_named_tools
+from toolglot.facades.catalog import find_named_tools, resolve_facade
 from toolglot.facades.view import Facade
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall
@@ -44,7 +44,8 @@ class ToolView:
     Args:
         registry: The tools.
         config: Rules and limits; tools that it denies altogether are not shown.
-        facade: Names and describes the built-in tools, and those of the user that it names; None leaves them unchanged.
+        facade: Names and describes the built-in tools, and those of the user that it names; None leaves them unchanged. It is
+            loaded only if there are such tools.
         model: The model that the facade is for.
         names: What names in `config` stand for.
         added: Tools that the caller has besides, which a facade may name.
@@ -55,7 +56,7 @@ class ToolView:
         self,
         registry: ToolRegistry,
         config: ToolConfig,
-        facade: Facade | None = None,
+        facade: Facade | str | None = None,
         model: str = "",
         *,
         names: PolicyNames | None = None,
@@ -102,7 +103,8 @@ class ToolView:
         if not base_tools:
             return None
         base_tools += [tool.name for tool in self._added]
-        return BoundFacade(self._table, self.model, base_tools, [*self._hosted_names, *other_names])
+        table = resolve_facade(self._table, self.model)
+        return BoundFacade(table, self.model, base_tools, [*self._hosted_names, *other_names])
 
     @property
     def note(self) -> str:

@@ -11,7 +11,7 @@ from toolglot.builtin.code_mode.process import LANGUAGES, Language, find_level, 
 from toolglot.builtin.code_mode.run_code import ScriptHost
 from toolglot.common.loggers import get_logger
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import facade_for_model, find_facade, strip_model_prefix
+from toolglot.facades.catalog import resolve_facade, strip_model_prefix
 from toolglot.facades.view import Facade
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.tool import Tool
@@ -28,7 +28,7 @@ def choose_language(code_mode: bool | Language | None, facade: str | Facade | No
     `code_mode`: None leaves it to the facade, which has the native names of code mode for models whose harness it is.
     """
     if isinstance(facade, str):
-        facade = facade_for_model(model) if facade == "auto" else find_facade(facade, model)
+        facade = resolve_facade(facade, model)
     name = strip_model_prefix(model)
     is_native = facade is not None and any(
         RUN_CODE in view.base_tools and (not view.models or re.search(view.models, name)) for view in facade.views

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from toolglot.common.loggers import get_logger
 from toolglot.common.value_checks import as_items
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
+from toolglot.facades.catalog import find_base_tools, resolve_facade
 from toolglot.facades.view import Facade
 from toolglot.hosting.tool_view import ToolView, resolve_policy_names
 from toolglot.loop.deferral import Defer, Deferral, plan_deferral
@@ -71,7 +71,7 @@ class ModelView:
         self._registered_tools = ToolView(
             registry,
             config,
-            self._table,
+            facade,
             profile.model,
             names=names or resolve_policy_names(registry, facade, hosted.all_names),
             hosted_names=hosted.all_names,
@@ -118,10 +118,7 @@ class ModelView:
     @property
     def _table(self) -> Facade:
         """The facade by itself, whatever tools there are."""
-        if not isinstance(self._facade, str):
-            return self._facade
-        model = self.profile.model
-        return facade_for_model(model) if self._facade == "auto" else find_facade(self._facade, model)
+        return resolve_facade(self._facade, self.profile.model)
 
     # ---- tools
 
