@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import Callable
 
-from toolglot import Orchestrator, Text, ToolCall, ToolDefinition
+from toolglot import Agent, Text, ToolCall, ToolDefinition
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.simulator.core import Script, Simulator
@@ -134,12 +134,12 @@ async def measure(provider: str) -> tuple[list[int], list[int]]:
     tokens, sizes = list[int](), list[int]()
     for defer in (False, True):
         recorder, tools = _Recorder(), many_tools()
-        agent = Orchestrator(f"simulator:{provider}", tools=tools, defer=defer, transport=recorder)
+        agent = Agent(f"simulator:{provider}", tools=tools, defer=defer, transport=recorder)
         tokens.append((await agent.context_usage()).parts["tools"])
         await agent.run("Report the bug.")
         sizes.append(len(recorder.bodies[0]))
         if defer:  # a new agent, whose estimate nothing has corrected yet
-            after = Orchestrator(f"simulator:{provider}", tools=tools, defer=True, conversation=agent.conversation)
+            after = Agent(f"simulator:{provider}", tools=tools, defer=True, conversation=agent.conversation)
             tokens.append((await after.context_usage()).parts["tools"])
             sizes.append(len(recorder.bodies[1]))
     return tokens, sizes

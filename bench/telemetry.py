@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from bench.measure import Figure, Run, Table, cpu_seconds
-from toolglot import Orchestrator, Reply, Script, SimulatedTransport, Telemetry, Text, ToolCall, ToolConfig, create_engine, tool
+from toolglot import Agent, Reply, Script, SimulatedTransport, Telemetry, Text, ToolCall, ToolConfig, create_engine, tool
 from toolglot.engine.transport import HttpRequest, HttpResponse
 
 MODEL = "simulator:openai-chat"
@@ -66,7 +66,7 @@ def telemetry_table(*, quick: bool) -> Table:
     engine, config = create_engine(MODEL, transport=canned), ToolConfig(max_iterations=turns + 1)
 
     async def converse(telemetry: Telemetry | bool | None) -> str:
-        agent, text = Orchestrator(engine, tools=[add], config=config, telemetry=telemetry), ""
+        agent, text = Agent(engine, tools=[add], config=config, telemetry=telemetry), ""
         async for event in agent.stream("Add."):
             text = getattr(event, "text", text)
         return text

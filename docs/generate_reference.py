@@ -14,7 +14,7 @@ from toolglot.errors import ToolglotError
 # Page -> its title, the modules or packages whose public names it describes, and the names to begin with. A package with public
 # names of its own is named in full.
 REFERENCE_PAGES = {
-    "agents": ("Agents and runs", "loop config telemetry", "Orchestrator from_config"),
+    "agents": ("Agents and runs", "loop config telemetry", "Agent from_config"),
     "tools": ("Tools", "tools values.approvals", "tool Context ToolConfig ToolError"),
     "messages": (
         "Messages and requests",

@@ -1,6 +1,6 @@
 """Ask a person before a tool changes something; here the person is a function."""
 
-from toolglot import ApprovalRequest, Orchestrator, tool
+from toolglot import Agent, ApprovalRequest, tool
 
 
 @tool(effects={"write"}, approval=True)
@@ -16,7 +16,7 @@ def approve(request: ApprovalRequest) -> bool:
     return allowed
 
 
-agent = Orchestrator("simulator", tools=[delete_file], approve=approve)
+agent = Agent("simulator", tools=[delete_file], approve=approve)
 result = agent.run_sync('call delete_file {"path": "tmp/a"}\ncall delete_file {"path": "/etc/passwd"}')
 print([outcome.ran for outcome in result.outcomes])
 

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from toolglot import Conversation, Orchestrator
+from toolglot import Agent, Conversation
 
 
 async def main() -> None:
     """Answer ten questions."""
-    agent = Orchestrator("simulator", system="Answer briefly.")
+    agent = Agent("simulator", system="Answer briefly.")
     slots = asyncio.Semaphore(4)
 
     async def answer(question: str) -> str:

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from toolglot import ApprovalRequest, Orchestrator, ToolConfig, coding_tools
+from toolglot import Agent, ApprovalRequest, ToolConfig, coding_tools
 
 directory = Path(tempfile.mkdtemp())
 (directory / "greet.py").write_text('print("Helo")\n')
@@ -16,7 +16,7 @@ def approve(request: ApprovalRequest) -> bool:
     return "execute" not in request.effects
 
 
-agent = Orchestrator(
+agent = Agent(
     "simulator",
     tools=coding_tools(directory, state_dir=directory / ".state"),
     facade="neutral",  # leave it out: then each model sees the tools that it was trained on

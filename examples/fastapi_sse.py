@@ -8,7 +8,7 @@ import msgspec
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import StreamingResponse
 
-from toolglot import Conversation, Orchestrator, TextDelta, ToolFinished, ToolglotError, ToolStarted, tool
+from toolglot import Agent, Conversation, TextDelta, ToolFinished, ToolglotError, ToolStarted, tool
 
 
 @tool
@@ -18,7 +18,7 @@ async def get_weather(city: str) -> str:
 
 
 app = FastAPI()
-agent = Orchestrator("simulator", tools=[get_weather])  # one agent serves every request
+agent = Agent("simulator", tools=[get_weather])  # one agent serves every request
 conversations: dict[str, Conversation] = {}  # keep them in a database: toolglot.save and toolglot.load
 locks = defaultdict[str, asyncio.Lock](asyncio.Lock)  # a conversation has one run at a time
 

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from toolglot import Orchestrator, tool
+from toolglot import Agent, tool
 
 
 @tool
@@ -13,11 +13,11 @@ def look_up(city: str) -> dict[str, str]:
 
 
 file = Path(tempfile.mkdtemp()) / "conversation.jsonl"
-first = Orchestrator("simulator:anthropic", tools=[look_up])
+first = Agent("simulator:anthropic", tools=[look_up])
 first.run_sync('call look_up {"city": "Paris"}')
 file.write_bytes(first.save())
 
-second = Orchestrator.load(file.read_bytes(), "simulator:gemini", tools=[look_up])
+second = Agent.load(file.read_bytes(), "simulator:gemini", tools=[look_up])
 print("messages so far:", len(second.conversation))
 print(second.run_sync("say The river is the Seine.").text)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolglot import Orchestrator, RunDone, TextDelta, ToolFinished, ToolStarted, tool
+from toolglot import Agent, RunDone, TextDelta, ToolFinished, ToolStarted, tool
 
 
 @tool
@@ -13,7 +13,7 @@ async def add(a: int, b: int) -> int:
 
 async def main() -> None:
     """Print the events of one run."""
-    agent = Orchestrator("simulator", tools=[add])
+    agent = Agent("simulator", tools=[add])
     async for event in agent.stream('call add {"a": 2, "b": 3}'):
         match event:
             case ToolStarted(call=call):

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from toolglot import Orchestrator, tool
+from toolglot import Agent, tool
 
 
 class City(BaseModel):
@@ -18,7 +18,7 @@ def look_up(city: str) -> dict[str, str | int]:
     return {"city": city, "population": 2_100_000}
 
 
-agent = Orchestrator("simulator", tools=[look_up], output_type=City)
+agent = Agent("simulator", tools=[look_up], output_type=City)
 result = agent.run_sync('call look_up {"city": "Paris"}\nthen say {"name": "Paris", "population": 2100000}')
 print(result.output.name, result.output.population)  # a City, for type checkers too
 

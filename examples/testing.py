@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toolglot import Orchestrator, Reply, Request, RetryConfig, Script, SimulatedTransport, Simulator, Text, tool
+from toolglot import Agent, Reply, Request, RetryConfig, Script, SimulatedTransport, Simulator, Text, tool
 
 
 @tool
@@ -11,10 +11,10 @@ def find_order(number: int) -> dict[str, Any]:
     return {"number": number, "state": "shipped"}
 
 
-def make_agent(simulator: Simulator) -> Orchestrator:
+def make_agent(simulator: Simulator) -> Agent:
     """Create the agent under test."""
     transport = SimulatedTransport(simulator)
-    return Orchestrator("simulator:anthropic", tools=[find_order], transport=transport, retry=RetryConfig(base=0))
+    return Agent("simulator:anthropic", tools=[find_order], transport=transport, retry=RetryConfig(base=0))
 
 
 def test_the_model_reads_the_result() -> None:

@@ -3,7 +3,7 @@
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
-from toolglot import Conversation, MalformedRequest, Orchestrator, tool
+from toolglot import Agent, Conversation, MalformedRequest, tool
 from toolglot.bridges.vercel import HEADERS, encode_events, read_request, rewind
 
 
@@ -20,7 +20,7 @@ async def send_mail(to: str, text: str) -> str:
 
 
 app = FastAPI()
-agent = Orchestrator("simulator", tools=[get_weather, send_mail])  # one agent serves every request
+agent = Agent("simulator", tools=[get_weather, send_mail])  # one agent serves every request
 conversations: dict[str, Conversation] = {}  # keep them in a database: toolglot.save and toolglot.load
 
 

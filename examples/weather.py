@@ -2,7 +2,7 @@
 
 import sys
 
-from toolglot import Orchestrator, tool
+from toolglot import Agent, tool
 
 
 @tool
@@ -15,7 +15,7 @@ def get_weather(city: str) -> str:
     return f"{city}: 21 degrees, sunny"
 
 
-agent = Orchestrator(sys.argv[1] if len(sys.argv) > 1 else "simulator", tools=[get_weather])
+agent = Agent(sys.argv[1] if len(sys.argv) > 1 else "simulator", tools=[get_weather])
 result = agent.run_sync("What is the weather in Paris and in Rome?")
 for outcome in result.outcomes:
     print(outcome.call.name, outcome.call.arguments, "->", outcome.result.text)

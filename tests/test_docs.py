@@ -248,11 +248,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     page = (tmp_path / "site" / "reference" / "agents.html").read_text(encoding="utf-8")
-    assert 'id="toolglot.Orchestrator.run_sync"' in page
+    assert 'id="toolglot.Agent.run_sync"' in page
     tools = (tmp_path / "site" / "reference" / "tools.html").read_text(encoding="utf-8")
     assert 'id="toolglot.ApprovalRequest.effects"' in tools, "fields without a docstring are missing"
     assert "https://fonts" not in page
-    assert "Orchestrator" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
+    assert "Agent" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
     assert list(dead_links(tmp_path / "site")) == []
 
 

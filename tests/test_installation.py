@@ -18,7 +18,7 @@ MAX_PACKAGES = 21
 
 WITHOUT_BUILTINS = """
 import sys
-from toolglot import Orchestrator, from_config, tool
+from toolglot import Agent, from_config, tool
 
 @tool
 def add(a: int, b: int) -> int:
@@ -26,7 +26,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 for model in ("simulator:anthropic", "simulator:openai/gpt-5.1", "simulator:gemini"):
-    result = Orchestrator(model, tools=[add]).run_sync('call add {"a": 1, "b": 2}')
+    result = Agent(model, tools=[add]).run_sync('call add {"a": 1, "b": 2}')
     assert result.outcomes[0].result.text == "3"
 from_config("simulator", tools=[add], flags={"audit": False, "policy.deny": ["shell"]}).run_sync("hi")
 print(*sorted(name for name in sys.modules if name.startswith("toolglot.") or name.partition(".")[0] in ("click", "rich")))

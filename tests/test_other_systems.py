@@ -35,7 +35,7 @@ def test_builtin_tools_are_refused_in_one_sentence_on_windows(words: tuple[str, 
 def test_coding_tools_are_refused_on_windows_when_they_are_made(tmp_path: Path) -> None:
     program = (
         "from toolglot import *\ntry:\n    coding_tools()\nexcept UsageError as e:\n    print(e)\n"
-        "print(Orchestrator('simulator').run_sync('hi').text)"
+        "print(Agent('simulator').run_sync('hi').text)"
     )
     assert run_on("windows", tmp_path, "-c", program) == (0, f"{SENTENCE}\nYou said: hi\n", "")
 

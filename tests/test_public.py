@@ -53,7 +53,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize("model", ["simulator", "anthropic:claude-sonnet-4-5"])
 def test_an_unknown_option_of_an_agent_is_named_beside_the_known_ones(model: str, name: str, words: str) -> None:
     with pytest.raises(errors.UnknownName, match=re.escape(words)):
-        toolglot.Orchestrator(model, **cast(Any, {name: None}))
+        toolglot.Agent(model, **cast(Any, {name: None}))
 
 
 def test_import_loads_nothing_else() -> None:
@@ -64,7 +64,8 @@ def test_import_loads_nothing_else() -> None:
 
 # Types that users get from a method and pass on, or never see.
 INTERNAL = {
-    "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "Done", "Encoding", "InnerTools",
+    "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "ConversationState",
+    "Done", "Encoding", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
     "NeedApproval", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "UrlParameters",
 }  # fmt: skip
@@ -96,3 +97,15 @@ def leaves(hint: Any) -> Iterator[Any]:
         yield hint
     for part in parts:
         yield from leaves(part)
+
+
+def test_an_agent_has_few_public_names() -> None:
+    """What comes later adds `deliver`, `as_tool`, `hand_off`, `map` and `map_sync`, and nothing else."""
+    agent = toolglot.Agent()
+    assert {name for name in dir(agent) if name[0] != "_"} == {
+        *("model", "conversation", "config", "tools"),
+        *("run", "run_sync", "stream", "stream_sync", "resume", "resume_sync", "resume_stream"),
+        *("has_pending_run", "list_pending", "list_pending_sync"),
+        *("switch", "add_tools", "remove_tools", "save", "load", "restore", "undo"),
+        *("context_usage", "preview_request", "view", "close", "aclose"),
+    }

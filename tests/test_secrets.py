@@ -22,6 +22,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.agent_kit import setup_of
 
 from toolglot.cli.logging_setup import configure_logging
 from toolglot.common.jsontext import dumps
@@ -33,7 +34,7 @@ from toolglot.engine.http import HttpTransport
 from toolglot.engine.recording import RecordingTransport, ReplayTransport
 from toolglot.engine.transport import HttpRequest, Timeouts
 from toolglot.errors import ProviderError, ToolglotError, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.server import serve
@@ -394,12 +395,12 @@ class TestOnTheSimulator:
         async with serve(Simulator()) as url:
             transport = RecordingTransport(HttpTransport(QUICK), recording)
             given: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
-            agent = Orchestrator(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **given)
+            agent = Agent(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **given)
             for fault in ("", *(f"fault {fault}" for fault in FAULTS)):
                 with suppress(ToolglotError):
                     async for event in agent.stream(f'call fetch {{"url": "http://x/"}}\n{fault}'):
                         hunt.keep("event", repr(event), dumps(event))
-            hunt.keep("saved", agent.save(), repr(agent), repr(agent.metrics.snapshot()))
+            hunt.keep("saved", agent.save(), repr(agent), repr(setup_of(agent).config.metrics.snapshot()))
             await transport.close()
         for path in (recording, audit):
             hunt.keep_file(path)
@@ -414,7 +415,7 @@ class TestOnTheSimulator:
         configure_logging("debug", path if file else None, secrets=lambda: [key])
         logging.getLogger("toolglot").propagate = False  # what is raw is what is tested elsewhere
         log = logging.getLogger("toolglot.tools")
-        agent = Orchestrator("simulator", tools=[fetch])
+        agent = Agent("simulator", tools=[fetch])
         agent.run_sync(f'call fetch {{"url": "http://broken/{key}"}}')
         log.info("with %s", key, extra={"field": {"in": [key]}, "bytes": key.encode()})
         try:
@@ -465,7 +466,7 @@ class TestOnTheSimulator:
 
     def test_the_audit_log(self, hunt: Hunt, tmp_path: Path) -> None:
         path = tmp_path / "audit.jsonl"
-        agent = Orchestrator("simulator", tools=[fetch], audit=AuditLog(path))
+        agent = Agent("simulator", tools=[fetch], audit=AuditLog(path))
         secrets = [f"sk-ant-api03-{hunt.plant('shaped')}", f"AIza{planted('google')}"]
         targets = [
             *secrets,
@@ -504,7 +505,7 @@ class TestWhatIsShownOfValues:
         base_url = f"https://me:{hunt.plant('password')}@host/v1"
         engine = made("compatible", base_url, key=hunt.plant("given"), headers={"x-key": hunt.plant("header")})
         hunt.keep("engine", repr(engine), engine.name, repr(engine.keys), repr(engine.new_state()), repr(engine.transport))
-        hunt.keep("agent", repr(Orchestrator(engine)), Orchestrator(engine).save(), " " * 200)
+        hunt.keep("agent", repr(Agent(engine)), Agent(engine).save(), " " * 200)
 
     @pytest.mark.parametrize("address", ["ftp://me:{}@host/", "me:{}@", "https://{}@", "http://me:{}@[bad/"])
     def test_an_address_that_is_none(self, hunt: Hunt, address: str) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 import toolglot
 from toolglot.engine.factory import EngineOptions, UrlParameters, create_engine
-from toolglot.loop.agent_core import AgentCore, AgentOptions
-from toolglot.loop.agent_runs import RunOptions
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.config import AgentConfig, AgentOptions
+from toolglot.loop.agent.runs import RunOptions
 from toolglot.providers.catalog import PROFILES
 from toolglot.tools.options import ToolOptions
 
@@ -63,14 +63,14 @@ def test_options_that_are_passed_on_are_those_of_the_functions() -> None:
     assert set(UrlParameters.__annotations__) == parameters
     engine = set(create_engine.__annotations__) - {"model", "url_parameters", "return"}
     assert set(EngineOptions.__annotations__) == engine | parameters
-    agent = set(AgentCore.__init__.__annotations__) - {"model", "engine", "return"}
+    agent = {*AgentConfig.__struct_fields__, "conversation", "fallbacks"}
     assert set(AgentOptions.__annotations__) == agent | set(EngineOptions.__annotations__)
-    for method in (Orchestrator.run, Orchestrator.run_sync, Orchestrator.stream, Orchestrator.stream_sync):
+    for method in (Agent.run, Agent.run_sync, Agent.stream, Agent.stream_sync):
         assert set(signature(method).parameters) == {"self", "prompt", "output_type", *RunOptions.__annotations__}
 
 
 def test_help_names_every_option() -> None:
-    agent = toolglot.Orchestrator
+    agent = toolglot.Agent
     for function, options in (
         (toolglot.tool, ToolOptions), (toolglot.tool_from_definition, ToolOptions), (toolglot.Tool, ToolOptions),
         (toolglot.create_engine, EngineOptions), (agent.switch, EngineOptions),

@@ -84,7 +84,7 @@ def test_the_description_has_no_links_that_are_dead_on_pypi(metadata: Message) -
     text = metadata.get_payload()
     assert isinstance(text, str)
     assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
-    assert "from toolglot import Orchestrator, tool" in text
+    assert "from toolglot import Agent, tool" in text
     assert metadata["Description-Content-Type"] == "text/markdown"
 
 
@@ -139,7 +139,7 @@ def test_the_demo_runs(environment: Path) -> None:
 
 
 def test_every_public_name_can_be_imported(environment: Path) -> None:
-    assert run(environment, "python", "-c", "from toolglot import *; print(len(Orchestrator.__name__))") == "12\n"
+    assert run(environment, "python", "-c", "from toolglot import *; print(len(Agent.__name__))") == "12\n"
 
 
 def test_import_loads_nothing_else(environment: Path) -> None:

@@ -9,6 +9,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from toolglot import (
+    Agent,
     ApprovalRequest,
     BuiltinOptions,
     Case,
@@ -22,7 +23,6 @@ from toolglot import (
     HttpRequest,
     HttpResponse,
     Options,
-    Orchestrator,
     PromptContext,
     Rate,
     RetryConfig,
@@ -108,8 +108,8 @@ def system(context: PromptContext[User]) -> str:
     return f"You help {context.data.name} with {len(context.tools)} tools."
 
 
-def build(transport: Transport) -> Orchestrator[User, City]:
-    return Orchestrator(
+def build(transport: Transport) -> Agent[User, City]:
+    return Agent(
         "simulator:anthropic",
         tools=[look_up, store, Atlas().count, ping],
         system=system,
@@ -151,27 +151,27 @@ async def main() -> None:
             print(event.result.text, transport.count)
 
 
-async def check_inference(agent: Orchestrator[User, City]) -> None:
-    inferred = Orchestrator("simulator", output_type=City, data=User("Eve"))
-    assert_type(inferred, Orchestrator[User, City])
-    numbers = Orchestrator("simulator", output_type=list[int])
+async def check_inference(agent: Agent[User, City]) -> None:
+    inferred = Agent("simulator", output_type=City, data=User("Eve"))
+    assert_type(inferred, Agent[User, City])
+    numbers = Agent("simulator", output_type=list[int])
     assert_type((await numbers.run("a list")).output, list[int])
     assert_type((await numbers.run("a city", output_type=City)).output, City)
-    either = Orchestrator[None, City | None]("simulator", output_type=City | None)
+    either = Agent[None, City | None]("simulator", output_type=City | None)
     assert_type((await either.run("maybe")).output, City | None)
-    resumed = Orchestrator.load(agent.save(), "simulator", output_type=City, data=User("Eve"))
-    assert_type(resumed, Orchestrator[User, City])
+    resumed = Agent.load(agent.save(), "simulator", output_type=City, data=User("Eve"))
+    assert_type(resumed, Agent[User, City])
     configured = from_config("simulator", output_type=City, data=User("Eve"))
-    assert_type(configured, Orchestrator[User, City])
+    assert_type(configured, Agent[User, City])
     headers: Mapping[str, str] = {"x-team": "atlas"}
     agent.switch("openai:gpt-5.1", key="test", headers=headers)
 
 
-async def check_mistakes(agent: Orchestrator[User, City]) -> None:
+async def check_mistakes(agent: Agent[User, City]) -> None:
     """Each of these is an error to type checkers, else the comment is one."""
     await store(3)  # type: ignore[arg-type]
     await agent.run("hi", data="Bob")  # type: ignore[call-overload]
-    Orchestrator("simulator", tool=[store])  # type: ignore[call-arg]
+    Agent("simulator", tool=[store])  # type: ignore[call-arg]
     agent.switch("openai:gpt-5.1", keys="test")  # type: ignore[call-arg]
     tool(look_up, effect="read")  # type: ignore[call-overload]
     ToolConfig(approval_effects={"destroy"})  # type: ignore[arg-type]
@@ -198,7 +198,7 @@ def check_builtin_tools(directory: Path) -> list[Tool]:
     )
     facade = Facade(id="mine", title="Mine", views=[show], hides=["grep"])
     tools = coding_tools(directory, options=options, ask=answer, names=["read", "ask_user"])
-    assert_type(Orchestrator("simulator", tools=tools, facade=facade).view().facade is None, bool)
+    assert_type(Agent("simulator", tools=tools, facade=facade).view().model_view.facade is None, bool)
     return tools
 
 

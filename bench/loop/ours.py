@@ -1,11 +1,11 @@
-"""toolglot itself: `Orchestrator.run`, and `Orchestrator.stream` where a stream is wanted.
+"""toolglot itself: `Agent.run`, and `Agent.stream` where a stream is wanted.
 
 Every conversation has an orchestrator of its own, made while the clock runs; all share one engine, and so its connections.
 """
 
 from bench.loop.runner import Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
-from toolglot import Conversation, Orchestrator, Tool, ToolConfig, tool
+from toolglot import Agent, Conversation, Tool, ToolConfig, tool
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
@@ -19,12 +19,12 @@ async def open_ours(job: Job) -> RunConversation:
     engine, tools, config = _prepare(job)
 
     async def talk() -> RunOutput:
-        return RunOutput((await Orchestrator(engine, tools=tools, config=config).run(PROMPT)).text)
+        return RunOutput((await Agent(engine, tools=tools, config=config).run(PROMPT)).text)
 
     async def stream() -> RunOutput:
         texts: list[str] = []
         pieces = 0
-        async for event in Orchestrator(engine, tools=tools, config=config).stream(PROMPT):
+        async for event in Agent(engine, tools=tools, config=config).stream(PROMPT):
             if type(event) is TextDelta:
                 texts.append(event.text)
             elif type(event) is ToolCallDelta:
@@ -34,7 +34,7 @@ async def open_ours(job: Job) -> RunConversation:
     async def live() -> RunOutput:
         texts: list[str] = []
         pieces, partial = 0, PartialArguments()
-        async for event in Orchestrator(engine, tools=tools, config=config).stream(PROMPT):
+        async for event in Agent(engine, tools=tools, config=config).stream(PROMPT):
             if type(event) is TextDelta:
                 texts.append(event.text)
             elif type(event) is ToolCallDelta:
@@ -49,7 +49,7 @@ async def open_ours(job: Job) -> RunConversation:
 async def open_ours_shared(job: Job) -> RunConversation:
     """One agent for all conversations."""
     engine, tools, config = _prepare(job)
-    agent = Orchestrator(engine, tools=tools, config=config)
+    agent = Agent(engine, tools=tools, config=config)
 
     async def talk() -> RunOutput:
         return RunOutput((await agent.run(PROMPT, conversation=Conversation())).text)

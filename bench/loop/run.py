@@ -159,7 +159,7 @@ def _run_rounds(plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], work
 
 # ---- imports
 
-READY = "from toolglot import Orchestrator; Orchestrator('anthropic:claude-sonnet-4-6', base_url='http://127.0.0.1:1', key='k')"
+READY = "from toolglot import Agent; Agent('anthropic:claude-sonnet-4-6', base_url='http://127.0.0.1:1', key='k')"
 PEAK = "\nprint(next((int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')), 0))"
 
 

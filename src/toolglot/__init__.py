@@ -129,12 +129,13 @@ if TYPE_CHECKING:
         RenderContext as RenderContext,
         View as View,
     )
-    from toolglot.loop.agent_core import AgentOptions as AgentOptions
-    from toolglot.loop.agent_runs import RunOptions as RunOptions
+    from toolglot.loop.agent.agent import Agent as Agent, Orchestrator as Orchestrator
+    from toolglot.loop.agent.config import AgentOptions as AgentOptions, PromptContext as PromptContext
+    from toolglot.loop.agent.runs import ResumeOptions as ResumeOptions, RunOptions as RunOptions
+    from toolglot.loop.agent.view import AgentView as AgentView
     from toolglot.loop.attachments import load_attachment as load_attachment
     from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
     from toolglot.loop.deferral import Deferral as Deferral
-    from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
     from toolglot.loop.run import Run as Run
     from toolglot.values.losses import Loss as Loss, Repair as Repair
     from toolglot.values.messages import (
@@ -263,12 +264,13 @@ _HOMES = {
     "config.instructions": "Instructions read_instructions",
     "common.plugins": "PLUGIN_KINDS Plugin PluginKind list_plugins load_plugin",
     "common.skills": "Skill find_skills",
-    "loop.agent_core": "AgentOptions",
-    "loop.agent_runs": "RunOptions",
+    "loop.agent.agent": "Agent Orchestrator",
+    "loop.agent.config": "AgentOptions PromptContext",
+    "loop.agent.runs": "ResumeOptions RunOptions",
+    "loop.agent.view": "AgentView",
     "loop.attachments": "load_attachment",
     "loop.context_window": "ContextPolicy ContextUsage",
     "loop.deferral": "Deferral",
-    "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Run",
     "simulator.core": "Script Simulator",
     "telemetry.options": "Telemetry",

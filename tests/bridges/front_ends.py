@@ -19,11 +19,11 @@ from tests.loop.agents import Wiretap, agent
 from tests.npm.packages import node, npm_package
 
 from toolglot import (
+    Agent,
     ApprovalRequest,
     ContextPolicy,
     Conversation,
     Media,
-    Orchestrator,
     Overloaded,
     Reply,
     RetryConfig,
@@ -116,7 +116,7 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
         "approval": agent("openai-responses", tools=TOOLS).stream('call remove {"path": "a"}'),
         "refusal": agent("anthropic", tools=TOOLS, approve=refuse).stream('call remove {"path": "a"}'),
         "retry": agent("ollama", Wiretap(faults=["overloaded"])).stream("say hi"),
-        "switch": Orchestrator(failing, fallbacks=["simulator:openai-chat"]).stream("say hi"),
+        "switch": Agent(failing, fallbacks=["simulator:openai-chat"]).stream("say hi"),
         "truncation": agent("openai-chat", context=ContextPolicy(budget=200, when_full="trim"), conversation=long).stream("hi"),
         "length": agent("anthropic").stream("say a long story\nstop length"),
         "media": agent("gemini", Wiretap(media)).stream("Draw."),
@@ -146,7 +146,7 @@ def parse(body: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-async def leave(encode: Encode, talker: Orchestrator) -> None:
+async def leave(encode: Encode, talker: Agent) -> None:
     """Read the first events of a run, and go."""
     request = FrontEndRequest(chat_id="chat", run_id="run")
     frames = encode(talker.stream("say one two three four five six seven eight"), request)

@@ -7,9 +7,9 @@ import pytest
 from tests.loop.agents import Wiretap, agent
 
 from toolglot import (
+    Agent,
     Conversation,
     Message,
-    Orchestrator,
     ProviderError,
     Text,
     Thinking,
@@ -95,7 +95,7 @@ def test_an_answer_to_nothing_is_an_error_event(read_request: Any) -> None:
     module = ag_ui if read_request is ag_ui.read_request else vercel
 
     async def read_all() -> bytes:
-        events = Orchestrator("simulator").resume_stream({"forged": True}, conversation=Conversation([system("x")]))
+        events = Agent("simulator").resume_stream({"forged": True}, conversation=Conversation([system("x")]))
         return b"".join([frame async for frame in module.encode_events(events, request)])
 
     assert b"no run is waiting to be resumed" in asyncio.run(read_all())

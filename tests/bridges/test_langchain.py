@@ -27,12 +27,12 @@ from langchain_core.tools import tool as langchain_tool
 from pydantic import BaseModel, Field
 
 from toolglot import (
+    Agent,
     CacheMark,
     ContextTooLong,
     MalformedRequest,
     Media,
     Options,
-    Orchestrator,
     RateLimited,
     Reply,
     Request,
@@ -73,7 +73,7 @@ class Point(BaseModel):
 
 def test_their_tool_runs_in_our_agent_on_every_wire() -> None:
     for wire in WIRES:
-        agent = Orchestrator(f"simulator:{wire}", tools=import_tools([get_weather]))
+        agent = Agent(f"simulator:{wire}", tools=import_tools([get_weather]))
         assert agent.run_sync("Weather in Paris?").outcomes[0].result.text == "Paris: 21 degrees for 1 days", wire
 
 
@@ -96,7 +96,7 @@ def test_injected_arguments_are_not_the_models() -> None:
 
     (tool,) = import_tools([StructuredTool.from_function(whoami)])
     assert list((tool.definition.parameters or {})["properties"]) == ["question"]
-    agent = Orchestrator(transport=transport('call whoami {"question": "who"}', "say ok"), tools=[tool], data={"user": "ada"})
+    agent = Agent(transport=transport('call whoami {"question": "who"}', "say ok"), tools=[tool], data={"user": "ada"})
     outcome = agent.run_sync("?").outcomes[0]
     assert outcome.result.text == f"who ada {outcome.call.id} none"
 
@@ -119,7 +119,7 @@ def test_their_errors_and_media_reach_the_model() -> None:
         await asyncio.sleep(0)
         return "waited"
 
-    agent = Orchestrator(
+    agent = Agent(
         transport=transport("call refuse {}", "call draw {}", "call wait {}", "say ok"),
         tools=import_tools([refuse, draw, wait]),
     )

@@ -14,7 +14,7 @@ from smolagents import CodeAgent, Model, ToolCallingAgent
 from smolagents import Tool as SmolTool
 from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolCallFunction, MessageRole
 
-from toolglot import Media, Orchestrator, Tool, ToolError, UsageError, tool, tool_from_schema
+from toolglot import Agent, Media, Tool, ToolError, UsageError, tool, tool_from_schema
 from toolglot.bridges.smolagents import export_tools, import_tools
 
 from .kit import TOOLS, transport
@@ -67,7 +67,7 @@ def test_their_tools_run_in_our_agent() -> None:
     tools = import_tools([Area(), Draw()], effects="read")
     assert (tools[0].definition.parameters or {})["required"] == ["width"]
     script = ['call area {"width": 3}', 'call area {"width": -1}', "call draw {}", "say ok"]
-    results = [outcome.result for outcome in Orchestrator(transport=transport(*script), tools=tools).run_sync("?").outcomes]
+    results = [outcome.result for outcome in Agent(transport=transport(*script), tools=tools).run_sync("?").outcomes]
     assert (results[0].text, results[1].text) == ("6", "ValueError: the width is negative")
     (picture,) = results[2].content
     assert isinstance(picture, Media)

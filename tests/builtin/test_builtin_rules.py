@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.tools.policy_kit import make_caller
 
-from toolglot import BuiltinOptions, Orchestrator, ToolConfig, WebConfig, builtins, from_config
+from toolglot import Agent, BuiltinOptions, ToolConfig, WebConfig, builtins, from_config
 from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import FACADE_MODULES
 from toolglot.tools.policy import ToolPolicy, Verdict
@@ -46,7 +46,7 @@ def open_tools(root: Path, site: str = "127.0.0.1:1") -> Any:
     return builtins(root, options=BuiltinOptions(web=WebConfig(allow_private=[site], browser="none"), backups=False))
 
 
-def error_codes(agent: Orchestrator, *calls: tuple[str, dict[str, Any]]) -> list[str]:
+def error_codes(agent: Agent, *calls: tuple[str, dict[str, Any]]) -> list[str]:
     prompt = " then ".join(f"call! {name} {dumps_text(arguments)}" for name, arguments in calls)
     return [outcome.result.error_code or "" for outcome in agent.run_sync(prompt).outcomes]
 
@@ -67,7 +67,7 @@ class TestSending:
         with counting_server() as (site, requested):
             tools = open_tools(tmp_path, site)
             for facade in FACADE_MODULES:
-                agent = Orchestrator("simulator", tools=tools.tools, facade=facade)
+                agent = Agent("simulator", tools=tools.tools, facade=facade)
                 codes = error_codes(agent, *sending_calls(site, facade))
                 assert len(codes) == 4
                 assert "" not in codes, facade
@@ -83,7 +83,7 @@ class TestSending:
                 asked.append(request.tool)
                 return request.target.endswith("/yes")
 
-            agent = Orchestrator("simulator", tools=tools.tools, facade="neutral", approve=approve)
+            agent = Agent("simulator", tools=tools.tools, facade="neutral", approve=approve)
             for name in ("no", "yes"):
                 url = f"http://{site}/{name}"
                 error_codes(agent, ("web_open", {"target": url}), ("web_find", {"target": url, "pattern": "ok"}))
@@ -113,7 +113,7 @@ class TestSending:
         with counting_server() as (site, requested):
             tools = open_tools(tmp_path, site)
             config = ToolConfig(approve=[f"web_open({site}/a/**)"])
-            agent = Orchestrator("simulator", tools=tools.tools, facade="neutral", config=config)
+            agent = Agent("simulator", tools=tools.tools, facade="neutral", config=config)
             codes = error_codes(agent, *sending_calls(site, "a"), *sending_calls(site, "b"), *sending_calls(site, "a?secret"))
             tools.close()
         assert codes == [""] * 4 + ["approval_required"] * 8
@@ -234,7 +234,7 @@ class TestCommands:
 def test_models_own_names_in_rules(tmp_path: Path) -> None:
     tools = open_tools(tmp_path)
     config = ToolConfig(approve=["Bash(echo *)", "Write(src/**)"], deny=["Bash(echo no)"])
-    agent = Orchestrator("simulator:anthropic/claude-sonnet-4-5", tools=tools.tools, config=config)
+    agent = Agent("simulator:anthropic/claude-sonnet-4-5", tools=tools.tools, config=config)
     calls = [("Bash", {"command": command}) for command in ("echo hi", "echo no", "pwd")]
     assert error_codes(agent, *calls) == ["", "denied", "approval_required"]
     assert error_codes(agent, ("Write", {"file_path": f"{tmp_path}/src/a", "content": "x"})) == [""]
@@ -244,9 +244,9 @@ def test_models_own_names_in_rules(tmp_path: Path) -> None:
 def test_a_run_that_waits_is_resumed_where_nobody_is_asked(tmp_path: Path) -> None:
     """A process without `approve=` carries out the decisions that it is given, and what comes after them waits again."""
     first, second = open_tools(tmp_path), open_tools(tmp_path)
-    agent = Orchestrator("simulator", tools=first.tools, facade="neutral", approve=lambda _: "later")
+    agent = Agent("simulator", tools=first.tools, facade="neutral", approve=lambda _: "later")
     paused = agent.run_sync('call! write {"path": "a", "content": "x"} then call! write {"path": "b", "content": "x"}')
-    loaded = Orchestrator.load(agent.save(), tools=second.tools, facade="neutral")
+    loaded = Agent.load(agent.save(), tools=second.tools, facade="neutral")
     result = loaded.resume_sync({paused.requests[0].fingerprint: True})
     assert ([outcome.ran for outcome in result.outcomes], result.stop) == ([True], "approval")
     assert [file.name for file in tmp_path.iterdir()] == ["a"]

@@ -19,7 +19,7 @@ from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings
 from toolglot.confine.sandbox import SandboxLevel
 from toolglot.errors import UnknownName, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.policy import ToolPolicy
 from toolglot.values.approvals import Effect
@@ -129,7 +129,7 @@ def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, mon
         (work / "a.txt").write_text("before\n")
         tools = coding_tools(work, names=["read", "write"], options=own)
         assert not state.exists() or number  # nothing is created before it is needed
-        agent = Orchestrator("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
+        agent = Agent("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
         agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')
         assert (work / "a.txt").read_text() == "after"
         (conversation,) = (state / "backups").iterdir()
@@ -160,7 +160,7 @@ def test_a_home_that_cannot_be_written_is_a_warning(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
-    agent = Orchestrator("simulator", tools=coding_tools(tmp_path), facade="neutral", config=ToolConfig(approve=["write"]))
+    agent = Agent("simulator", tools=coding_tools(tmp_path), facade="neutral", config=ToolConfig(approve=["write"]))
     assert [record.getMessage() for record in caplog.records] == [
         f"files are changed without backups: {tmp_path}/file/state/backups cannot be written; pass state_dir=, or backups=False"
     ]

@@ -12,7 +12,7 @@ from toolglot.common.skills import Skill, read_skill
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import ToolError
 from toolglot.facades.catalog import FACADE_MODULES
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.model import Script
 from toolglot.tools.context import Context
@@ -34,11 +34,11 @@ def skill(tmp_path: Path) -> Skill:
     return read_skill(directory, "user")
 
 
-def start(own: Builtins, *turns: Calls, facade: str = "neutral", approve: Approve | None = None) -> Orchestrator:
+def start(own: Builtins, *turns: Calls, facade: str = "neutral", approve: Approve | None = None) -> Agent:
     """An agent whose model makes these calls, turn by turn."""
     texts = ["\n".join(f"call {name} {dumps_text(arguments)}" for name, arguments in calls) for calls in turns]
     transport = SimulatedTransport(Simulator(Script([*texts, "say done"])))
-    return Orchestrator("simulator", tools=own.tools, facade=facade, approve=approve, transport=transport, code_mode=False)
+    return Agent("simulator", tools=own.tools, facade=facade, approve=approve, transport=transport, code_mode=False)
 
 
 def open_builtins(tmp_path: Path, *skills: Skill) -> Builtins:

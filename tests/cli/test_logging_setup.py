@@ -19,7 +19,7 @@ from cli_kit import Patch
 from toolglot.cli.logging_setup import THIRD_PARTY_LOGGERS, configure_logging, effective_level
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ProviderError, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import user
@@ -308,7 +308,7 @@ class TestWhatIsTold:
                 raise RuntimeError("too high")
             return "seen"
 
-        agent = Orchestrator(f"simulator:{provider}", tools=[look], retry=RetryConfig(base=0.0, max_delay=0.0))
+        agent = Agent(f"simulator:{provider}", tools=[look], retry=RetryConfig(base=0.0, max_delay=0.0))
         agent.run_sync(prompt)
         return lines()
 
@@ -350,7 +350,7 @@ class TestWhatIsTold:
 
         monkeypatch.setattr("toolglot.engine.engine.uuid4", never)
         configure_logging("warning", None, secrets=secrets)
-        assert Orchestrator("simulator").run_sync("say hi\nfault rate-limit").text == "hi"
+        assert Agent("simulator").run_sync("say hi\nfault rate-limit").text == "hi"
 
 
 class TestIdsOfProviders:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import run_cli
+from tests.agent_kit import setup_of
 
 from toolglot.cli.startup import Flags, prepare
 from toolglot.common import plugins
@@ -22,7 +23,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin.environment import read_key_variable, secret_values
 from toolglot.errors import InvalidTool, UnknownName, UsageError
 from toolglot.facades.catalog import find_facade
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers import catalog
 from toolglot.values.messages import user
 from toolglot.values.request import Options, Request
@@ -136,13 +137,13 @@ class TestExample:
         (isolated_home / "pirate").write_text("not a facade")  # nor is any file of this name meant
         (isolated_home / "user" / "config.toml").write_text('facade = "pirate"\n')
         assert run_cli("run", "--builtin", 'call unroll {"scroll": "a.txt"}').out == outcome.out
-        agent = Orchestrator("simulator", facade="pirate")
-        assert agent.facade is find_facade("pirate")
+        agent = Agent("simulator", facade="pirate")
+        assert setup_of(agent).config.facade is find_facade("pirate")
 
     def test_in_python(self) -> None:
-        agent = Orchestrator("simulator:parrot/polly", tools=load_tools("dice"))
+        agent = Agent("simulator:parrot/polly", tools=load_tools("dice"))
         assert agent.run_sync(ROLL).text == "Here is what came back. roll_dice: [1]."
-        assert agent.engine.profile.wire == "parrot-lines"
+        assert agent.view().engine.profile.wire == "parrot-lines"
         engine = create_engine("parrot:polly")
         assert engine.profile.title == "Parrot"
         assert asyncio.run(engine.keys.headers()) == {"authorization": "Bearer cracker"}
@@ -219,7 +220,7 @@ class TestMistakes:
         with pytest.raises(UnknownName, match="unknown kind of plug-in 'tool'; did you mean 'tools'"):
             plugins.load_plugin("tool", "dice")  # type: ignore[arg-type]
         with pytest.raises(InvalidTool, match=r"'dice' cannot be a tool: .* load_plugin\('tools', NAME\)"):
-            Orchestrator("simulator", tools=["dice"])  # type: ignore[list-item]
+            Agent("simulator", tools=["dice"])  # type: ignore[list-item]
 
     def test_a_command_that_crashes_is_told_apart_from_our_own(self, install: Install) -> None:
         code = "import click\n\n\n@click.command()\ndef run():\n    raise ValueError('oh')\n"
@@ -270,8 +271,8 @@ class TestMistakes:
 def test_names_of_our_own_cost_nothing() -> None:
     """No entry point is read unless a name is used that toolglot does not have."""
     code = (
-        "from toolglot import Orchestrator, tool\nfrom toolglot.common import plugins\n"
-        "agent = Orchestrator('simulator:openai', tools=[tool(lambda: 1, name='one')], facade='codex')\n"
+        "from toolglot import Agent, tool\nfrom toolglot.common import plugins\n"
+        "agent = Agent('simulator:openai', tools=[tool(lambda: 1, name='one')], facade='codex')\n"
         "agent.run_sync('call one {}')\n"
         "assert plugins._read_entry_points.cache_info().misses == 0\n"
     )

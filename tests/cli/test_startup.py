@@ -100,7 +100,7 @@ class TestPrecedence:
     def test_patterns_select_tools(self, allow: tuple[str, ...], deny: tuple[str, ...], offered: set[str]) -> None:
         cli_setup = prepare(Flags(allow=allow, deny=deny, tools=("start_tools:ALL",)))
         agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools)
-        assert {tool.name for tool in agent.view().tools()} == offered
+        assert {tool.name for tool in agent.view().model_view.tools()} == offered
 
 
 class TestTools:

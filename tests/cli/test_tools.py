@@ -18,7 +18,7 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import InvalidTool, UsageError
 from toolglot.facades.catalog import FACADE_MODULES
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.tool import tool
 from toolglot.values.request import ToolDefinition
 from toolglot.wire.spec import SPECS
@@ -274,7 +274,7 @@ class Wiretap:
 
 def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
     transport = Wiretap()
-    asyncio.run(Orchestrator(create_engine(model, transport=transport), tools=tools, **options).run("say hello"))
+    asyncio.run(Agent(create_engine(model, transport=transport), tools=tools, **options).run("say hello"))
     return transport.bodies[0]["tools"]
 
 

@@ -15,7 +15,7 @@ from toolglot.common.known_keys import known_keys, remember_key
 from toolglot.common.loggers import get_logger
 from toolglot.common.redact import REDACTED
 from toolglot.engine.factory import create_engine
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.tool import tool
 from toolglot.values.messages import user
 from toolglot.values.request import Request
@@ -135,7 +135,7 @@ class TestPrograms:
             """Get something."""
             raise ValueError(f"401 for {KEY} and {LOOKS_LIKE_A_KEY}")
 
-        Orchestrator("simulator", tools=[get]).run_sync("call get {}")
+        Agent("simulator", tools=[get]).run_sync("call get {}")
         assert "tool get raised ValueError: 401 for" in collector.text
         assert KEY not in collector.text
         assert LOOKS_LIKE_A_KEY not in collector.text
@@ -151,7 +151,7 @@ class TestPrograms:
 
         with pytest.raises(Exception, match="127"):
             asyncio.run(engine.ask(Request("", [user("hi")])))
-        Orchestrator("simulator", tools=[get]).run_sync("call get {}")
+        Agent("simulator", tools=[get]).run_sync("call get {}")
         assert "tool get raised ValueError: wrong: " in collector.text
         assert key not in collector.text
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.engine.scripted_transport import QUICK, ScriptedReply, ScriptedResponse, ScriptedTransport
 
-from toolglot import Orchestrator, SimulatedTransport
+from toolglot import Agent, SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ConnectFailed, ConnectionLost, TimedOut, TransportError, UsageError
 
@@ -25,8 +25,8 @@ class OwnTransport:
         return ScriptedResponse(ScriptedReply((self._failures.pop(0),)), ScriptedTransport())
 
 
-def agent(transport: Any) -> Orchestrator:
-    return Orchestrator("simulator:openai-chat", transport=transport, retry=QUICK)
+def agent(transport: Any) -> Agent:
+    return Agent("simulator:openai-chat", transport=transport, retry=QUICK)
 
 
 @pytest.mark.parametrize(("error", "kind"), [

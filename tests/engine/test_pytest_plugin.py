@@ -20,7 +20,7 @@ TEST = r'''
 import os
 
 import pytest
-from toolglot import Orchestrator, tool
+from toolglot import Agent, tool
 
 KEY = os.environ.get("KEY")  # a replay needs none
 
@@ -34,7 +34,7 @@ def get_weather(city: str) -> str:
 @pytest.mark.parametrize("city", ["Paris", "São Paulo / BR", "São Paulo: BR"])
 def test_weather(city, recorded_transport):
     place = {"base_url": "URL", "key": KEY, "transport": recorded_transport}
-    with Orchestrator("openai:gpt-4o", tools=[get_weather], **place) as agent:
+    with Agent("openai:gpt-4o", tools=[get_weather], **place) as agent:
         assert "21 degrees" in agent.run_sync(f"call get_weather {{\"city\": \"{city}\"}}").text
 
 
@@ -46,7 +46,7 @@ class TestMore:
     def test_stream(self, recorded_transport):
         import asyncio
 
-        agent = Orchestrator("openai:gpt-4o", base_url="URL", key=KEY, transport=recorded_transport)
+        agent = Agent("openai:gpt-4o", base_url="URL", key=KEY, transport=recorded_transport)
         assert asyncio.run(self.ask(agent)) == "Hello."
 '''
 

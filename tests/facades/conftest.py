@@ -13,7 +13,7 @@ from tests.handover.harness import collect_events, list_refusals, make_engine, m
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.builtin.web.config import WebConfig
 from toolglot.common.jsontext import dumps
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Script
 from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import Reply, Text, ToolCall
@@ -87,7 +87,7 @@ class Desk:
         async def play() -> list[ToolOutcome]:
             profile, _, name = model.partition("/")
             engine = make_engine(profile, self.transport, model=name)
-            agent = Orchestrator.load(self.data, engine, **options) if self.data else Orchestrator(engine, **options)
+            agent = Agent.load(self.data, engine, **options) if self.data else Agent(engine, **options)
             result = (await collect_events(agent, "Go on."))[1] if live else await agent.run("Go on.")
             self.data = agent.save()
             return list(result.outcomes)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.agent_kit import change
 from tests.handover.harness import list_refusals, make_engine, make_transport
 
 from toolglot.builtin.code_mode.run_code import ScriptHost
@@ -16,7 +17,7 @@ from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Case, Facade, Field, RenderContext, View
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.search import search_tools_tool
 from toolglot.values.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
@@ -90,7 +91,7 @@ BROKEN_VIEWS = [
 ])  # fmt: skip
 def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str, bool], ...]) -> None:
     transport = make_transport()
-    agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=mine(table))
+    agent = Agent(make_engine("anthropic", transport), tools=base_tools(), facade=mine(table))
     outcomes = asyncio.run(agent.run('call show {"file": "a.txt"} call show {"file": "b"}')).outcomes
     assert tuple((one.result.text, one.result.is_error) for one in outcomes) == said
     agent.switch(make_engine("openai-chat", transport))
@@ -104,7 +105,7 @@ def test_an_expression_without_arguments_is_none(back: Any, caplog: pytest.LogCa
     transport = make_transport()
     said = ToolCall("c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code"))
     history = [user("Look."), Message("assistant", (said,)), tool_results(ToolResult("c1", (Text("one"),)))]
-    agent = Orchestrator(
+    agent = Agent(
         make_engine("gemini", transport),
         tools=base_tools(),
         facade=mine(view({"from_base": back}, parameters=object_schema("file", file={}))),
@@ -197,7 +198,7 @@ def test_a_table_that_cannot_work_is_an_error_when_it_is_used(facade: Facade, se
     uses = (
         lambda: check_facade(facade, "m"),
         lambda: BoundFacade(facade, "m", ["read"]),
-        lambda: Orchestrator("simulator:ollama/m", facade=facade),
+        lambda: Agent("simulator:ollama/m", facade=facade),
     )
     for use in uses:
         with pytest.raises(UsageError) as error:
@@ -247,15 +248,15 @@ FIND = View(
 @pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
 def test_a_facade_for_a_tool_of_the_user(profile: str) -> None:
     transport = make_transport()
-    agent = Orchestrator(make_engine(profile, transport), tools=[lookup], facade=mine(FIND))
+    agent = Agent(make_engine(profile, transport), tools=[lookup], facade=mine(FIND))
     outcomes = asyncio.run(agent.run('call Find {"word": "x"} call Find {}')).outcomes
-    assert [tool.name for tool in agent.view().tools()] == ["Find"]
+    assert [tool.name for tool in agent.view().model_view.tools()] == ["Find"]
     assert (outcomes[0].call.name, outcomes[0].call.arguments) == ("lookup", {"key": "x"})
     assert (outcomes[0].result.name, outcomes[0].result.data) == ("Find", {"key": "x", "limit": 3})
     assert "The call to Find was not run" in outcomes[1].result.text
     unknown = asyncio.run(agent.run("call! zzz {}")).outcomes[0].result.text
     assert unknown == "There is no such tool: 'zzz'; known: Find"
-    agent.facade = "auto"  # without the facade, the tool has its own name again
+    change(agent, facade="auto")  # without the facade, the tool has its own name again
     asyncio.run(agent.run('call! lookup {"key": "y"}'))
     assert list_refusals(transport.sent) == []
     assert agent.save()
@@ -263,27 +264,27 @@ def test_a_facade_for_a_tool_of_the_user(profile: str) -> None:
 
 def test_a_facade_for_tools_of_the_user_and_built_in_ones() -> None:
     facade = mine(FIND, SHOW)
-    agent = Orchestrator("simulator", tools=[*base_tools(), lookup], facade=facade)
-    names = {tool.name for tool in agent.view().tools()}
+    agent = Agent("simulator", tools=[*base_tools(), lookup], facade=facade)
+    names = {tool.name for tool in agent.view().model_view.tools()}
     assert {"Find", "show", "write"} <= names
     assert not {"lookup", "read"} & names
     outcomes = agent.run_sync('call Find {"word": "x"} call show {"file": "a.txt"}').outcomes
     assert [outcome.call.name for outcome in outcomes] == ["lookup", "read"]
-    agent.facade = "claude"
+    change(agent, facade="claude")
     result = agent.run_sync('call lookup {"key": "y"}')
     assert (result.outcomes[0].result.data, result.losses) == ({"key": "y", "limit": 3}, ())
 
 
 def test_a_result_that_the_facade_words_has_no_data() -> None:
     case = Case(base="lookup", fields=(Field("word", "key"),), result=lambda context: f"found {context.data['key']}")
-    agent = Orchestrator("simulator", tools=[lookup], facade=mine(replace(FIND, cases={"": case})))
+    agent = Agent("simulator", tools=[lookup], facade=mine(replace(FIND, cases={"": case})))
     result = agent.run_sync('call Find {"word": "x"}').outcomes[0].result
     assert (result.text, result.data) == ("found x", None)
 
 
 def test_a_tool_of_the_user_that_is_not_allowed_is_not_shown() -> None:
-    agent = Orchestrator("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(allowed_tools=frozenset()))
-    assert agent.view().tools() == ()
+    agent = Agent("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(allowed_tools=frozenset()))
+    assert agent.view().model_view.tools() == ()
     assert agent.run_sync('call! Find {"word": "x"}').outcomes[0].result.error_kind == "not_found"
 
 
@@ -291,13 +292,13 @@ def test_our_own_tables_leave_tools_of_the_user_alone() -> None:
     def read(path: str) -> str:
         return path
 
-    agent = Orchestrator("simulator", tools=[read], facade=find_facade("claude-code"))
-    assert [tool.name for tool in agent.view().tools()] == ["read"]
+    agent = Agent("simulator", tools=[read], facade=find_facade("claude-code"))
+    assert [tool.name for tool in agent.view().model_view.tools()] == ["read"]
     assert agent.run_sync('call read {"path": "x"}').outcomes[0].result.text == "x"
 
 
 def test_an_aborted_call_is_named_as_the_model_named_it() -> None:
-    agent = Orchestrator("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(on_error="abort"))
+    agent = Agent("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(on_error="abort"))
     with pytest.raises(ToolError) as caught:
         agent.run_sync("call Find {}")
     assert (caught.value.tool, caught.value.code) == ("Find", "invalid_arguments")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
+from tests.agent_kit import change, setup_of
 from tests.handover.harness import (
     WIRE_PROFILES,
     SentRequest,
@@ -26,7 +27,7 @@ from tests.handover.test_wire_pairs import bound_items
 from toolglot.builtin.tools import coding_tools
 from toolglot.common.jsontext import loads_object
 from toolglot.facades.view import Facade
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Script
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -105,7 +106,7 @@ def play_through(first: str, second: str, live: bool) -> Played:
         ):
             engine = make_engine(profile, transport)
             options: dict[str, Any] = {"tools": tools, "facade": facade, "system": "Be exact."}
-            agent = Orchestrator.load(data, engine, **options) if data else Orchestrator(engine, **options)
+            agent = Agent.load(data, engine, **options) if data else Agent(engine, **options)
             transport.watched = agent.conversation
             result = (await collect_events(agent, f"Go on, {words}."))[1] if live else await agent.run(f"Go on, {words}.")
             assert result.text == f"{words} is done."
@@ -234,9 +235,9 @@ def calls(number: int) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def native(agent: Orchestrator, number: int) -> list[ToolCall]:
+def native(agent: Agent, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
-    face = agent.view().facade
+    face = agent.view().model_view.facade
     assert face is not None
     ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
     calls_made = face.render_message(Message("assistant", ours), is_own=False).calls
@@ -246,11 +247,11 @@ def native(agent: Orchestrator, number: int) -> list[ToolCall]:
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
     count = 0
 
-    async def play() -> tuple[list[SentRequest], list[ToolOutcome], Orchestrator]:
+    async def play() -> tuple[list[SentRequest], list[ToolOutcome], Agent]:
         nonlocal count
         outcomes, replies = list[ToolOutcome](), list[Reply]()
         transport, tools = make_transport(Script(replies)), coding_tools(tmp_path)
-        agent = Orchestrator(make_engine("xai", transport), tools=tools, approve=lambda request: True)
+        agent = Agent(make_engine("xai", transport), tools=tools, approve=lambda request: True)
         for number, place in enumerate(WAY):
             profile, _, model = place.partition("/")
             agent.switch(make_engine(profile, transport, model=model))
@@ -281,10 +282,10 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
 # ---- one agent
 
 
-def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Orchestrator, list[SentRequest]]:
+def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Agent, list[SentRequest]]:
     transport = make_transport(Script(script) if script is not None else None)
     own: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
-    return Orchestrator(make_engine(provider, transport), **own), transport.sent
+    return Agent(make_engine(provider, transport), **own), transport.sent
 
 
 def run_on_claude(prompt: str, **options: Any) -> list[ToolOutcome]:
@@ -311,12 +312,12 @@ def test_the_tools_field_has_native_names_and_the_tools_of_others(provider: str)
 
 def test_switching_in_one_agent_renames_the_history_and_nothing_else() -> None:
     transport = make_transport()
-    agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=ACME)
+    agent = Agent(make_engine("anthropic", transport), tools=base_tools(), facade=ACME)
 
     async def play() -> None:
         await agent.run('call Read {"file_path": "a.txt"}')
         before = list(agent.conversation)
-        agent.facade = BRAVO
+        change(agent, facade=BRAVO)
         agent.switch(make_engine("gemini", transport))
         await agent.run('call editor {"command": "view", "path": "a.txt"}')
         assert list(agent.conversation)[: len(before)] == before
@@ -330,7 +331,7 @@ def test_a_body_that_is_looked_at_is_the_one_that_is_sent() -> None:
     async def play() -> tuple[bytes, bytes]:
         agent, sent = agent_on("anthropic")
         await agent.run('call Bash {"command": "ls"}')
-        agent.facade = BRAVO
+        change(agent, facade=BRAVO)
         agent.conversation.append(Message("user", (Text("say hello"),)))
         looked = await agent.preview_request()
         await agent.run("say hello")
@@ -359,14 +360,14 @@ def hanging(started: asyncio.Event) -> list[Tool]:
 def test_the_next_model_sees_a_cancelled_call(provider: str) -> None:
     other = WIRE_PROFILES[(WIRE_PROFILES.index(provider) + 1) % 5]
 
-    async def play() -> tuple[Orchestrator, list[SentRequest]]:
+    async def play() -> tuple[Agent, list[SentRequest]]:
         started, transport = asyncio.Event(), make_transport()
-        agent = Orchestrator(make_engine(provider, transport), tools=hanging(started), facade=ACME)
+        agent = Agent(make_engine(provider, transport), tools=hanging(started), facade=ACME)
         run = asyncio.create_task(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "sleep"}'))
         await started.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
-        agent.facade = BRAVO
+        change(agent, facade=BRAVO)
         agent.switch(make_engine(other, transport))
         await agent.run("say I go on.")
         return agent, transport.sent
@@ -398,7 +399,7 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
         paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
         assert [request.tool for request in paused.requests] == ["shell"]
         transport, ran = make_transport(), list[str]()
-        other = Orchestrator.load(agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
+        other = Agent.load(agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
         result = await other.resume({paused.requests[0].id: "yes"})
         assert ran == ["ls -l"]
         assert list_refusals(transport.sent) == []
@@ -451,12 +452,12 @@ class TestRules:
             ("read", "ok"),
             ("shell", "ok"),
         ]
-        assert {*agent.metrics.snapshot()} == {"read", "shell"}
+        assert {*setup_of(agent).config.metrics.snapshot()} == {"read", "shell"}
 
     def test_a_call_that_is_not_valid_counts_for_its_base_tool_too(self) -> None:
         agent, _ = agent_on("anthropic")
         asyncio.run(agent.run("call Bash {}"))
-        assert {*agent.metrics.snapshot()} == {"shell"}
+        assert {*setup_of(agent).config.metrics.snapshot()} == {"shell"}
 
     def test_a_call_that_is_never_valid_does_not_go_on_for_ever(self) -> None:
         script = [turn(called("Bash")) for _ in range(12)]
@@ -481,7 +482,7 @@ def test_what_a_call_of_another_model_loses_is_a_loss_of_the_run() -> None:
     async def play() -> list[str]:
         agent, _ = agent_on("anthropic")
         assert (await agent.run('call Bash {"command": "ls", "timeout": 1000}')).losses == ()
-        agent.facade = BRAVO
+        change(agent, facade=BRAVO)
         agent.switch(make_engine("anthropic", make_transport(), model="claude-opus-4-1"))
         return [loss.subject for loss in (await agent.run("say hello")).losses]
 

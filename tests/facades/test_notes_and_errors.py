@@ -6,7 +6,8 @@ import pytest
 
 from toolglot.common.jsontext import loads_object
 from toolglot.facades.catalog import find_facade
-from toolglot.loop.orchestrator import Orchestrator, PromptContext
+from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.config import PromptContext
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import ToolCall
@@ -91,8 +92,8 @@ def test_a_refusal_names_the_tool_as_the_model_does(desk: Desk) -> None:
 def offered(desk: Desk, model: str, names: set[str], *others: Any) -> set[str]:
     """The names that a model sees where only some of the built-in tools are there."""
     tools = [one for one in desk.own.tools if one.name in names]
-    agent = Orchestrator(f"simulator:{model}", tools=[*tools, *others])
-    return {one.name for one in agent.view().tools()}
+    agent = Agent(f"simulator:{model}", tools=[*tools, *others])
+    return {one.name for one in agent.view().model_view.tools()}
 
 
 @pytest.mark.parametrize(("model", "names", "seen"), [
@@ -131,8 +132,8 @@ def test_a_custom_tool_keeps_its_name(desk: Desk, model: str, taken: str, base: 
 
 def test_a_note_names_no_programs_if_none_can_be_run(desk: Desk) -> None:
     tools = [one for one in desk.own.tools if one.name in ("read", "grep")]
-    agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=tools)
-    face = agent.view().facade
+    agent = Agent("simulator:openai-responses/gpt-5.5", tools=tools)
+    face = agent.view().model_view.facade
     assert face is not None
     assert "rg" not in face.note
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.handover.harness import make_engine, make_transport
 
-from toolglot import Orchestrator, ToolConfig
+from toolglot import Agent, ToolConfig
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import RenderContext
@@ -55,7 +55,7 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
     replies = [Reply((ToolCall(f"c{number}", *record["call"]),), "tools") for number, record in enumerate(calls)]
     replies.append(Reply((Text("Done."),)))
     tools = builtins(root, state_dir=tmp_path / "state", ask=lambda questions: ["yes" for _ in questions])
-    agent = Orchestrator(
+    agent = Agent(
         make_engine("anthropic", make_transport(Script(replies)), model="claude-opus-4-8"),
         tools=tools.tools,
         facade=facade_id,

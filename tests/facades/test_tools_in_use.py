@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolglot import Orchestrator, ToolConfig
+from toolglot import Agent, ToolConfig
 from toolglot.builtin.tools import builtins
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.values.messages import Media, ToolCall, ToolsChanged
@@ -23,7 +23,7 @@ class Session:
         self.root = root / "workspace"
         self.root.mkdir()
         self.tools = builtins(self.root, state_dir=root / "state", options=site_options(site))
-        self.agent = Orchestrator(
+        self.agent = Agent(
             f"simulator:anthropic/{MODELS['claude-code']}",
             tools=self.tools.tools,
             facade=facade_id,
@@ -149,8 +149,8 @@ def test_gemini_sees_a_fifth_of_long_output_from_its_start(start: StartSession) 
 @pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-sonnet-4-5"])
 def test_claude_finds_most_of_its_tools_with_a_search(model: str, tmp_path: Path) -> None:
     tools = builtins(tmp_path, state_dir=tmp_path.parent / "state").tools
-    agent = Orchestrator(f"simulator:anthropic/{model}", tools=tools, defer=True)
-    shown = {definition.name: definition for definition in agent.view().tools()}
+    agent = Agent(f"simulator:anthropic/{model}", tools=tools, defer=True)
+    shown = {definition.name: definition for definition in agent.view().model_view.tools()}
     names = {"Read", "Write", "Edit", "Bash", "ToolSearch"}
     assert {name for name, definition in shown.items() if not definition.deferred} & {
         "Grep",
@@ -162,7 +162,9 @@ def test_claude_finds_most_of_its_tools_with_a_search(model: str, tmp_path: Path
     result = agent.run_sync('call ToolSearch {"query": "select:Glob,Grep"}\nthen call Glob {"pattern": "*"}')
     assert [outcome.result.is_error for outcome in result.outcomes] == [False, False]
     assert result.outcomes[0].result.content == (ToolsChanged(loaded=("Glob", "Grep")),)
-    assert "ToolSearch" not in {definition.name for definition in Orchestrator(agent.engine, tools=tools).view().tools()}
+    assert "ToolSearch" not in {
+        definition.name for definition in Agent(agent.view().engine, tools=tools).view().model_view.tools()
+    }
 
 
 # ---- commands

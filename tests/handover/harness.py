@@ -18,7 +18,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.simulator.core import Script, Simulator
@@ -115,12 +115,12 @@ def make_engine(profile: str, transport: Transport, *, model: str = "", **option
 # ---- running
 
 
-async def run_agent(agent: Orchestrator, prompt: Any, *, live: bool) -> RunResult:
+async def run_agent(agent: Agent, prompt: Any, *, live: bool) -> RunResult:
     """Return the result of one run, streamed or not."""
     return (await collect_events(agent, prompt))[1] if live else await agent.run(prompt)
 
 
-async def collect_events(agent: Orchestrator, prompt: Any) -> tuple[list[RunEvent], RunResult]:
+async def collect_events(agent: Agent, prompt: Any) -> tuple[list[RunEvent], RunResult]:
     return await drain(agent.stream(prompt))
 
 

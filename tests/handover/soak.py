@@ -24,7 +24,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers.profile import HistoryRules
 from toolglot.simulator.server import serve
 from toolglot.tools.config import RetryConfig, ToolConfig
@@ -99,7 +99,7 @@ class Soak:
             for profile, model in MODELS.items()
         }
         config = ToolConfig(retry=QUICK)
-        self.agents = {name: Orchestrator(engine, tools=TOOLS, config=config) for name, engine in self.engines.items()}
+        self.agents = {name: Agent(engine, tools=TOOLS, config=config) for name, engine in self.engines.items()}
         self.failures: list[str] = []
 
     async def run_session(self, number: int, prompts: int = PROMPTS) -> None:
@@ -108,7 +108,7 @@ class Soak:
         conversation = Conversation()
         agent = self.agents[profile]
         if number % 3:  # an orchestrator of its own, which changes the model half way
-            agent = Orchestrator(self.engines[profile], tools=TOOLS, conversation=conversation)
+            agent = Agent(self.engines[profile], tools=TOOLS, conversation=conversation)
         for turn in range(prompts):
             if number % 3 and turn == prompts // 2:
                 agent.switch(self.engines[PROFILES[(number + 2) % 5]])
@@ -128,7 +128,7 @@ class Soak:
                 self.failures.append(f"session {number}, turn {turn}: {text!r}, {results}")
         self.failures += [str(repair) for repair in repair_history(conversation, HistoryRules()).repairs]
 
-    async def ask(self, agent: Orchestrator, prompt: str, conversation: Conversation, live: bool) -> str:
+    async def ask(self, agent: Agent, prompt: str, conversation: Conversation, live: bool) -> str:
         if not live:
             return (await agent.run(prompt, conversation=conversation)).text
         events = [event async for event in agent.stream(prompt, conversation=conversation)]

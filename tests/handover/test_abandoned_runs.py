@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.loop.agents import Wiretap, check
 
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.events import (
@@ -66,7 +66,7 @@ class Scene:
             return n
 
         engine = make_engine(profile, self.transport, retry=QUICK)
-        self.agent = Orchestrator(engine, tools=[quick, hang], config=ToolConfig(retry=QUICK, **config))
+        self.agent = Agent(engine, tools=[quick, hang], config=ToolConfig(retry=QUICK, **config))
 
     async def leave(self, moment: type[Any], exit: str) -> None:
         match exit:

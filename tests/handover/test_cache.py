@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
@@ -64,7 +64,7 @@ def tools() -> list[Tool]:
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_every_body_extends_the_previous_one(profile: str, live: bool) -> None:
     transport, config = make_transport(SCRIPT), ToolConfig(max_iterations=30)
-    agent = Orchestrator(make_engine(profile, transport), tools=tools(), system="Be exact.", config=config)
+    agent = Agent(make_engine(profile, transport), tools=tools(), system="Be exact.", config=config)
     assert (await run_agent(agent, "Begin.", live=live)).text == "The first part is done."
     assert (await run_agent(agent, "Go on.", live=live)).text == "All is done."
     assert len(transport.sent) == LOOPS + 1 + 4
@@ -86,7 +86,7 @@ async def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> No
         await asyncio.Event().wait()
         return "never"
 
-    agent = Orchestrator(make_engine(profile, transport), tools=[*tools(), hang])
+    agent = Agent(make_engine(profile, transport), tools=[*tools(), hang])
     await agent.run('call add {"a": 1, "b": 2}')
     run = asyncio.create_task(agent.run('call hang {} call add {"a": 3, "b": 4}'))
     await started.wait()
@@ -104,7 +104,7 @@ async def test_switching_starts_a_new_prefix_and_back_resumes_it(profile: str) -
     other = WIRE_PROFILES[(WIRE_PROFILES.index(profile) + 1) % 5]
     transport = make_transport()
     engine = make_engine(profile, transport)
-    agent = Orchestrator(engine, tools=tools(), system="Be exact.")
+    agent = Agent(engine, tools=tools(), system="Be exact.")
     await agent.run('call add {"a": 1, "b": 2}')
     agent.switch(make_engine(other, transport))
     await agent.run('call add {"a": 3, "b": 4}')

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from toolglot.errors import ContextTooLong, ToolError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
@@ -139,7 +139,7 @@ def conversation(profile: str, live: bool) -> Playback:
 
     async def play() -> Playback:
         transport, ran = make_transport(SCRIPT), list[str]()
-        agent = Orchestrator(make_engine(profile, transport), tools=make_tools(ran), config=CONFIG, system="Be brief.")
+        agent = Agent(make_engine(profile, transport), tools=make_tools(ran), config=CONFIG, system="Be brief.")
         first = await run_agent(agent, "Please do it all.", live=live)
         second = await run_agent(agent, "And ten and five?", live=live)
         return Playback(first, second, transport.sent, ran, list_unpaired(agent.conversation))
@@ -204,7 +204,7 @@ async def test_paging_in_strict_mode(profile: str) -> None:
     """The tool that reads on in a long result is ours: no wire may lose anything of it."""
     script = Script((*SCRIPT.turns[3:5], "say read"))
     engine = make_engine(profile, make_transport(script), strict=True)
-    result = await Orchestrator(engine, tools=make_tools([]), config=CONFIG).run("Read it.")
+    result = await Agent(engine, tools=make_tools([]), config=CONFIG).run("Read it.")
     assert [outcome.result.is_error for outcome in result.outcomes] == [False, False]
 
 
@@ -212,5 +212,5 @@ async def test_the_recording_transport_notes_refusals() -> None:
     """The judge can say no."""
     transport = make_transport(faults=["context-too-long"])
     with pytest.raises(ContextTooLong):
-        await Orchestrator(make_engine("openai-chat", transport)).run("hello")
+        await Agent(make_engine("openai-chat", transport)).run("hello")
     assert list_refusals(transport.sent) == ["openai-chat: 400"]

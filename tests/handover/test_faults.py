@@ -17,7 +17,7 @@ from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import Timeouts
 from toolglot.errors import ToolglotError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.faults import FAULTS
 from toolglot.simulator.server import serve
@@ -144,7 +144,7 @@ class FaultRun:
         self.case, self.ran = case, list[str]()
         self.error: ToolglotError | None = None
         self.result: RunResult | None = None
-        self.agent = Orchestrator(engine, tools=[make_weather(self.ran)], config=ToolConfig(retry=QUICK, **config))
+        self.agent = Agent(engine, tools=[make_weather(self.ran)], config=ToolConfig(retry=QUICK, **config))
 
     async def run(self) -> None:
         try:
@@ -252,10 +252,10 @@ async def test_permanent_faults(fault: str, profile: str, live: bool, second: bo
 # ---- calls that share an id, calls that never ran
 
 
-def make_agent(fault: str, profile: str, **options: Any) -> tuple[Orchestrator, list[str]]:
+def make_agent(fault: str, profile: str, **options: Any) -> tuple[Agent, list[str]]:
     ran: list[str] = []
     engine = make_engine(profile, SimulatedTransport(Simulator(faults=[fault])))
-    return Orchestrator(engine, tools=[make_weather(ran, **options)]), ran
+    return Agent(engine, tools=[make_weather(ran, **options)]), ran
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
@@ -296,5 +296,5 @@ async def test_a_truncated_call_never_runs(profile: str, live: bool) -> None:
     ran: list[str] = []
     engine = make_engine(profile, SimulatedTransport(Simulator(faults=["length"])))
     config = ToolConfig(eager_start=True)
-    await run_agent(Orchestrator(engine, tools=[make_weather(ran, effects="read")], config=config), PROMPT, live=live)
+    await run_agent(Agent(engine, tools=[make_weather(ran, effects="read")], config=config), PROMPT, live=live)
     assert ran == ["Paris"]

@@ -18,7 +18,7 @@ import pytest
 from tests.loop.agents import check
 
 from toolglot.common.jsontext import loads_object
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Script
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.events import RunResult
@@ -84,7 +84,7 @@ class Scene:
         self.live, self.started, self.ran = live, asyncio.Event(), list[str]()
         self.options: dict[str, Any] = {"tools": self.tools(), "system": "You are careful."}
         others = [make_engine(fallback, self.transport)] if fallback else []
-        self.agent = Orchestrator(make_engine(first, self.transport), fallbacks=others, **self.options)
+        self.agent = Agent(make_engine(first, self.transport), fallbacks=others, **self.options)
         self.transport.watched = self.agent.conversation
 
     def tools(self) -> list[Tool]:
@@ -144,7 +144,7 @@ class Scene:
 
     def load(self, data: bytes, profile: str) -> None:
         """Continue as another process would."""
-        self.agent = Orchestrator.load(data, make_engine(profile, self.transport), **self.options)
+        self.agent = Agent.load(data, make_engine(profile, self.transport), **self.options)
         self.transport.watched = self.agent.conversation
 
     def switch(self, profile: str) -> None:

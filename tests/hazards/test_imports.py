@@ -37,6 +37,6 @@ def test_a_command_loads_what_it_needs(words: list[str], loads: set[str]) -> Non
 
 
 def test_the_library_loads_nothing_until_it_is_used() -> None:
-    modules = "toolglot, toolglot.schema.output, toolglot.loop.orchestrator"
+    modules = "toolglot, toolglot.schema.output, toolglot.loop.agent.agent"
     code = f"import sys, {modules}; print(*[name for name in {sorted(HEAVY)!r} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == []

@@ -16,7 +16,7 @@ from tests.simulator.client import MODELS
 from toolglot.common.jsontext import dumps_text
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.run import CallTools, Run, RunState
 from toolglot.providers.catalog import PROFILES
 from toolglot.tools.config import ToolConfig
@@ -79,7 +79,7 @@ class Stuck:
         return [Tool(quick), Tool(slow)]
 
 
-async def interrupted_in_a_tool(talker: Orchestrator, stuck: Stuck, prompt: str) -> None:
+async def interrupted_in_a_tool(talker: Agent, stuck: Stuck, prompt: str) -> None:
     task = asyncio.create_task(talker.run(prompt))
     await stuck.inside.wait()
     task.cancel()
@@ -96,13 +96,13 @@ async def interrupted_in_a_tool(talker: Orchestrator, stuck: Stuck, prompt: str)
 async def test_a_session_is_never_locked_by_a_call_without_a_result(provider: str) -> None:
     """anthropics/claude-code#1237 and eight more, strands-agents/harness-sdk#1610, tidyverse/ellmer#459."""
     stuck, tap = Stuck(), Wiretap()
-    talker = Orchestrator(sim(provider, tap), tools=stuck.tools, config=ToolConfig(max_parallel=1))
+    talker = Agent(sim(provider, tap), tools=stuck.tools, config=ToolConfig(max_parallel=1))
     await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {} call quick {"n": 2}')
     assert (await talker.run("say on we go")).text == "on we go"
     assert (await talker.run('call quick {"n": 3}')).stop == "end"
     assert stuck.ran == ["quick 1", "slow", "quick 3"]
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @checked
@@ -157,7 +157,7 @@ async def test_an_interrupt_does_not_save_the_request_twice() -> None:
     await interrupted_in_a_tool(talker, stuck, "call slow {}")
     assert [message.role for message in talker.conversation] == ["user", "assistant", "tool"]
     data = talker.save()
-    assert Orchestrator.load(data, "simulator:anthropic").save() == data
+    assert Agent.load(data, "simulator:anthropic").save() == data
 
 
 @checked
@@ -189,7 +189,7 @@ async def test_results_of_tools_that_completed_are_kept() -> None:
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools, config=ToolConfig(max_parallel=1))
     await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call quick {"n": 2} call slow {}')
-    other = Orchestrator.load(talker.save(), "simulator:gemini", tools=stuck.tools)
+    other = Agent.load(talker.save(), "simulator:gemini", tools=stuck.tools)
     assert [result.text for result in results_of(other.conversation)][:2] == ["done 1", "done 2"]
     assert (await other.run("say on")).text == "on"
 
@@ -200,11 +200,11 @@ async def test_a_conversation_with_open_calls_is_no_dead_end(provider: str) -> N
     """vercel/ai#4290, #9968: calls without a result, as after a crash or an approval that never came."""
     given = Conversation([user("hi"), assistant([ToolCall("c1", "quick", {"n": 1}), ToolCall("c2", "quick", {"n": 2})])])
     tap = Wiretap()
-    talker = Orchestrator(sim(provider, tap), tools=Stuck().tools, conversation=given)
+    talker = Agent(sim(provider, tap), tools=Stuck().tools, conversation=given)
     result = await talker.run("say on")
     assert result.text == "on"
     assert any("result" in str(one) for one in result.repairs)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic"])
@@ -218,7 +218,7 @@ async def test_a_call_with_arguments_that_cannot_be_read_has_a_result(provider: 
     assert (await talker.run("say on")).text == "on"
     assert len(results_of(talker.conversation)) == 1
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @checked
@@ -228,7 +228,7 @@ async def test_calls_are_saved_with_the_conversation() -> None:
     talker = agent("openai-responses", tools=stuck.tools)
     await talker.run('call quick {"n": 1}')
     tap = Wiretap()
-    other = Orchestrator.load(talker.save(), sim("openai-responses", tap), tools=stuck.tools)
+    other = Agent.load(talker.save(), sim("openai-responses", tap), tools=stuck.tools)
     await other.run("say on")
     sent = dumps_text(tap.bodies[0]["input"])
     assert "function_call_output" in sent
@@ -245,7 +245,7 @@ async def test_calls_are_saved_with_the_conversation() -> None:
 async def test_there_and_back_again(one: str, other: str) -> None:
     """decolua/9router#4136, RooCodeInc/Roo-Code#10461: signatures sent to another model broke a conversation for good."""
     taps = {one: Wiretap(), other: Wiretap()}
-    talker = Orchestrator(sim(one, taps[one]), tools=Stuck().tools)
+    talker = Agent(sim(one, taps[one]), tools=Stuck().tools)
     for number, name in enumerate((one, other, one, other, one)):
         talker.switch(sim(name, taps[name]))
         assert (await talker.run(f'think hm\ncall quick {{"n": {number}}}')).stop == "end"
@@ -263,7 +263,7 @@ def signatures(messages: Sequence[Message]) -> list[str]:
 async def test_signatures_are_bound_to_the_model() -> None:
     """CommonstackAI/UncommonRoute#19, vybestack/llxprt-code#2335: Claude to Claude, too."""
     first, second = Wiretap(), Wiretap()
-    talker = Orchestrator(sim("anthropic/claude-sonnet-4-5", first), tools=Stuck().tools)
+    talker = Agent(sim("anthropic/claude-sonnet-4-5", first), tools=Stuck().tools)
     await talker.run('think hm\ncall quick {"n": 1}')
     talker.switch(sim("anthropic/claude-opus-4-1", second))
     await talker.run("say on")
@@ -277,7 +277,7 @@ async def test_signatures_are_bound_to_the_model() -> None:
 async def test_a_model_without_thinking_gets_none(other: str) -> None:
     """anomalyco/opencode#11571, suitenumerique/conversations#402."""
     tap = Wiretap()
-    talker = Orchestrator(sim("anthropic"), tools=Stuck().tools)
+    talker = Agent(sim("anthropic"), tools=Stuck().tools)
     await talker.run('think a secret thought\ncall quick {"n": 1}')
     talker.switch(sim(other, tap))
     assert (await talker.run("say on")).text == "on"
@@ -294,9 +294,9 @@ async def test_ids_of_others_are_made_legal(provider: str) -> None:
     results = [ToolResult(call.id, (Text("ok"),), call.name) for call in calls]
     given = Conversation([user("hi"), assistant(calls), tool_results(*results)])
     tap = Wiretap()
-    talker = Orchestrator(sim(provider, tap), tools=Stuck().tools, conversation=given)
+    talker = Agent(sim(provider, tap), tools=Stuck().tools, conversation=given)
     assert (await talker.run("say on")).text == "on"
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @checked
@@ -309,7 +309,7 @@ async def test_a_cheap_model_for_the_tools_and_a_strong_one_for_the_answer() -> 
         """Works."""
         return "worked"
 
-    talker = Orchestrator(sim("ollama", cheap), tools=[work], config=ASK)
+    talker = Agent(sim("ollama", cheap), tools=[work], config=ASK)
     first = await talker.run("call work {}\nthen say done")
     talker.switch(sim("anthropic", strong))
     assert (await talker.resume({first.requests[0].id: "yes"})).text == "done"
@@ -341,10 +341,10 @@ class Effects:
 async def test_a_resumed_run_pays_once(provider: str) -> None:
     """UsefulSoftwareCo/executor#1347, PR#976."""
     effects, tap = Effects(), Wiretap()
-    talker = Orchestrator(sim(provider, tap), tools=effects.tools, config=ASK)
+    talker = Agent(sim(provider, tap), tools=effects.tools, config=ASK)
     first = await talker.run('call pay {"n": 1} call pay {"n": 2}\nthen say paid')
     saved = talker.save()
-    other = Orchestrator.load(saved, sim(provider, tap), tools=effects.tools, config=ASK)
+    other = Agent.load(saved, sim(provider, tap), tools=effects.tools, config=ASK)
     result = await other.resume({call.id: "yes" for call in first.requests})
     assert result.stop == "end"
     assert sorted(effects.ran) == [1, 2]
@@ -398,7 +398,7 @@ async def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=[pay], config=ASK)
+    other = Agent.load(talker.save(), "simulator:anthropic", tools=[pay], config=ASK)
     assert not other.has_pending_run
     assert (await other.run("say on")).text == "on"
     assert ran == [1]

@@ -16,7 +16,7 @@ from tests.loop.agents import Wiretap, check
 
 from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import ToolError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool, tool_from_schema
 from toolglot.values.events import RunResult
@@ -34,7 +34,7 @@ class ScriptedRun:
 
     def __init__(self, provider: str, tools: Sequence[Tool], *turns: Turn, **config: Any) -> None:
         self.transport = Wiretap(*turns)
-        self.agent = Orchestrator(f"simulator:{provider}", tools=tools, transport=self.transport, config=ToolConfig(**config))
+        self.agent = Agent(f"simulator:{provider}", tools=tools, transport=self.transport, config=ToolConfig(**config))
 
     def run(self, prompt: str = "go") -> RunResult:
         result = asyncio.run(self.agent.run(prompt))
@@ -148,7 +148,7 @@ def test_ollama_sends_objects_and_no_ids() -> None:
 
     calls = [{"function": {"name": "add", "arguments": {"a": 1, "b": n}}} for n in (1, 2, 1)]
     provider = ScriptedTransport(*(ScriptedReply((dumps(body),)) for body in (turn(tool_calls=calls), turn(content="done"))))
-    agent = Orchestrator("ollama:m", tools=[add], transport=provider)
+    agent = Agent("ollama:m", tools=[add], transport=provider)
     result = asyncio.run(agent.run("go"))
     assert result.text == "done"
     assert [outcome.result.text for outcome in result.outcomes] == ["2", "3", "2"]

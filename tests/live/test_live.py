@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolglot import (
-    Orchestrator,
+    Agent,
     RunDone,
     ToolCallReady,
     ToolCallStarted,
@@ -63,7 +63,7 @@ SUM = 'call add {"a": 17, "b": 25} and tell me the result.'  # the simulator und
 
 @any_model
 async def test_a_tool_of_the_user_in_a_stream(model: str) -> None:
-    async with Orchestrator(model, tools=[add, subtract]) as agent:
+    async with Agent(model, tools=[add, subtract]) as agent:
         events = [event async for event in agent.stream(SUM)]
     kinds = [type(event) for event in events]
     assert kinds.index(ToolCallStarted) < kinds.index(ToolCallReady) < kinds.index(ToolFinished) < kinds.index(RunDone)
@@ -78,15 +78,15 @@ async def test_a_tool_of_the_user_in_a_stream(model: str) -> None:
     (ToolChoice("none"), set[str]()), (ToolChoice("required", ("subtract",)), {"subtract"}),
 ])  # fmt: skip
 async def test_a_tool_choice(model: str, choice: ToolChoice, called: set[str]) -> None:
-    async with Orchestrator(model, tools=[add, subtract], config=ToolConfig(tool_choice=choice)) as agent:
+    async with Agent(model, tools=[add, subtract], config=ToolConfig(tool_choice=choice)) as agent:
         result = await agent.run("What is 17 and 25?")
     names = {outcome.call.name for outcome in result.outcomes if outcome.ran}
-    assert names == called if "required" in agent.engine.features().choices else names <= called
+    assert names == called if "required" in agent.view().engine.features().choices else names <= called
 
 
 @any_model
 async def test_structured_output(model: str) -> None:
-    async with Orchestrator(model, output_type=list[int]) as agent:
+    async with Agent(model, output_type=list[int]) as agent:
         result = await agent.run("The first three prime numbers.")
     assert all(type(number) is int for number in result.output or [""])
 
@@ -94,19 +94,19 @@ async def test_structured_output(model: str) -> None:
 @real_model
 def test_a_file_is_found_read_and_changed(model: str, tmp_path: Path) -> None:
     (tmp_path / "greeting.txt").write_text("Helo world\n")
-    agent = Orchestrator(model, tools=coding_tools(tmp_path), config=ToolConfig(approval_effects=()))
+    agent = Agent(model, tools=coding_tools(tmp_path), config=ToolConfig(approval_effects=()))
     result = agent.run_sync(
         "A file in this folder greets the world with a typo. Find it, correct the typo in it, and say done."
     )
     assert result.stop == "end"
     assert (tmp_path / "greeting.txt").read_text() == "Hello world\n"
-    assert {outcome.call.name for outcome in result.outcomes} <= {tool.name for tool in agent.registry}
+    assert {outcome.call.name for outcome in result.outcomes} <= {tool.name for tool in agent.tools}
 
 
 @pytest.mark.skipif(len(MODELS) < 2, reason=WHY)
 def test_one_conversation_goes_from_model_to_model(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("the word is plum\n")
-    agent = Orchestrator(MODELS[0], tools=coding_tools(tmp_path))
+    agent = Agent(MODELS[0], tools=coding_tools(tmp_path))
     assert "plum" in agent.run_sync("Read secret.txt and tell me the word.").text
     for model in MODELS[1:]:
         agent.switch(model)

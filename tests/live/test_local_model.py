@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot import (
+    Agent,
     Hooks,
     MalformedReply,
     Options,
-    Orchestrator,
     Reply,
     ReplyDone,
     Request,
@@ -51,14 +51,14 @@ def place(request: pytest.FixtureRequest, address: str) -> dict[str, Any]:
 
 
 def test_text(place: dict[str, Any]) -> None:
-    with Orchestrator(**place, options=Options(max_tokens=24)) as agent:
+    with Agent(**place, options=Options(max_tokens=24)) as agent:
         result = agent.run_sync("Tell me about Paris in one sentence.")
         assert "Eiffel Tower" in result.text
         assert result.usage.input > 0 < result.usage.output
 
 
 async def test_stream(place: dict[str, Any]) -> None:
-    async with Orchestrator(**place, options=Options(max_tokens=24)) as agent:
+    async with Agent(**place, options=Options(max_tokens=24)) as agent:
         events = [event async for event in agent.stream("Tell me about Paris in one sentence.")]
     texts = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(texts) > 1
@@ -96,7 +96,7 @@ def loop(request: pytest.FixtureRequest, address: str) -> dict[str, Any]:
 
 
 def test_a_tool_loop(loop: dict[str, Any]) -> None:
-    with Orchestrator(**loop, tools=[GET_WEATHER], config=FORCED) as agent:
+    with Agent(**loop, tools=[GET_WEATHER], config=FORCED) as agent:
         result = agent.run_sync("What is the weather in Paris?")
         assert [outcome.result.text for outcome in result.outcomes] == ["Paris: 21 degrees"]
         assert "21 degrees" in result.text
@@ -106,7 +106,7 @@ def test_a_tool_loop(loop: dict[str, Any]) -> None:
 
 
 async def test_a_streamed_tool_loop(loop: dict[str, Any]) -> None:
-    async with Orchestrator(**loop, tools=[GET_WEATHER], config=FORCED) as agent:
+    async with Agent(**loop, tools=[GET_WEATHER], config=FORCED) as agent:
         events = [event async for event in agent.stream("What is the weather in Paris?")]
     assert [event.outcome.result.text for event in events if isinstance(event, ToolFinished)] == ["Paris: 21 degrees"]
     assert "21 degrees" in "".join(event.text for event in events if isinstance(event, TextDelta))
@@ -115,7 +115,7 @@ async def test_a_streamed_tool_loop(loop: dict[str, Any]) -> None:
 def test_a_call_that_was_cut_off_does_not_spoil_the_conversation(address: str) -> None:
     """The server refuses arguments that are no JSON, even if they are its own."""
     place: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=8)}
-    with Orchestrator("llama.cpp:smollm2", **place, tools=[GET_WEATHER], config=FORCED) as agent:
+    with Agent("llama.cpp:smollm2", **place, tools=[GET_WEATHER], config=FORCED) as agent:
         result = agent.run_sync("What is the weather in Paris?")
         assert [(outcome.call.arguments, outcome.result.is_error) for outcome in result.outcomes] == [(None, True)]
         assert agent.conversation[-1].role == "assistant"
@@ -124,7 +124,7 @@ def test_a_call_that_was_cut_off_does_not_spoil_the_conversation(address: str) -
 def test_structured_output(address: str) -> None:
     """Constrained by a grammar."""
     place: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=100)}
-    with Orchestrator("llama.cpp:smollm2", **place, output_type=PERSON) as agent:
+    with Agent("llama.cpp:smollm2", **place, output_type=PERSON) as agent:
         assert agent.run_sync(ABOUT_MARY).output == PERSON(name="Mary", age=31)
 
 
@@ -140,7 +140,7 @@ class ChatSchema(Hooks):
 def test_structured_output_on_responses(address: str) -> None:
     """The server ignores `text.format` there: that is an error, and its own field helps."""
     place: dict[str, Any] = {"base_url": f"{address}/v1", "key": "none", "options": Options(max_tokens=100)}
-    with Orchestrator("openai-responses:smollm2", **place, output_type=PERSON) as agent, pytest.raises(MalformedReply):
+    with Agent("openai-responses:smollm2", **place, output_type=PERSON) as agent, pytest.raises(MalformedReply):
         agent.run_sync(ABOUT_MARY)
-    with Orchestrator("openai-responses:smollm2", **place, output_type=PERSON, hooks=[ChatSchema()]) as agent:
+    with Agent("openai-responses:smollm2", **place, output_type=PERSON, hooks=[ChatSchema()]) as agent:
         assert agent.run_sync(ABOUT_MARY).output == PERSON(name="Mary", age=31)

@@ -17,7 +17,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import RetryConfig
@@ -105,9 +105,9 @@ class _Counted:
         await self._answer.close()
 
 
-def agent(provider: str, tap: Wiretap | None = None, **options: Any) -> Orchestrator:
+def agent(provider: str, tap: Wiretap | None = None, **options: Any) -> Agent:
     """An agent on the simulator that tries again without waiting."""
-    return Orchestrator(f"simulator:{provider}", transport=tap or Wiretap(), retry=QUICK, **options)
+    return Agent(f"simulator:{provider}", transport=tap or Wiretap(), retry=QUICK, **options)
 
 
 def check_bodies(engine: Engine, tap: Wiretap) -> None:
@@ -237,7 +237,7 @@ async def kept(events: AsyncIterator[RunEvent], shown: list[Any]) -> None:
         shown.append(event)  # what was shown before an error counts
 
 
-async def outcome(talker: Orchestrator, prompt: Any, *, streamed: bool, **options: Any) -> RunResult:
+async def outcome(talker: Agent, prompt: Any, *, streamed: bool, **options: Any) -> RunResult:
     """The result of a run, streamed or not."""
     if not streamed:
         return await talker.run(prompt, **options)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from tests.loop.agents import PROVIDERS, Wiretap, agent, broken, check, check_bodies, hook, outcome
 
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import ApprovalRequest
@@ -51,7 +51,7 @@ class Stopped:
         config = ToolConfig(eager_start=case.is_eager, approval_effects={"write"})
         tools = [Tool(self._make("read"), effects="read"), Tool(self._make("write"), effects="write")]
         hooks = [hook(before_request=_wait, after_reply=_wait, before_tool=_wait, after_tool=_wait)]
-        self.agent: Orchestrator = agent(case.provider, self.tap, tools=tools, config=config, approve=_approve, hooks=hooks)
+        self.agent: Agent = agent(case.provider, self.tap, tools=tools, config=config, approve=_approve, hooks=hooks)
 
     def _make(self, name: str) -> Any:
         async def use(n: int) -> str:
@@ -115,7 +115,7 @@ async def stop_once(case: Case) -> tuple[bool, str]:
         twice = [call for call, count in stopped.started.items() if count > 1]
         assert not twice, f"started twice: {twice}"
         check(stopped.agent.conversation, everywhere=case.moment % 10 == 0)
-        check_bodies(stopped.agent.engine, stopped.tap)
+        check_bodies(stopped.agent.view().engine, stopped.tap)
         assert not stopped.tap.open, f"{stopped.tap.open} replies are open"
     except Exception as e:
         return True, f"{case}: {type(e).__name__}: {e}"

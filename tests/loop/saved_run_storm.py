@@ -9,7 +9,7 @@ from tests.loop.agents import PROVIDERS, agent
 from tests.loop.test_approval_data import PUT, WRITES, Vault, mutate
 
 from toolglot.errors import ToolglotError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.values.approvals import ApprovalRequest
 
 PROMPT = f'think What first?\nsay now\n{PUT} call get {{"key": "a"}}'
@@ -67,7 +67,7 @@ async def try_damaged(provider: str, damaged: bytes, keys: list[str]) -> str:
     vault = Vault()
     try:
         async with asyncio.timeout(20):
-            other = Orchestrator.load(damaged, f"simulator:{provider}", tools=vault.tools, config=WRITES)
+            other = Agent.load(damaged, f"simulator:{provider}", tools=vault.tools, config=WRITES)
             await other.list_pending()
             await other.resume(dict.fromkeys(keys, True))
             await other.run("say on")

@@ -19,7 +19,7 @@ from toolglot.builtin.tools import builtins
 from toolglot.common.jsontext import loads
 from toolglot.errors import MalformedData, UsageError
 from toolglot.facades.catalog import list_facades
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
@@ -68,7 +68,7 @@ def _key(arguments: dict[str, Any]) -> str:
     return f"vault/{arguments['key']}"
 
 
-def requests_of(waiting: Orchestrator, conversation: Conversation | None = None) -> list[ApprovalRequest]:
+def requests_of(waiting: Agent, conversation: Conversation | None = None) -> list[ApprovalRequest]:
     """What is asked about the calls that wait."""
     return [suspended.request for suspended in waiting.list_pending_sync(conversation)]
 
@@ -76,18 +76,18 @@ def requests_of(waiting: Orchestrator, conversation: Conversation | None = None)
 PUT = 'call put {"key": "a", "value": "1"}'
 
 
-def paused(prompt: str = PUT, vault: Vault | None = None, **options: Any) -> tuple[Orchestrator, Vault, RunResult]:
+def paused(prompt: str = PUT, vault: Vault | None = None, **options: Any) -> tuple[Agent, Vault, RunResult]:
     vault = vault or Vault()
     talker = agent("anthropic", tools=vault.tools, config=WRITES, **options)
     return talker, vault, run(talker.run(prompt))
 
 
-def loaded(data: bytes | str, vault: Vault, **options: Any) -> Orchestrator:
+def loaded(data: bytes | str, vault: Vault, **options: Any) -> Agent:
     everything: dict[str, Any] = {"tools": vault.tools, "config": WRITES, **options}
-    return Orchestrator.load(data, "simulator:anthropic", **everything)
+    return Agent.load(data, "simulator:anthropic", **everything)
 
 
-async def resumed(talker: Orchestrator, decisions: dict[str, Any], *, live: bool) -> RunResult:
+async def resumed(talker: Agent, decisions: dict[str, Any], *, live: bool) -> RunResult:
     if not live:
         return await talker.resume(decisions)
     last = (await gathered(talker.resume_stream(decisions)))[-1]
@@ -402,7 +402,7 @@ def test_the_model_reads_why_it_was_refused_under_every_facade(tmp_path: Path) -
     for facade in list_facades():
         for approve in (Asked(deny), None):
             losses: dict[Any, None] = {}
-            [call] = agent("anthropic", tools=own.tools, facade=facade.id).view().render_message(base, losses).calls
+            [call] = agent("anthropic", tools=own.tools, facade=facade.id).view().model_view.render_message(base, losses).calls
             tap = Wiretap(calling(replace(call, base_call=None)), "say done")
             talker = agent("anthropic", tap, tools=own.tools, facade=facade.id, approve=approve, config=WRITES)
             result = run(talker.run("go"))
@@ -713,7 +713,7 @@ def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Pat
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     talkers = [paused() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        files = [*pool.map(Orchestrator.save, [talker for talker, _, _ in talkers])]
+        files = [*pool.map(Agent.save, [talker for talker, _, _ in talkers])]
     for (_, vault, first), data in zip(talkers, files, strict=True):
         assert run(loaded(data, vault).resume({first.requests[0].id: True})).stop == "end"
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["approval.key"]

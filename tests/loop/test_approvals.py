@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolglot.errors import MalformedData, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Veto
 from toolglot.tools.tool import Tool
@@ -63,7 +63,7 @@ class Tools:
 MIXED = 'call read {"n": 1} call write {"n": 2} call write {"n": 3} call read {"n": 4}'
 
 
-async def paused(provider: str = "anthropic", prompt: str = MIXED, **options: Any) -> tuple[Orchestrator, Tools, RunResult]:
+async def paused(provider: str = "anthropic", prompt: str = MIXED, **options: Any) -> tuple[Agent, Tools, RunResult]:
     tools = Tools()
     talker = agent(provider, tools=tools.all, config=ASK, **options)
     return talker, tools, await talker.run(prompt)
@@ -87,7 +87,7 @@ async def test_a_run_pauses_and_continues(provider: str, live: bool) -> None:
     assert kinds_of(talker.conversation) == [None, None, "rejected", None]
     assert [one.text.partition(" ")[0] for one in results_of(talker.conversation)] == ["read", "wrote", "The", "read"]
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 async def test_events_of_a_pause_and_of_the_rest() -> None:
@@ -183,7 +183,7 @@ async def test_another_model_may_continue_with_a_paused_run(provider: str) -> No
         assert result.stop == "end"
         assert len(tools.ran) == 4
         check(talker.conversation, everywhere=False)
-        check_bodies(talker.engine, tap)
+        check_bodies(talker.view().engine, tap)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -345,7 +345,7 @@ async def test_a_saved_run_continues_in_a_fresh_agent() -> None:
         talker, tools, first = await paused(provider)
         data = talker.save()
         later = Tools()
-        other = Orchestrator.load(data, f"simulator:{provider}", tools=later.all, config=ASK)
+        other = Agent.load(data, f"simulator:{provider}", tools=later.all, config=ASK)
         assert other.has_pending_run
         result = await other.resume({call.id: "yes" for call in first.requests})
         assert result.stop == "end"
@@ -357,7 +357,7 @@ async def test_a_saved_run_continues_in_a_fresh_agent() -> None:
 
 async def test_saving_twice_gives_the_same() -> None:
     talker, _, _ = await paused()
-    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=Tools().all, config=ASK)
+    other = Agent.load(talker.save(), "simulator:anthropic", tools=Tools().all, config=ASK)
     assert other.save() == talker.save()
 
 
@@ -365,8 +365,8 @@ def test_a_saved_simulator_stays_one() -> None:
     """Loading without a model goes on where it was saved: not at a real provider."""
     talker = agent("openai-chat")
     run(talker.run("say hi"))
-    other = Orchestrator.load(talker.save())
-    assert other.engine.profile.base_url == talker.engine.profile.base_url
+    other = Agent.load(talker.save())
+    assert other.view().engine.profile.base_url == talker.view().engine.profile.base_url
 
 
 HARM: list[tuple[str, Callable[[bytes], bytes]]] = [
@@ -386,14 +386,14 @@ async def test_a_damaged_file_is_refused_with_our_error(change: Callable[[bytes]
     data = change(talker.save())
     assert data != talker.save()
     with pytest.raises((MalformedData, UsageError)):
-        Orchestrator.load(data, "simulator:anthropic", tools=Tools().all, config=ASK)
+        Agent.load(data, "simulator:anthropic", tools=Tools().all, config=ASK)
 
 
 PROGRAM = dedent(
     """
     import sys
     from pathlib import Path
-    from toolglot import Orchestrator, ToolConfig, tool
+    from toolglot import Agent, ToolConfig, tool
 
     folder, what = Path(sys.argv[1]), sys.argv[2]
 
@@ -407,11 +407,11 @@ PROGRAM = dedent(
 
     options = dict(tools=[counted("read", "read"), counted("write", ("write", "network", "execute"))], config=ToolConfig(approval_effects=frozenset({"write"})))
     if what == "start":
-        agent = Orchestrator("simulator:%s", **options)
+        agent = Agent("simulator:%s", **options)
         result = agent.run_sync('call read {"n": 1} call write {"n": 2} call write {"n": 3}')
         assert result.stop == "approval", result
     else:
-        agent = Orchestrator.load((folder / "saved").read_bytes(), "simulator:%s", **options)
+        agent = Agent.load((folder / "saved").read_bytes(), "simulator:%s", **options)
         first, second = (call.id for call in agent.conversation[-1].calls[1:])
         result = agent.resume_sync({first: "yes"} if what == "first" else {second: "yes"})
         assert result.stop == ("approval" if what == "first" else "end"), result
@@ -429,7 +429,7 @@ def test_three_processes_run_each_call_exactly_once(provider: str, tmp_path: Pat
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
     assert sorted((tmp_path / "ran").read_text().splitlines()) == ["read 1", "write 2", "write 3"]
-    end = Orchestrator.load((tmp_path / "saved").read_bytes(), f"simulator:{provider}")
+    end = Agent.load((tmp_path / "saved").read_bytes(), f"simulator:{provider}")
     assert not end.has_pending_run
     assert [result.text for result in results_of(end.conversation)] == ["read 1", "write 2", "write 3"]
     check(end.conversation)
@@ -441,19 +441,19 @@ def test_uses_are_counted_across_processes() -> None:
     tools = Tools()
     talker = agent("anthropic", tools=tools.all, config=config)
     run(talker.run('call read {"n": 1}'))
-    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all, config=config)
+    other = Agent.load(talker.save(), "simulator:anthropic", tools=tools.all, config=config)
     run(other.run('call read {"n": 2}'))
     assert kinds_of(other.conversation) == [None, "limit"]
 
 
 async def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
     talker, tools, first = await paused()
-    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
+    other = Agent.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
     assert "tools have changed" in caplog.text
     with pytest.raises(UsageError, match=r"waiting to call write, which is not among the agent's tools: pass tools="):
         await other.resume({call.id: "yes" for call in first.requests})
     assert other.has_pending_run, "the approved calls are not used up"
-    again = Orchestrator.load(other.save(), tools=tools.all, config=ASK)
+    again = Agent.load(other.save(), tools=tools.all, config=ASK)
     await again.resume({call.id: "yes" for call in first.requests})
     assert kinds_of(again.conversation) == [None] * 4
     await other.resume({call.id: "no" for call in first.requests})

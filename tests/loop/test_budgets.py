@@ -91,7 +91,7 @@ def test_money_runs_out(live: bool) -> None:
 def test_the_cost_is_that_of_the_price_list() -> None:
     talker = agent("anthropic/claude-sonnet-4-5")
     result = run(talker.run("say x"))
-    price = talker.engine.profile.price
+    price = talker.view().engine.profile.price
     assert price is not None
     assert result.cost == pytest.approx(price.cost(result.usage))  # pyright: ignore[reportUnknownMemberType]
 

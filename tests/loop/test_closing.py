@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.agent_kit import setup_of
 
 from toolglot.config.settings import ProviderSettings, Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.factory import create_engine, default_transport
 from toolglot.engine.http import HttpTransport
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.server import serve
 from toolglot.values.events import RunDone
 
@@ -37,8 +38,8 @@ def address() -> Iterator[str]:
     thread.join()
 
 
-def create_agent(address: str) -> Orchestrator:
-    return Orchestrator(MODEL, base_url=address, key="any")
+def create_agent(address: str) -> Agent:
+    return Agent(MODEL, base_url=address, key="any")
 
 
 async def test_a_closed_agent_can_be_used_again(address: str) -> None:
@@ -50,7 +51,7 @@ async def test_a_closed_agent_can_be_used_again(address: str) -> None:
 
 async def test_closing_an_agent_leaves_the_requests_of_others_alone(address: str) -> None:
     first, second = create_agent(address), create_agent(address)
-    assert first.engine.transport is second.engine.transport is default_transport()
+    assert first.view().engine.transport is second.view().engine.transport is default_transport()
     async with second:
         stream = first.stream("say one two three")
         await anext(stream)
@@ -71,21 +72,21 @@ def is_open(transport: object) -> bool:
 async def test_closing_an_agent_closes_the_connections_to_every_model_it_used(address: str, leave: str) -> None:
     if leave == "configured":
         settings = Settings(providers={"anthropic": ProviderSettings(base_url=address)})
-        agent: Orchestrator = Setup(settings).create_agent(MODEL, key="any", audit=None)
+        agent: Agent = Setup(settings).create_agent(MODEL, key="any", audit=None)
     else:
-        agent = Orchestrator(MODEL, base_url=address, key="any", fallbacks=["simulator"])
-    transport = agent.engine.transport
+        agent = Agent(MODEL, base_url=address, key="any", fallbacks=["simulator"])
+    transport = agent.view().engine.transport
     assert (await agent.run("say one")).text == "one"
     assert is_open(transport)
     match leave:
         case "switch with options":
             agent.switch("simulator:gemini", heal=False)
         case "use_fallback":
-            agent.use_fallback(0)
+            setup_of(agent).use_fallback(0)
         case _:
             agent.switch("simulator:gemini")
     assert (await agent.run("say two")).text == "two"
-    assert agent.engine.transport is not transport
+    assert agent.view().engine.transport is not transport
     await agent.aclose()
     assert not is_open(transport)
 
@@ -95,25 +96,25 @@ async def test_closing_an_agent_leaves_open_what_was_passed_to_it(address: str) 
         pass
     own = HttpTransport()
     for agent in (
-        Orchestrator(MODEL, base_url=address, key="any", transport=own),
-        Orchestrator(create_engine(MODEL, base_url=address, key="any", transport=own)),
+        Agent(MODEL, base_url=address, key="any", transport=own),
+        Agent(create_engine(MODEL, base_url=address, key="any", transport=own)),
         Setup(Settings(), transport=own).create_agent(MODEL, base_url=address, key="any", audit=None),
-        Orchestrator(create_engine(MODEL, base_url=address, key="any")),
+        Agent(create_engine(MODEL, base_url=address, key="any")),
     ):
         async with agent:
             assert (await agent.run("say one")).text == "one"
-        assert is_open(agent.engine.transport)
+        assert is_open(agent.view().engine.transport)
     await own.close()
     assert not is_open(own)
-    await agent.engine.close()
-    assert not is_open(agent.engine.transport)
+    await agent.view().engine.close()
+    assert not is_open(agent.view().engine.transport)
 
 
 def test_an_engine_is_shared_by_tasks_agents_and_event_loops(address: str) -> None:
     engine = create_engine(MODEL, base_url=address, key="any")
 
     async def talk(number: int) -> list[str]:
-        runs = [Orchestrator(engine).run(f"say {number} {task}") for task in range(3)]
+        runs = [Agent(engine).run(f"say {number} {task}") for task in range(3)]
         return [result.text for result in await asyncio.gather(*runs)]
 
     def talk_in_own_loop(number: int) -> list[str]:

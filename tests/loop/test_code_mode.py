@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.loop.agents import QUICK, Wiretap, run
 
-from toolglot import Orchestrator, Tool, ToolChoice, ToolConfig, coding_tools, tool
+from toolglot import Agent, Tool, ToolChoice, ToolConfig, coding_tools, tool
 from toolglot.builtin.code_mode import process
 from toolglot.builtin.code_mode.process import find_level, find_runtime
 from toolglot.confine.sandbox import SandboxLevel
@@ -36,9 +36,9 @@ def execute(source: str, id: str = "c1") -> Reply:
     return calls(ToolCall(id, "exec", None, source, freeform=True))
 
 
-def agent(model: str, *turns: Any, **options: Any) -> tuple[Orchestrator, Wiretap]:
+def agent(model: str, *turns: Any, **options: Any) -> tuple[Agent, Wiretap]:
     tap = Wiretap(*turns)
-    return Orchestrator(model, key="k", transport=tap, retry=QUICK, **options), tap
+    return Agent(model, key="k", transport=tap, retry=QUICK, **options), tap
 
 
 def read_tree(root: Path) -> dict[str, str]:
@@ -171,7 +171,7 @@ async def test_a_script_does_not_survive_its_process() -> None:
     assert (await orchestrator.run("go")).stop == "approval"
     saved = orchestrator.save()
     tap = Wiretap(run_code(code), "I see")
-    other = Orchestrator.load(saved, "anthropic:claude-opus-4-8", key="k", transport=tap, retry=QUICK, **options)
+    other = Agent.load(saved, "anthropic:claude-opus-4-8", key="k", transport=tap, retry=QUICK, **options)
     assert await other.list_pending() == ()
     result = await other.resume()
     assert result.text == "I see"
@@ -211,7 +211,7 @@ def test_who_may_call_a_tool_is_respected() -> None:
 def test_a_choice_of_a_tool_is_a_choice_of_the_code_that_calls_it(tmp_path: Path, model: str, names: list[str]) -> None:
     tools = [double, *coding_tools(tmp_path)]
     orchestrator, _ = agent(model, tools=tools, code_mode="javascript")
-    choice = orchestrator.view().map_tool_choice(ToolChoice("required", ("double", "shell")))
+    choice = orchestrator.view().model_view.map_tool_choice(ToolChoice("required", ("double", "shell")))
     assert choice is not None
     assert [*choice.names] == names
 

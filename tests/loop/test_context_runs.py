@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.agent_kit import change
 
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ContextTooLong, ProviderError, ToolglotError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.tokens import estimate_message, estimate_text
 from toolglot.simulator.prompt_cache import count_prompt
 from toolglot.tools.config import ToolConfig
@@ -84,7 +85,7 @@ def cuts_of(events: Sequence[RunEvent]) -> list[ContextTruncated]:
     return [event for event in events if isinstance(event, ContextTruncated)]
 
 
-def streamed(talker: Orchestrator, prompt: str = "go") -> list[RunEvent]:
+def streamed(talker: Agent, prompt: str = "go") -> list[RunEvent]:
     return run(gathered(talker.stream(prompt)))
 
 
@@ -143,7 +144,7 @@ async def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, c
     results = [await outcome(talker, f"turn {number}", streamed=live) for number in range(2)]
     assert [one.text for one in results] == ["done"] * 2
     assert [len(one.outcomes) for one in results] == [16] * 2
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(talker.conversation, everywhere=False)
     assert len(talker.conversation) == 2 * (1 + 16 + 1)
     assert sum(loss.where == "context" for one in results for loss in one.losses) >= 2
@@ -283,9 +284,9 @@ async def test_a_summary_is_asked_for_once_and_stands_in_the_place_of_what_it_su
 def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
     model = Model(summary=Reply((Text("short"),)))
     tap = model.tap()
-    talker = Orchestrator(priced(tap), context=COMPACT, conversation=old())
+    talker = Agent(priced(tap), context=COMPACT, conversation=old())
     result = run(outcome(talker, "go", streamed=live))
-    without = run(outcome(Orchestrator(priced(Model().tap()), context=TRIM, conversation=old()), "go", streamed=live))
+    without = run(outcome(Agent(priced(Model().tap()), context=TRIM, conversation=old()), "go", streamed=live))
     assert len(tap.requests) == 2
     assert result.reply is not None
     assert result.usage.input > result.reply.usage.input
@@ -293,7 +294,7 @@ def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
     assert result.cost is not None
     assert without.cost is not None
     assert result.cost > without.cost
-    price = talker.engine.profile.price
+    price = talker.view().engine.profile.price
     assert price is not None
     assert result.cost == pytest.approx(price.cost(result.usage))  # pyright: ignore[reportUnknownMemberType]
     assert result.iterations == 1
@@ -506,7 +507,7 @@ def test_a_refused_request_is_shortened_and_asked_again(provider: str, live: boo
     assert len(tap.requests) == 2
     assert len(tap.requests[1].body) < len(tap.requests[0].body) * 0.75
     assert [loss.where for loss in result.losses if loss.where == "context"] == ["context"]
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(talker.conversation, everywhere=False)
     assert tap.open == 0
 
@@ -573,7 +574,7 @@ async def test_the_refusal_of_one_model_is_none_of_another() -> None:
     talker.conversation.append(*old())
     await talker.run("go")
     talker.switch(sim("anthropic", other.tap()))
-    budget, window = (await talker.context_usage()).budget, talker.engine.profile.limits.context
+    budget, window = (await talker.context_usage()).budget, talker.view().engine.profile.limits.context
     assert budget is not None
     assert window is not None
     assert budget > window // 2
@@ -582,8 +583,8 @@ async def test_the_refusal_of_one_model_is_none_of_another() -> None:
 @LIVE
 def test_a_second_refusal_is_no_reason_for_another_model(live: bool) -> None:
     tap, other = Model().tap(faults=["context-too-long"] * 2), Model().tap()
-    talker = Orchestrator(sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old())
-    talker.context = ContextPolicy(when_full="trim")
+    talker = Agent(sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old())
+    change(talker, context=ContextPolicy(when_full="trim"))
     assert isinstance(run(raised(outcome(talker, "go", streamed=live))), ProviderError)
     assert other.requests == []
 
@@ -592,19 +593,19 @@ def test_a_second_refusal_is_no_reason_for_another_model(live: bool) -> None:
 def test_a_model_that_fails_after_it_was_shortened_falls_back(live: bool) -> None:
     tap, model = Model().tap(faults=["context-too-long", *["overloaded"] * 9]), Model()
     other = model.tap()
-    talker = Orchestrator(
+    talker = Agent(
         sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old(), context=ContextPolicy(when_full="trim")
     )
     result = run(outcome(talker, "go", streamed=live))
     assert result.text == "done"
-    assert talker.engine.profile.id == "gemini"
+    assert talker.view().engine.profile.id == "gemini"
     assert "answer 0" not in texts_of(model.seen[0].messages), "what is left out stays left out"
-    check_bodies(talker.engine, other)
+    check_bodies(talker.view().engine, other)
 
 
 def test_a_truncation_and_a_fallback_are_reported_in_order() -> None:
     tap, other = Model().tap(faults=["context-too-long", *["overloaded"] * 9]), Model().tap()
-    talker = Orchestrator(
+    talker = Agent(
         sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old(), context=ContextPolicy(when_full="trim")
     )
     told = [event for event in streamed(talker) if isinstance(event, ContextTruncated | ModelSwitched)]
@@ -616,7 +617,7 @@ def test_a_fallback_with_a_smaller_window_is_sent_what_it_takes(live: bool) -> N
     """The model that steps in is not sent what its window cannot hold."""
     small = Model()
     tap = small.tap()
-    talker = Orchestrator(
+    talker = Agent(
         sim("anthropic", Model().tap(faults=["overloaded"] * 9)),
         fallbacks=[sim("openai-chat/gpt-4", tap)],
         conversation=old(60),
@@ -634,7 +635,7 @@ def test_a_fallback_with_a_smaller_window_is_sent_what_it_takes(live: bool) -> N
 @LIVE
 async def test_a_switch_to_a_smaller_window_truncates_then(live: bool) -> None:
     model, small = Model(), Model()
-    talker = Orchestrator(sim("anthropic", model.tap()), conversation=old(40), context=ContextPolicy(when_full="trim"))
+    talker = Agent(sim("anthropic", model.tap()), conversation=old(40), context=ContextPolicy(when_full="trim"))
     first = await outcome(talker, "one", streamed=live)
     talker.switch(sim("openai-chat/gpt-4", small.tap()))
     second = await outcome(talker, "two", streamed=live)
@@ -665,7 +666,7 @@ async def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> 
     """Claude makes more tokens of a text than GPT: the count of the one that answered is compared with its own estimate."""
     model = Model()
     tap = model.tap()
-    talker = Orchestrator(
+    talker = Agent(
         sim("anthropic", Model().tap(faults=["overloaded"] * 9)), fallbacks=[sim("openai-chat", tap)], conversation=old()
     )
     alone = agent("openai-chat", Model().tap(), conversation=old())
@@ -692,7 +693,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
     assert result.stop == "timeout"
     assert len(talker.conversation) >= before + 1
     check(talker.conversation)
-    talker.summarize = None
+    change(talker, summarize=None)
     talker.config = ToolConfig()
     assert run(talker.run("on")).text == "done"
 
@@ -727,9 +728,9 @@ async def test_a_run_that_is_cancelled_while_it_is_summarized_leaves_a_valid_con
     await cancelled(work)
     check(talker.conversation, everywhere=False)
     assert (await talker.context_usage()).omitted_messages == 0, "nothing was cut"
-    talker.summarize = None
+    change(talker, summarize=None)
     assert (await talker.run("on")).text == "done"
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(talker.conversation)
 
 
@@ -769,10 +770,10 @@ async def test_calls_that_wait_for_approval_survive_a_truncation(provider: str, 
     paused = await outcome(talker, "clean up", streamed=live)
     assert paused.stop == "approval"
     assert any(loss.where == "context" for loss in paused.losses)
-    again = Orchestrator.load(talker.save(), sim(provider, tap), tools=[delete], context=context, config=asks)
+    again = Agent.load(talker.save(), sim(provider, tap), tools=[delete], context=context, config=asks)
     result = await again.resume({call.id: "yes" for call in paused.requests})
     assert (result.stop, [one.result.text[:9] for one in result.outcomes]) == ("end", ["deleted a", "deleted b"])
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @EVERYWHERE
@@ -783,7 +784,7 @@ def test_tools_that_start_early_do_not_mind_a_truncation(provider: str) -> None:
     events = streamed(talker)
     assert cuts_of(events)
     assert len(result_of(events).outcomes) == 16
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(talker.conversation, everywhere=False)
 
 
@@ -795,7 +796,7 @@ def test_a_structured_output_survives_a_truncation(provider: str) -> None:
     result = run(talker.run("the number is 5"))
     assert isinstance(result.output, dict)
     assert any(loss.where == "context" for loss in result.losses)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(talker.conversation, everywhere=False)
 
 
@@ -859,7 +860,7 @@ def test_measured_adds_up(provider: str) -> None:
     measured = run(talker.context_usage())
     assert set(measured.parts) == {"instructions", "tools", "prompts", "answers"}
     assert abs(sum(measured.parts.values()) - measured.total) <= len(measured.parts) + 1
-    assert measured.window == talker.engine.profile.limits.context
+    assert measured.window == talker.view().engine.profile.limits.context
     assert measured.omitted_messages == 0
 
 

@@ -8,8 +8,9 @@ import pytest
 from bench.many_tools import many_tools
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.agent_kit import change, setup_of
 
-from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolConfig, ToolDefinition, UsageError, coding_tools, tool
+from toolglot import Agent, ContextPolicy, ToolChoice, ToolConfig, ToolDefinition, UsageError, coding_tools, tool
 from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
@@ -86,7 +87,7 @@ def test_the_rule_selects_tools(defer: Any, expected: int | None) -> None:
 
 def test_the_words_of_the_settings_work_in_python_and_a_misspelt_name_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert [parse_defer(word) for word in ("auto", "all", "none", ["auto"])] == [None, True, False, None]
-    assert agent("openai-chat", tools=SOME, defer="all").defer is True
+    assert setup_of(agent("openai-chat", tools=SOME, defer="all")).config.defer is True
     assert not caplog.records
     agent("openai-chat", tools=SOME, defer=["crm_gett*", "crm_get_*"])
     assert [record.getMessage() for record in caplog.records if "crm_gett" in record.getMessage()]
@@ -119,8 +120,8 @@ def test_there_is_room_for_tools_that_the_loop_and_the_provider_add() -> None:
 
 def test_a_name_that_was_looked_up_in_vain_is_still_read_as_a_tool_of_a_namespace() -> None:
     view = agent("openai-chat", tools=[late.replace(namespace="crm")], defer=True).view()
-    assert view.translate_name("crm__late") == ()
-    assert view.annotate(asks("crm__late", x="1"))[0].calls[0].namespace == "crm"
+    assert view.model_view.translate_name("crm__late") == ()
+    assert view.model_view.annotate(asks("crm__late", x="1"))[0].calls[0].namespace == "crm"
 
 
 def test_a_tool_can_say_that_it_is_deferred() -> None:
@@ -137,7 +138,7 @@ def test_a_tool_can_say_that_it_is_deferred() -> None:
         return "ok"
 
     assert seldom.definition.deferred
-    assert agent("anthropic", tools=[seldom]).deferral is not None
+    assert agent("anthropic", tools=[seldom]).view().deferral is not None
 
 
 def test_built_in_tools_stay_and_a_tool_of_that_name_turns_it_off(caplog: pytest.LogCaptureFixture) -> None:
@@ -171,14 +172,15 @@ def test_300_tools_are_offered_found_and_called(provider: str) -> None:
     assert result.text == "done"
     assert [one.text for one in results_of(talker.conversation) if one.is_error] == []
     assert results_of(talker.conversation)[1].text.startswith("github_create_issue")
-    assert "github_create_issue" in talker.loaded_tools
+    assert "github_create_issue" in talker.view().loaded_tools
     assert not result.losses
     run(talker.run("More?"))
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
-    assert talker.deferral is not None
+    check_bodies(talker.view().engine, tap)
+    deferral = talker.view().deferral
+    assert deferral is not None
     usage = run(talker.context_usage())
-    assert usage.parts["tools"] < talker.deferral.tokens / 10
+    assert usage.parts["tools"] < deferral.tokens / 10
 
 
 # ---- what a conversation has loaded
@@ -245,7 +247,7 @@ def late(x: str) -> str:
     return f"late {x}"
 
 
-def changes_of(talker: Orchestrator) -> list[tuple[list[str], tuple[str, ...]]]:
+def changes_of(talker: Agent) -> list[tuple[list[str], tuple[str, ...]]]:
     return [
         ([item.name for item in block.added], block.removed)
         for message in talker.conversation
@@ -268,8 +270,8 @@ def test_tools_come_and_go_while_the_conversation_goes_on(provider: str) -> None
     run(talker.run("Now without."))
     assert changes_of(talker) == [(["late"], ()), ([], ("late",))]
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
-    other = Orchestrator.load(talker.save(), tools=[early, late], transport=tap)
+    check_bodies(talker.view().engine, tap)
+    other = Agent.load(talker.save(), tools=[early, late], transport=tap)
     run(other.run("Again."))
     assert changes_of(other)[2:] == [(["late"], ())], "a conversation that was loaded knows what it said itself"
     check(other.conversation)
@@ -290,7 +292,7 @@ def test_a_tool_whose_schema_has_tuples_is_told_once() -> None:
     run(talker.run("Hi."))
     talker.add_tools([picker])
     run(talker.run("Ho."))
-    other = Orchestrator.load(talker.save(), tools=[early, picker], transport=tap)
+    other = Agent.load(talker.save(), tools=[early, picker], transport=tap)
     run(other.run("Again."))
     assert changes_of(other) == [(["pick"], ())]
 
@@ -303,7 +305,7 @@ def test_a_tool_that_cannot_be_saved_costs_no_run(caplog: pytest.LogCaptureFixtu
     assert run(talker.run("Ho.")).text == "again"
     assert changes_of(talker) == [(["late"], ())]
     assert "the model is not told of the new tool 'pick'" in caplog.text
-    assert Orchestrator.load(talker.save(), tools=[early, late], transport=tap).conversation == talker.conversation
+    assert Agent.load(talker.save(), tools=[early, late], transport=tap).conversation == talker.conversation
 
 
 @tool(name="early")
@@ -336,7 +338,7 @@ def test_tools_are_added_removed_and_replaced_on_every_model(model: str) -> None
     talker.add_tools([renewed])
     run(talker.run("Use it."))
     assert [one.text for one in results_of(talker.conversation)] == ["late 1", "renewed 2"]
-    other = Orchestrator.load(talker.save(), tools=[Tool(early.function, name="other")], transport=tap)
+    other = Agent.load(talker.save(), tools=[Tool(early.function, name="other")], transport=tap)
     run(other.run("Where is it?"))
     assert changes_of(other) == [(["late"], ()), ([], ("early",)), ([], ("late",)), (["early"], ()), ([], ("early",))]
     run(other.run("And now?"))
@@ -351,7 +353,7 @@ def test_a_removed_tool_stays_declared_where_the_history_can_remove_it() -> None
     run(talker.run("Without."))
     assert [declared_in(body) for body in tap.bodies] == [["early", "late"]] * 2
     assert '"tool_removal"' in dumps_text(tap.bodies[1])
-    other = Orchestrator.load(talker.save(), tools=[late], transport=tap)
+    other = Agent.load(talker.save(), tools=[late], transport=tap)
     run(other.run("Again."))
     assert declared_in(tap.bodies[2]) == ["late"]
     assert '"tool_removal"' not in dumps_text(tap.bodies[2]), "the definition is not known any more"
@@ -364,13 +366,13 @@ def test_a_tool_that_was_announced_is_replaced_although_it_is_deferred_now(model
     run(talker.run("Hi."))
     talker.add_tools([late])
     run(talker.run("Ho."))
-    talker.defer = ["late"]
+    change(talker, defer=["late"])
     talker.add_tools([Tool(renewed.function, name="late")], replace=True)
     run(talker.run("Use it."))
     assert changes_of(talker) == [(["late"], ()), (["late"], ())]
-    request = decode_request(talker.engine.profile.wire, tap.bodies[-1], model=talker.engine.profile.model)
+    request = decode_request(talker.view().engine.profile.wire, tap.bodies[-1], model=talker.view().engine.profile.model)
     assert [tool.description for tool in effective_tools(request).declared if tool.name == "late"] == ["Was written anew."]
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 def test_a_tool_that_came_back_as_a_deferred_one_is_told_when_it_is_not_any_more() -> None:
@@ -379,16 +381,16 @@ def test_a_tool_that_came_back_as_a_deferred_one_is_told_when_it_is_not_any_more
     run(talker.run("Hi."))
     talker.remove_tools("early")
     run(talker.run("Without."))
-    talker.defer = ["early"]
+    change(talker, defer=["early"])
     talker.add_tools([early])
     run(talker.run("It is deferred."))
     assert changes_of(talker) == [([], ("early",))]
-    talker.defer = False
+    change(talker, defer=False)
     run(talker.run("It is there."))
     assert changes_of(talker) == [([], ("early",)), (["early"], ())]
     run(talker.run("Use it."))
     assert [result.text for result in results_of(talker.conversation)] == ["early"]
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 def test_a_tool_that_came_back_and_was_found_can_be_called() -> None:
@@ -397,11 +399,11 @@ def test_a_tool_that_came_back_and_was_found_can_be_called() -> None:
     run(talker.run("Hi."))
     talker.remove_tools("early")
     run(talker.run("Without."))
-    talker.defer = ["early"]
+    change(talker, defer=["early"])
     talker.add_tools([early])
     run(talker.run("Find it and use it."))
     assert results_of(talker.conversation)[-1].text == "early"
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     head = (ToolDefinition("early", deferred=True),)
     assert ToolTimeline(talker.conversation).offered_tools(head, 0) == [*head]
 
@@ -413,8 +415,9 @@ def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:
     talker.add_tools([late])
     run(talker.run("Ho."))
     assert changes_of(talker) == []
-    assert talker.deferral is not None
-    assert talker.deferral.names == {"late"}
+    deferral = talker.view().deferral
+    assert deferral is not None
+    assert deferral.names == {"late"}
 
 
 @EVERYWHERE
@@ -423,11 +426,11 @@ def test_visible_tools_are_those_that_the_model_sees_now(provider: str) -> None:
     talker = agent(provider, tap, tools=[Tool(early.function, name="other"), early, late], defer=["early", "late"])
 
     def names() -> set[str]:
-        return {definition.name for definition in talker.visible_tools}
+        return {definition.name for definition in talker.view().visible_tools}
 
     assert names() == {"other", "search_tools"}
     run(talker.run("Find it."))
-    assert talker.loaded_tools == ("late",)
+    assert talker.view().loaded_tools == ("late",)
     assert names() == {"other", "search_tools", "late"}
     talker.add_tools([Tool(early.function, name="more")])
     run(talker.run("Go on."))
@@ -454,7 +457,7 @@ def test_a_call_without_a_search_runs_if_its_arguments_are_valid(provider: str) 
     assert '"description":"The id of the contact."' in second.text
     assert third.text == "crm_get_contact [('id', '8')]"
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 FINDER = View(
@@ -474,17 +477,15 @@ def test_a_facade_names_the_search_and_defers_tools_of_its_own(tmp_path: Path) -
     tap = Wiretap(asks("FindTools", words="peek"), asks("Peek", "c2"), says("done"), says("again"))
     tools = [*coding_tools(tmp_path), early]
     talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True)
-    shown = {item.name: item for item in talker.view().tools()}
+    shown = {item.name: item for item in talker.view().model_view.tools()}
     assert set(shown) == {"FindTools", "Peek", "early"}
     assert [name for name, item in shown.items() if item.deferred] == ["Peek", "early"]
     assert shown["FindTools"].finds_tools
     assert shown["FindTools"].description.endswith("2 tools can be found: Peek, early.")
     run(talker.run("Go."))
-    assert talker.loaded_tools == ("Peek",)
+    assert talker.view().loaded_tools == ("Peek",)
     assert [result.is_error for result in results_of(talker.conversation)] == [False, False]
-    other = Orchestrator.load(
-        talker.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=tap
-    )
+    other = Agent.load(talker.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=tap)
     run(other.run("Again."))
     declared = [item["name"] for group in tap.bodies[-1]["tools"] for item in group["functionDeclarations"]]
     assert "list_dir" in declared
@@ -522,31 +523,32 @@ def test_a_search_leaves_the_prefix_as_it_is_where_the_wire_allows(model: str, k
         asks("search_tools", "c3", query="bill a customer"),
         says("bye"),
     )
-    talker = Orchestrator(model, transport=tap, key="k", tools=TOOLS, defer=True)
+    talker = Agent(model, transport=tap, key="k", tools=TOOLS, defer=True)
     run(talker.run("Report the bug."))
     run(talker.run("And bill them."))
     bodies = [request.body for request in tap.requests]
     for before, after in pairwise(bodies):
         is_prefix = common_prefix(before, after) >= len(before) - 200  # but for the end of the body, and cache marks
         assert is_prefix or not keeps_prefix, (before[:2000], after[:2000])
-    limit = talker.engine.profile.limits.tools
+    limit = talker.view().engine.profile.limits.tools
     shown = [declared_in(body) for body in tap.bodies]
     assert max(map(len, shown)) <= (limit or 20)
     assert shown[0] == ["search_tools"]
     assert len(bodies[0]) < 10_000 or model.startswith("anthropic"), "only Anthropic is sent what is deferred"
     if not keeps_prefix:
-        assert shown[1] == ["search_tools", *talker.loaded_tools[:5]]
-    check_bodies(talker.engine, tap)
+        assert shown[1] == ["search_tools", *talker.view().loaded_tools[:5]]
+    check_bodies(talker.view().engine, tap)
 
 
 def test_what_was_deferred_automatically_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "toolglot.loop"):
         talker = agent("openai-chat", Wiretap(says("hi")), tools=TOOLS)
         result = run(talker.run("Hi."))
-    assert talker.deferral is not None
-    assert talker.deferral.message in [repair.reason for repair in result.repairs]
-    assert talker.deferral.message in caplog.text
-    assert talker.deferral.message.startswith("300 tools deferred, which saves about 32,")
+    deferral = talker.view().deferral
+    assert deferral is not None
+    assert deferral.message in [repair.reason for repair in result.repairs]
+    assert deferral.message in caplog.text
+    assert deferral.message.startswith("300 tools deferred, which saves about 32,")
 
 
 # ---- the same conversation elsewhere
@@ -562,9 +564,9 @@ def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> N
         assert [loss for loss in result.losses if loss.subject != "thinking"] == []
         if provider in ("openai-chat", "gemini", "ollama"):
             assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
-    assert talker.loaded_tools == ("crm_get_deal",)
+    assert talker.view().loaded_tools == ("crm_get_deal",)
     check(talker.conversation)
-    talker.context = ContextPolicy(budget=800, when_full="trim")
+    change(talker, context=ContextPolicy(budget=800, when_full="trim"))
     talker.switch("simulator:openai-chat")
     count = len(tap.bodies)
     result = run(talker.run("word " * 500))
@@ -578,7 +580,7 @@ def test_another_agent_on_the_same_conversation_knows_what_was_loaded() -> None:
     tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), says("found"), says("again"))
     talker = agent("gemini", tap, tools=SOME, defer=True)
     run(talker.run("Find it."))
-    other = Orchestrator.load(talker.save(), "simulator:ollama", tools=SOME, defer=True, transport=tap)
+    other = Agent.load(talker.save(), "simulator:ollama", tools=SOME, defer=True, transport=tap)
     run(other.run("Go on."))
     assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
 
@@ -605,7 +607,7 @@ def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
     assert "crm_get_deal" in declared_in(tap.bodies[0])
     assert "crm_get_deal" in declared_in(tap.bodies[1]), "it has been called"
     assert [result.text for result in results_of(talker.conversation)] == ["crm_get_deal [('id', '1')]"]
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
@@ -634,12 +636,12 @@ def test_tools_of_a_namespace_are_found_and_called(provider: str) -> None:
     talker = agent(provider, tap, tools=tools, defer=True)
     run(talker.run("Go."))
     assert results_of(talker.conversation)[0].text == "late 1"
-    assert talker.loaded_tools == ("wiki.late",)
-    offered = effective_tools(Request("", talker.conversation, talker.view().tools()))
+    assert talker.view().loaded_tools == ("wiki.late",)
+    offered = effective_tools(Request("", talker.conversation, talker.view().model_view.tools()))
     assert [item.qualified_name for item in offered.declared] == ["search_tools", "wiki.late"]
     if provider in ("openai-chat", "gemini", "ollama"):
         assert {*declared_in(tap.bodies[-1])} == {"search_tools", "crm__late", "wiki__late"}
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 def test_tools_that_were_added_count_in_the_context() -> None:
@@ -655,7 +657,7 @@ def test_every_facade_can_search(tmp_path: Path) -> None:
     tools = [*coding_tools(tmp_path), *SOME]
     for facade in FACADE_MODULES:
         view = agent("anthropic", tools=tools, facade=facade, defer=True, code_mode=False).view()
-        finder = next(item for item in view.tools() if item.finds_tools)
+        finder = next(item for item in view.model_view.tools() if item.finds_tools)
         parameter = (finder.parameters or {})["required"][0]
         tap = Wiretap(
             asks(finder.name, **{parameter: "create github issue"}),
@@ -665,8 +667,8 @@ def test_every_facade_can_search(tmp_path: Path) -> None:
         talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True, code_mode=False)
         run(talker.run("Go."))
         assert [result.text for result in results_of(talker.conversation) if result.is_error] == [], facade
-        assert "github_create_issue" in talker.loaded_tools, facade
-        check_bodies(talker.engine, tap)
+        assert "github_create_issue" in talker.view().loaded_tools, facade
+        check_bodies(talker.view().engine, tap)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["load", "call"]), st.integers(0, 5)), max_size=8), st.data())

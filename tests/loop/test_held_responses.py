@@ -9,7 +9,7 @@ from tests.engine.loopback import Listener, read_request
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, Timeouts
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.tool import tool
 from toolglot.values.events import RunDone, ToolFinished
 
@@ -48,7 +48,7 @@ def test_a_run_goes_on_when_the_reply_is_over(provider: str, monkeypatch: pytest
         transport = HttpTransport(Timeouts(first_byte=None, idle=None))
         async with HoldingServer() as server:
             model, url = f"{provider}:{MODELS[provider]}", f"http://{server.address}/@{provider}"
-            agent = Orchestrator(model, tools=[add], base_url=url, key="any", transport=transport)
+            agent = Agent(model, tools=[add], base_url=url, key="any", transport=transport)
             for held in (2, 4):
                 async with aclosing(agent.stream('call add {"a": 1, "b": 2}')) as stream:
                     events = [event async for event in stream]

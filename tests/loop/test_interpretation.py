@@ -9,7 +9,7 @@ from tests.loop.agents import run
 
 from toolglot.builtin.tools import builtins
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.values.messages import ToolCall
 
 
@@ -36,7 +36,7 @@ def test_a_call_is_interpreted_once(
     monkeypatch.setattr(BoundFacade, "interpret", count)
     tools = builtins(str(tmp_path))
     with closing(tools):
-        agent = Orchestrator("simulator:anthropic", tools=tools.tools, approve=lambda request: True)
+        agent = Agent("simulator:anthropic", tools=tools.tools, approve=lambda request: True)
         result = run(run_agent(agent, prompt, streamed=live))
     calls = [call for message in result.messages for call in message.calls]
     assert interpreted == [call.name for call in calls] == ["Read"]

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.errors import UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.approvals import ApprovalRequest
@@ -80,7 +80,7 @@ async def _approve(approval: ApprovalRequest) -> bool:
     return True
 
 
-def busy_agent(provider: str, config: ToolConfig) -> Orchestrator:
+def busy_agent(provider: str, config: ToolConfig) -> Agent:
     config = replace(config, approval_effects=frozenset({"write"}))
     return agent(provider, Wiretap(), tools=[read, write], config=config, system=_system, approve=_approve, hooks=[SLOW])
 
@@ -91,7 +91,7 @@ then call write {"n": 4}
 then say done"""
 
 
-async def cancelled_after(talker: Orchestrator, steps: int, *, live: bool) -> bool:
+async def cancelled_after(talker: Agent, steps: int, *, live: bool) -> bool:
     """A run that is cancelled after so many turns of the event loop; False where it was over before."""
     task = asyncio.create_task(outcome(talker, PROMPT, streamed=live))
     for _ in range(steps):
@@ -134,7 +134,7 @@ async def test_what_was_sent_after_a_cancel_is_legal(provider: str) -> None:
         talker = agent(provider, tap, tools=[read, write], system="Be brief.")
         await cancelled_after(talker, steps, live=True)
         await talker.run("say on we go")
-        check_bodies(talker.engine, tap)
+        check_bodies(talker.view().engine, tap)
         assert tap.open == 0
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.messages import Conversation, Message, ToolResult
@@ -30,9 +30,7 @@ def read_on(messages: Sequence[Message]) -> str:
     return f'call read_result {{"handle": "{handles[0]}"}}'
 
 
-async def last_result(
-    talker: Orchestrator, prompt: str, conversation: Conversation | None = None, live: bool = False
-) -> ToolResult:
+async def last_result(talker: Agent, prompt: str, conversation: Conversation | None = None, live: bool = False) -> ToolResult:
     result = await outcome(talker, prompt, streamed=live, conversation=conversation)
     return result.outcomes[-1].result
 
@@ -60,11 +58,11 @@ def test_the_rest_can_be_read_after_a_restart(provider: str, live: bool) -> None
     talker = agent(provider, tools=[report], config=CONFIG)
     run(talker.run(REPORT))
     tap = Wiretap()
-    again = Orchestrator.load(talker.save(), f"simulator:{provider}", transport=tap, tools=[report], config=CONFIG)
+    again = Agent.load(talker.save(), f"simulator:{provider}", transport=tap, tools=[report], config=CONFIG)
     assert "[secret of ann]" in run(last_result(again, read_on(again.conversation), live=live)).text
     assert "read_result" in str(tap.bodies[0].get("tools")), "the tool is offered from the first request on"
     saved = again.save()
-    assert Orchestrator.load(saved, transport=tap, tools=[report]).save() == saved
+    assert Agent.load(saved, transport=tap, tools=[report]).save() == saved
     check(again.conversation)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from toolglot import (
+    Agent,
     Conversation,
     HttpRequest,
     HttpResponse,
     HttpTransport,
     InvalidRequest,
-    Orchestrator,
     Reply,
     ReplyTooLarge,
     RetryConfig,
@@ -104,7 +104,7 @@ def answer(wire: str, text: str, *, live: bool) -> Answer:
     return load_reply_encoder(wire)("m").encode_reply(Reply((Text(text),), "end"))
 
 
-async def ask(agent: Orchestrator[Any, Any], prompt: str, *, live: bool) -> RunResult[Any]:
+async def ask(agent: Agent[Any, Any], prompt: str, *, live: bool) -> RunResult[Any]:
     if not live:
         return await agent.run(prompt)
     return [event async for event in agent.stream(prompt) if isinstance(event, RunDone)][-1].result
@@ -116,7 +116,7 @@ def message(text: str | None) -> Doc:
 
 
 def test_null_as_text_leaves_a_conversation_that_can_be_saved_and_continued(serve: Serve) -> None:
-    with Orchestrator("openai-responses:gpt-5", base_url=serve(message(None), message("hi")), key="any") as agent:
+    with Agent("openai-responses:gpt-5", base_url=serve(message(None), message("hi")), key="any") as agent:
         conversation = Conversation()
         assert agent.run_sync("q", conversation=conversation).text == ""
         loaded, _ = load(save(conversation))
@@ -128,7 +128,7 @@ def test_null_as_text_leaves_a_conversation_that_can_be_saved_and_continued(serv
 async def test_a_status_without_a_body_is_retried_and_frees_its_connection(serve: Serve, wire: str, live: bool) -> None:
     empty, fine = respond(b"", status="204 No Content"), answer(wire, "hi", live=live)
     transport = HttpTransport(max_connections=1)
-    async with Orchestrator(NAMES[wire], base_url=serve(empty, fine), key="any", transport=transport, retry=AT_ONCE) as agent:
+    async with Agent(NAMES[wire], base_url=serve(empty, fine), key="any", transport=transport, retry=AT_ONCE) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
         assert (await ask(agent, "again", live=live)).text == "hi"
     await transport.close()
@@ -138,9 +138,9 @@ async def test_a_status_without_a_body_is_retried_and_frees_its_connection(serve
 async def test_a_fallback_may_be_the_same_model_at_another_address(serve: Serve, live: bool) -> None:
     name, empty = NAMES["openai-chat"], respond(b"", status="204 No Content")
     other = create_engine(name, base_url=serve(answer("openai-chat", "hi", live=live)), key="any")
-    async with Orchestrator(name, base_url=serve(empty), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
+    async with Agent(name, base_url=serve(empty), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
-        assert agent.engine is other
+        assert agent.view().engine is other
     await other.close()
 
 
@@ -154,12 +154,12 @@ ODD_MEDIA: dict[str, Doc] = {
 @LIVE
 async def test_media_of_a_wrong_type_is_retried_and_then_left_to_the_fallback(serve: Serve, wire: str, live: bool) -> None:
     odd, fine = ODD_MEDIA[wire], answer(wire, "hi", live=live)
-    async with Orchestrator(NAMES[wire], base_url=serve(odd, fine), key="any", retry=AT_ONCE) as agent:
+    async with Agent(NAMES[wire], base_url=serve(odd, fine), key="any", retry=AT_ONCE) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
     other = create_engine(NAMES["openai-chat"], base_url=serve(answer("openai-chat", "hi", live=live)), key="any")
-    async with Orchestrator(NAMES[wire], base_url=serve(odd), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
+    async with Agent(NAMES[wire], base_url=serve(odd), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
-        assert agent.engine is other
+        assert agent.view().engine is other
     await other.close()
 
 
@@ -180,7 +180,7 @@ async def test_no_body_is_read_without_a_bound(
 ) -> None:
     monkeypatch.setattr("toolglot.engine.engine._MAX_REPLY_BYTES", 1024**2)
     base_url = serve(respond_for_ever(status, packed=packed))
-    async with Orchestrator(NAMES["openai-chat"], base_url=base_url, key="any") as agent:
+    async with Agent(NAMES["openai-chat"], base_url=base_url, key="any") as agent:
         with pytest.raises(error):
             await ask(agent, "q", live=live)
 
@@ -200,7 +200,7 @@ def noting(ran: list[int]) -> Tool:
 async def test_what_follows_the_end_of_a_stream_does_nothing(serve: Serve, wire: str, tail: bytes | None) -> None:
     body, ran = stream_of(wire, ToolCall("c1", "note", {"number": 1})), list[int]()
     base_url = serve(respond(body + (body if tail is None else tail)), answer(wire, "done", live=True))
-    async with Orchestrator(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
+    async with Agent(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
         assert (await ask(agent, "q", live=True)).text == "done"
     assert ran == [1]
 
@@ -211,7 +211,7 @@ async def test_a_stream_that_was_not_requested_is_read(serve: Serve, wire: str, 
     ran: list[int] = []
     body = stream_of(wire, Text("a"), ToolCall("c1", "note", {"number": 1}))
     base_url = serve(respond(body, content_type), answer(wire, "done", live=False))
-    async with Orchestrator(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
+    async with Agent(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
         assert (await agent.run("q")).text == "done"
     assert ran == [1]
 
@@ -221,7 +221,7 @@ def test_halves_of_a_character_are_joined(serve: Serve) -> None:
         {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "a\ud83d"}}]},
         {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "\ude00"}, "finish_reason": "stop"}]},
     ]
-    with Orchestrator("openai-chat:gpt-4o", base_url=serve(chunks), key="any") as agent:
+    with Agent("openai-chat:gpt-4o", base_url=serve(chunks), key="any") as agent:
         assert agent.run_sync("q").text == "a😀"
 
 
@@ -231,7 +231,7 @@ async def test_a_stream_of_two_generations_is_retried(serve: Serve, live: bool) 
     spliced = body[: body.index(b"event: content_block_stop")] + body
     base_url = serve(respond(spliced), answer("anthropic-messages", "done", live=live))
     name = NAMES["anthropic-messages"]
-    async with Orchestrator(name, tools=[noting(ran)], base_url=base_url, key="any", retry=AT_ONCE) as agent:
+    async with Agent(name, tools=[noting(ran)], base_url=base_url, key="any", retry=AT_ONCE) as agent:
         assert (await ask(agent, "q", live=live)).text == "done"
     assert ran == []
 
@@ -251,7 +251,7 @@ async def test_calls_run_whatever_word_gemini_ends_with(serve: Serve, name: str,
     )
     options: Doc = {"project": "p", "location": "l"} if name.startswith("vertex") else {}
     base_url = serve(*([doc] if live else doc for doc in docs))
-    async with Orchestrator(name, tools=[noting(ran)], base_url=base_url, key="any", **options) as agent:
+    async with Agent(name, tools=[noting(ran)], base_url=base_url, key="any", **options) as agent:
         assert (await ask(agent, "q", live=live)).text == "Noted."
     assert ran == [1]
 
@@ -262,11 +262,11 @@ async def test_a_conversation_of_a_local_server_continues_at_openai(serve: Serve
     call = {"type": "function_call", "id": "call_1", "call_id": "c1", "name": "note", "arguments": '{"number": 1}'}
     items: list[Doc] = [{"type": "reasoning", "id": "item_1", "summary": []}, call]
     base_url = serve({"id": "r", "model": "gpt-5", "status": "completed", "output": items}, message("noted"))
-    async with Orchestrator("openai-responses:gpt-5", tools=[noting(ran)], base_url=base_url, key="any") as agent:
+    async with Agent("openai-responses:gpt-5", tools=[noting(ran)], base_url=base_url, key="any") as agent:
         await agent.run("q")
         loaded, _ = load(save(agent.conversation))
     official = SimulatedTransport(Simulator())
-    agent = Orchestrator("openai-responses:gpt-5", transport=official, key="any", tools=[noting(ran)], conversation=loaded)
+    agent = Agent("openai-responses:gpt-5", transport=official, key="any", tools=[noting(ran)], conversation=loaded)
     result = await agent.run("say hello")
     assert (ran, result.text) == ([1], "hello")
     assert "reasoning_echo" in {repair.subject for repair in result.repairs}
@@ -305,7 +305,7 @@ def test_equal_calls_without_ids_get_different_ones_in_every_turn(serve: Serve, 
     call, end = WITHOUT_IDS[model]
     seen: list[str] = []
     for _ in range(2):  # the same answers give the same ids
-        agent = Orchestrator(model, base_url=serve(call, call, end, call, end), key="any", tools=[look])
+        agent = Agent(model, base_url=serve(call, call, end, call, end), key="any", tools=[look])
         ids: list[str] = []
         for prompt in ("a", "b"):
             if live:
@@ -319,7 +319,7 @@ def test_equal_calls_without_ids_get_different_ones_in_every_turn(serve: Serve, 
         assert ids == seen
 
 
-async def _read_ids(agent: Orchestrator, prompt: str, ids: list[str]) -> None:
+async def _read_ids(agent: Agent, prompt: str, ids: list[str]) -> None:
     """The ids of the calls, as their events have them from the start."""
     async with agent:
         async for event in agent.stream(prompt):
@@ -363,7 +363,7 @@ def test_a_call_that_was_cut_off_goes_back_as_json(serve: Serve, model: str) -> 
         return str(x)
 
     wiretap = Wiretap()
-    with Orchestrator(model, base_url=serve(*CUT_OFF[model]), key="any", tools=[look], transport=wiretap) as agent:
+    with Agent(model, base_url=serve(*CUT_OFF[model]), key="any", tools=[look], transport=wiretap) as agent:
         assert agent.run_sync("q").text == "done"
     body = wiretap.bodies[1]
     items = body.get("input") or [call["function"] for call in body["messages"][1]["tool_calls"]]

@@ -187,5 +187,5 @@ def test_a_tool_in_a_namespace_can_be_forced(provider: str, live: bool, name: st
     tap = Wiretap()
     talker = agent(provider, tap, tools=tools, config=ToolConfig(tool_choice=ToolChoice("required", (name,))))
     run(outcome(talker, "Hello", streamed=live))
-    assert ran == ["find"] or not talker.engine.profile.features.choices & {"named", "required"}
-    check_bodies(talker.engine, tap)
+    assert ran == ["find"] or not talker.view().engine.profile.features.choices & {"named", "required"}
+    check_bodies(talker.view().engine, tap)

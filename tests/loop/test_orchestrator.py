@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.errors import MalformedReply, NameConflict, ProviderError, ToolError, TransportError, UnknownName, UsageError
-from toolglot.loop.orchestrator import Orchestrator, PromptContext
+from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.config import PromptContext
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.hooks import Hooks
@@ -122,7 +123,7 @@ def test_tools_errors_and_timeouts_on_every_wire(provider: str, live: bool) -> N
     assert result.usage.output > 0
     assert tap.open == 0
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 def test_every_wire_streamed_or_not_comes_to_the_same() -> None:
@@ -170,7 +171,7 @@ async def test_turn_after_turn_in_one_conversation(provider: str) -> None:
         result = await outcome(talker, f'call add {{"a": {number}, "b": 1}}', streamed=bool(number % 2))
         assert result.outcomes[0].result.text == str(number + 1)
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     assert len(talker.conversation) == 24
 
 
@@ -263,7 +264,7 @@ def test_a_conversation_with_an_open_call_is_repaired_and_that_is_reported() -> 
     result = run(talker.run("say and now"))
     assert result.text == "and now"
     assert any("result" in str(one) for one in result.repairs)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 # ---- the last turn
@@ -346,7 +347,7 @@ async def test_each_fault_has_an_outcome_and_a_next_turn(
     assert len(ran) <= (2 if fault == "duplicate-ids" else 1)
     assert tap.open == 0
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 CUTS = ["reset-mid-stream", "half-json", "truncated", "error-in-200"]
@@ -514,7 +515,7 @@ async def test_a_changing_system_prompt_is_sent_again() -> None:
         await talker.run("say x")
     assert ["first" in str(b.get("system")) for b in tap.bodies] == [True, False, False, False]
     assert ["second" in str(b.get("system")) for b in tap.bodies] == [False, True, True, False]
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 async def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
@@ -595,14 +596,14 @@ def test_hosted_tools_are_a_loss_elsewhere(provider: str) -> None:
 
 def test_unknown_hosted_tools_are_named() -> None:
     with pytest.raises(UnknownName, match="web_search"):
-        Orchestrator("simulator", hosted=["web_serch"])
+        Agent("simulator", hosted=["web_serch"])
 
 
 def test_tools_that_cannot_be_are_named_at_once() -> None:
     with pytest.raises(NameConflict):
-        Orchestrator("simulator", tools=[add, Tool(lambda: 1, name="add")])
+        Agent("simulator", tools=[add, Tool(lambda: 1, name="add")])
     with pytest.raises(UsageError, match="only a definition"):
-        Orchestrator("simulator", tools=[ToolDefinition("x")])
+        Agent("simulator", tools=[ToolDefinition("x")])
 
 
 # ---- tools that change the tools
@@ -662,7 +663,7 @@ def test_a_tool_may_take_itself_away(provider: str) -> None:
     assert ran == [1]
     assert kinds_of(talker.conversation) == [None, "not_found"]
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 # ---- early starts
@@ -873,10 +874,10 @@ def test_odd_values_do_not_break_the_loop(provider: str, make: Factory) -> None:
     result = run(talker.run("call odd {}"))
     assert result.stop == "end"
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @pytest.mark.parametrize(("options", "marked"), [({}, True), ({"temperature": 0.5}, True), ({"cache": False}, False)])
 async def test_options_do_not_turn_the_prompt_cache_off(options: dict[str, Any], marked: bool) -> None:
-    body = (await Orchestrator("simulator:anthropic", options=Options(**options)).preview_request()).body
+    body = (await Agent("simulator:anthropic", options=Options(**options)).preview_request()).body
     assert (b"cache_control" in body) == marked

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolglot.builtin.tools import builtins
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.approvals import ApprovalRequest
@@ -264,7 +264,7 @@ def test_what_has_to_be_decided_on_is_decided_on_together_also_elsewhere(decisio
     first = agent("anthropic", tools=diary.tools, config=config)
     paused = run(first.run(prompt("step step")))
     assert (paused.stop, len(paused.requests), diary.lines) == ("approval", 2, [])
-    other = Orchestrator.load(first.save(), "simulator:anthropic", tools=diary.tools, config=config)
+    other = Agent.load(first.save(), "simulator:anthropic", tools=diary.tools, config=config)
     ids = [call.id for call in paused.requests]
     result = run(other.resume(dict(zip(ids, decisions, strict=True))))
     assert result.stop == "end"
@@ -288,7 +288,7 @@ def yes(_: ApprovalRequest) -> bool:
     return True
 
 
-def coder(folder: Path, tap: Wiretap, config: ToolConfig, tools: list[Tool]) -> Orchestrator:
+def coder(folder: Path, tap: Wiretap, config: ToolConfig, tools: list[Tool]) -> Agent:
     return agent("anthropic", tap, tools=tools, config=config, approve=yes, system=f"Work in {folder}.")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import MalformedData, ToolglotError, UsageError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.context_window import ContextPolicy
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.approvals import ApprovalRequest
@@ -59,7 +59,7 @@ def steps(request: Request) -> Reply:
     return Reply((ToolCall("", "look", {"n": number}),), "tools")
 
 
-def looker(provider: str = "openai-chat", tap: Wiretap | None = None, **options: Any) -> Orchestrator:
+def looker(provider: str = "openai-chat", tap: Wiretap | None = None, **options: Any) -> Agent:
     return agent(provider, tap or Wiretap(*[steps] * 300), tools=[look, write], context=TRIM, **options)
 
 
@@ -88,13 +88,13 @@ class TestSaved:
         run(first.run(prompt))
         data = first.save()
         tap = Wiretap(*[steps] * 300)
-        again = Orchestrator.load(data, transport=tap, tools=[look, write], context=TRIM)
+        again = Agent.load(data, transport=tap, tools=[look, write], context=TRIM)
         assert list(again.conversation) == list(first.conversation)
         assert run(again.context_usage()).omitted_messages == run(first.context_usage()).omitted_messages > 0
         assert run(again.preview_request()).body == run(first.preview_request()).body
         run(again.run("and on"))
         assert "answer 0" not in tap.requests[0].body.decode()
-        check_bodies(again.engine, tap)
+        check_bodies(again.view().engine, tap)
         check(again.conversation, everywhere=False)
 
     def test_a_summary_goes_along(self) -> None:
@@ -103,7 +103,7 @@ class TestSaved:
         first = agent("openai-chat", tap, context=context, conversation=Conversation(old()), summarize=at_dawn)
         run(first.run("say hi"))
         other = Wiretap()
-        again = Orchestrator.load(first.save(), transport=other, context=context)
+        again = Agent.load(first.save(), transport=other, context=context)
         run(again.run("say ho"))
         assert "they met at dawn" in other.requests[0].body.decode()
 
@@ -116,14 +116,14 @@ class TestSaved:
         talker = looker(conversation=Conversation(old()))
         run(talker.run("look around"))
         data = talker.save()
-        assert Orchestrator.load(data, tools=[look, write]).save() == data
+        assert Agent.load(data, tools=[look, write]).save() == data
 
     def test_the_present_model_continues(self) -> None:
         first = looker("anthropic", conversation=Conversation(old()))
         run(first.run("go"))
         other = looker("gemini")
         other.restore(first.save())
-        assert other.engine.profile.id == "gemini"
+        assert other.view().engine.profile.id == "gemini"
         assert run(other.run("on")).text == "done"
 
 
@@ -155,22 +155,22 @@ class TestDamaged:
     @pytest.mark.parametrize("context", DAMAGE.values(), ids=DAMAGE)
     def test_a_context_that_cannot_be_is_refused(self, context: Any) -> None:
         with pytest.raises(MalformedData, match="line 1"):
-            Orchestrator.load(with_header(self.saved(), context=context), tools=[look, write])
+            Agent.load(with_header(self.saved(), context=context), tools=[look, write])
 
     @pytest.mark.parametrize("context", [{"start": 2}, {"start": 16}, {"start": 17, "prompt": 16}, {}, {"start": 2, "new": 1}])
     def test_a_context_that_can_be_is_taken(self, context: Any) -> None:
-        again = Orchestrator.load(with_header(self.saved(), context=context), tools=[look, write])
+        again = Agent.load(with_header(self.saved(), context=context), tools=[look, write])
         assert len(run(again.preview_request()).body) > 100
 
     @pytest.mark.parametrize("model", [5, None, True, ["simulator"], {"name": "simulator"}, 0, ""], ids=repr)
     def test_a_model_that_is_none_is_refused(self, model: Any) -> None:
         data = with_header(self.saved(), model=model)
         with pytest.raises(ToolglotError) as caught:
-            Orchestrator.load(data, tools=[look, write])
+            Agent.load(data, tools=[look, write])
         if model != "":  # which is a text, and the name of nothing
             assert isinstance(caught.value, MalformedData)
             assert str(caught.value) == "line 1: the saved model is not a string"
-        assert len(Orchestrator.load(data, "simulator", tools=[look, write]).conversation) == 20
+        assert len(Agent.load(data, "simulator", tools=[look, write]).conversation) == 20
 
     @pytest.mark.parametrize("changes", [
         {"context": {"start": -1}}, {"uses": 5}, {"uses": [["", "look"]]}, {"run": {"iteration": "many"}},
@@ -340,7 +340,7 @@ class TestUndo:
         assert run(talker.context_usage()).omitted_messages == left
         run(talker.run("something else"))
         assert "answer 0" not in tap.requests[-1].body.decode()
-        check_bodies(talker.engine, tap)
+        check_bodies(talker.view().engine, tap)
         check(talker.conversation, everywhere=False)
 
     @EVERYWHERE
@@ -353,7 +353,7 @@ class TestUndo:
         assert len(talker.conversation) == 4
         assert run(talker.context_usage()).omitted_messages <= 4
         assert run(talker.run("go")).text == "done"
-        check_bodies(talker.engine, tap)
+        check_bodies(talker.view().engine, tap)
         check(talker.conversation, everywhere=False)
 
     @EVERYWHERE
@@ -372,7 +372,7 @@ class TestUndo:
         talker = looker(conversation=Conversation(old()))
         run(talker.run("go " + "g" * 2_200))
         talker.undo()
-        again = Orchestrator.load(talker.save(), tools=[look, write], context=TRIM)
+        again = Agent.load(talker.save(), tools=[look, write], context=TRIM)
         assert list(again.conversation) == list(talker.conversation)
         assert run(again.preview_request()).body == run(talker.preview_request()).body
 
@@ -395,11 +395,11 @@ class TestUndo:
 ])  # fmt: skip
 def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: ToolConfig, asks: bool) -> None:
     one = make()
-    assert agent("openai-chat", tools=[one], config=config).needs_approval(one) is asks
+    assert agent("openai-chat", tools=[one], config=config).view().needs_approval(one) is asks
 
 
 def test_what_is_always_allowed_needs_no_approval_any_more() -> None:
     talker = agent("openai-chat", tools=[write], config=ToolConfig(approval_effects=frozenset({"write"})), approve=always)
-    assert talker.needs_approval(write)
+    assert talker.view().needs_approval(write)
     run(talker.run('call write {"path": "a"}'))
-    assert not talker.needs_approval(write)
+    assert not talker.view().needs_approval(write)

@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.agent_kit import change, setup_of
 
-from toolglot.loop.orchestrator import PromptContext
+from toolglot.loop.agent.config import PromptContext
 from toolglot.tools.context import Context
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.messages import Conversation
@@ -51,7 +52,7 @@ def test_concurrent_runs_have_their_own_data(provider: str, live: bool) -> None:
     for name, texts in zip(users, run(serve_all()), strict=True):
         assert texts == [name] * len(texts) != []
     assert sorted(prompts) == users
-    assert talker.data == "nobody"
+    assert setup_of(talker).config.data == "nobody"
 
 
 @LIVE
@@ -60,7 +61,7 @@ def test_the_agents_data_is_the_default_and_is_not_replaced(live: bool) -> None:
     talker = agent("anthropic", tools=[data_tool(seen)], data="agent's")
     run(outcome(talker, "call look {}", streamed=live, data="run's"))
     run(outcome(talker, "call look {}", streamed=live))
-    talker.data = "new"
+    change(talker, data="new")
     run(outcome(talker, "call look {}", streamed=live))
     assert seen == ["run's", "agent's", "new"]
 
@@ -69,16 +70,16 @@ def test_data_of_the_agent_that_changes_does_not_reach_a_run_in_progress() -> No
     seen: list[Any] = []
 
     @tool
-    async def change() -> str:
+    async def swap() -> str:
         """Changes the agent's data."""
-        talker.data = "other"
+        change(talker, data="other")
         return "ok"
 
     def calls(name: str) -> str:
         return f"call {name} {{}}"
 
-    talker = agent("anthropic", tools=[change, data_tool(seen, ordered=True)], data="mine")
-    run(talker.run(f"{calls('change')} {calls('look')}"))
+    talker = agent("anthropic", tools=[swap, data_tool(seen, ordered=True)], data="mine")
+    run(talker.run(f"{calls('swap')} {calls('look')}"))
     assert seen == ["mine"]
 
 

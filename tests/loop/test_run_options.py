@@ -9,7 +9,8 @@ import pytest
 
 from toolglot.builtin.tools import coding_tools
 from toolglot.errors import MissingOutput, UnknownName, UsageError
-from toolglot.loop.orchestrator import Orchestrator, PromptContext
+from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.config import PromptContext
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation
@@ -42,7 +43,7 @@ def test_a_run_has_its_own_output_type_and_the_next_one_has_none(provider: str, 
     result = run(outcome(talker, f"say {PARIS}", streamed=live, output_type=City))
     assert result.output == City("Paris", 2100000)
     assert run(outcome(talker, "say plain words", streamed=live)).text == "plain words"
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(talker.conversation)
 
 
@@ -75,7 +76,7 @@ def test_a_run_that_waits_keeps_its_output_type_and_a_loaded_one_is_given_it_aga
     assert (first.stop, first.output) == ("approval", None)
     saved = talker.save()
     assert isinstance(run(talker.resume({first.requests[0].id: "yes"})).output, City)
-    loaded = Orchestrator.load(saved, transport=Wiretap(), tools=[write])
+    loaded = Agent.load(saved, transport=Wiretap(), tools=[write])
     assert isinstance(run(loaded.resume({first.requests[0].id: "yes"}, output_type=City)).output, City)
 
 
@@ -189,7 +190,7 @@ def test_a_run_that_waits_for_approval_is_not_allowed_more_when_it_is_resumed(re
     talker = agent("anthropic", tools=tools)
     waiting = run(talker.run("call ask {} then call write {}", allowed_tools=["ask"]))
     if restarted:
-        talker = Orchestrator.load(talker.save(), "simulator:anthropic", transport=Wiretap(), tools=tools)
+        talker = Agent.load(talker.save(), "simulator:anthropic", transport=Wiretap(), tools=tools)
     run(talker.resume({waiting.requests[0].id: "yes"}))
     assert ran == ["ask"]
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from toolglot.errors import AuthenticationFailed, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.tool import tool
 from toolglot.values.events import ApprovalNeeded, ReplyStarted, RunDone, RunEvent, TextDelta, ToolStarted
 from toolglot.values.messages import Conversation
@@ -102,16 +102,15 @@ def test_errors_reach_the_caller() -> None:
 def test_a_run_that_waits_is_resumed() -> None:
     talker = agent("anthropic", tools=[noting([], "write", approval=True)])
     (asked,) = (event for event in talker.stream_sync("call write {}") if isinstance(event, ApprovalNeeded))
-    last = [*talker.resume_stream_sync({asked.requests[0].id: "yes"})][-1]
-    assert isinstance(last, RunDone)
-    assert [one.result.text for one in last.result.outcomes] == ["ok"]
+    result = talker.resume_sync({asked.requests[0].id: "yes"})
+    assert [outcome.result.text for outcome in result.outcomes] == ["ok"]
 
 
 def test_inside_of_a_run_it_is_an_error_that_says_what_to_do() -> None:
     @tool
     async def nested() -> str:
         """Uses another agent."""
-        return text_of(list(Orchestrator("simulator").stream_sync("say inner")))
+        return text_of(list(Agent("simulator").stream_sync("say inner")))
 
     result = agent("anthropic", tools=[nested]).run_sync("call nested {}")
     assert "was called inside a run; await run(…) there" in result.outcomes[0].result.text

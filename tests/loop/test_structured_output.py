@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
+from tests.agent_kit import change
 from typing_extensions import TypedDict
 
 from toolglot.common.jsontext import dumps_text, loads
@@ -134,7 +135,7 @@ def test_an_answer_after_a_tool_has_the_shape(provider: str, shape: Any, said: s
         assert [final_sent(body) for body in tap.bodies] == [not native] * 2
         assert [schema_sent(body) for body in tap.bodies] == [native] * 2
     if provider in PROVIDERS:
-        check_bodies(talker.engine, tap)
+        check_bodies(talker.view().engine, tap)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
@@ -361,7 +362,7 @@ async def test_an_output_type_that_cannot_be_is_an_error_and_the_agent_is_free()
     talker = agent("anthropic", output_type=Odd)
     with pytest.raises(UsageError, match="cannot be an output type"):
         await talker.run("go")
-    talker.output_type = None
+    change(talker, output_type=None)
     assert (await talker.run("say on")).text == "on"
 
 

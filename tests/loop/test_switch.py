@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.agent_kit import setup_of
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ConnectionLost, ProviderError, TimedOut, ToolglotError, TransportError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import tool
@@ -91,7 +92,7 @@ async def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -
     """Thinking, parallel calls, a picture, an error, an approval; the other model finishes; the first one goes on."""
     first, second = Wiretap(), Wiretap()
     before: list[int] = []
-    talker = Orchestrator(sim(one, first), tools=TOOLS, config=ASK)
+    talker = Agent(sim(one, first), tools=TOOLS, config=ASK)
     paused = await talker.run(MIXED)
     assert paused.stop == "approval"
     talker.switch(sim(other, second))
@@ -101,7 +102,7 @@ async def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -
     before.append(len(first.requests))
     talker.switch(sim(one, first))
     assert (await talker.run('call add {"a": 5, "b": 5}')).stop == "end"
-    assert talker.engine.profile.id == one
+    assert talker.view().engine.profile.id == one
     check(talker.conversation)
     for provider, tap in ((one, first), (other, second)):
         check_bodies(sim(provider, tap), tap)
@@ -116,7 +117,7 @@ async def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -
 @PAIR
 async def test_calls_and_results_survive_the_switch(one: str, other: str) -> None:
     tap = Wiretap()
-    talker = Orchestrator(sim(one, Wiretap()), tools=TOOLS)
+    talker = Agent(sim(one, Wiretap()), tools=TOOLS)
     await talker.run('call add {"a": 1, "b": 2} call fail {}')
     talker.switch(sim(other, tap))
     await talker.run("say on")
@@ -129,13 +130,13 @@ async def test_calls_and_results_survive_the_switch(one: str, other: str) -> Non
 @PAIR
 async def test_an_interrupted_call_survives_the_switch(one: str, other: str) -> None:
     slow, tap = StuckTool(), Wiretap()
-    talker = Orchestrator(sim(one, Wiretap()), tools=[slow.tool, add])
+    talker = Agent(sim(one, Wiretap()), tools=[slow.tool, add])
     task = asyncio.create_task(talker.run('call add {"a": 1, "b": 2} call slow {}'))
     await slow.inside.wait()
     await cancelled(task)
     talker.switch(sim(other, tap))
     assert (await talker.run("say on")).text == "on"
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     assert "interrupted" in dumps_text(tap.bodies[0])
 
 
@@ -152,26 +153,26 @@ def test_a_tool_may_switch_the_model_of_its_own_run() -> None:
         talker.switch(sim("gemini", second))
         return "switched"
 
-    talker = Orchestrator(sim("anthropic", first), tools=[stronger], hosted=["web_search"])
+    talker = Agent(sim("anthropic", first), tools=[stronger], hosted=["web_search"])
     result = run(talker.run("call stronger {}\nthen say done"))
     assert result.text == "done"
     before, after = (dumps_text(body) for body in (*first.bodies, *second.bodies))
     assert ("web_search_2" in before, "googleSearch" in before) == (True, False)
     assert ("web_search_2" in after, "googleSearch" in after) == (False, True)
     check(talker.conversation)
-    check_bodies(talker.engine, second)
+    check_bodies(talker.view().engine, second)
 
 
 def test_a_switch_to_an_unknown_model_changes_nothing() -> None:
     talker = agent("anthropic")
-    before = talker.engine
+    before = talker.view().engine
     with pytest.raises(ToolglotError):
         talker.switch("no-such-provider:x")
-    assert talker.engine is before
+    assert talker.view().engine is before
 
 
 async def test_losses_of_a_switch_are_in_the_next_result() -> None:
-    talker = Orchestrator(sim("gemini", Wiretap()), tools=TOOLS, hosted=["web_search"])
+    talker = Agent(sim("gemini", Wiretap()), tools=TOOLS, hosted=["web_search"])
     await talker.run("say one")
     talker.switch(sim("ollama", Wiretap()))
     assert any("web_search" in str(loss) for loss in (await talker.run("say two")).losses)
@@ -194,7 +195,7 @@ class Nobody:
 async def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "its-own-key")
     seen = Nobody()
-    talker = Orchestrator(
+    talker = Agent(
         "openai-chat:gpt-4o",
         key="secret-of-openai",
         base_url="https://proxy.example/v1",
@@ -242,8 +243,8 @@ def own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", OWN["gemini"])
 
 
-def with_a_secret(**options: Any) -> Orchestrator:
-    return Orchestrator("anthropic:claude-sonnet-4-5", key="SECRET", base_url="https://proxy.example", retry=QUICK, **options)
+def with_a_secret(**options: Any) -> Agent:
+    return Agent("anthropic:claude-sonnet-4-5", key="SECRET", base_url="https://proxy.example", retry=QUICK, **options)
 
 
 @pytest.mark.usefixtures("own_keys")
@@ -254,8 +255,8 @@ def test_a_key_stays_with_the_provider_that_it_was_given_for(
     talker = with_a_secret()
     for model, options in road:
         talker.switch(model, **options)
-    assert [one for one in ("SECRET", "OTHER", *OWN.values()) if one in carried(talker.engine)] == [key]
-    assert ("proxy.example" in talker.engine.profile.base_url) == proxied
+    assert [one for one in ("SECRET", "OTHER", *OWN.values()) if one in carried(talker.view().engine)] == [key]
+    assert ("proxy.example" in talker.view().engine.profile.base_url) == proxied
 
 
 @pytest.mark.usefixtures("own_keys")
@@ -265,15 +266,15 @@ def test_a_key_stays_with_the_provider_that_it_was_given_for(
 def test_a_fallback_after_a_switch_gets_only_what_is_its_own(fallback: str, key: str) -> None:
     talker = with_a_secret(fallbacks=[fallback])
     talker.switch("gemini:gemini-2.5-pro")
-    assert talker.use_fallback(0) == 1
+    assert setup_of(talker).use_fallback(0) == 1
     assert talker.model == fallback
-    assert [one for one in ("SECRET", *OWN.values()) if one in carried(talker.engine)] == [key]
+    assert [one for one in ("SECRET", *OWN.values()) if one in carried(talker.view().engine)] == [key]
 
 
 @pytest.mark.parametrize("model", ["openai-chat:gpt-4o-mini", "azure-chat:mine"])
 def test_a_preview_after_a_switch_uses_what_belongs_to_the_model_that_is_previewed(model: str) -> None:
     """A resource is an option that only Azure knows, and that it needs."""
-    talker = Orchestrator("azure-chat:first", resource="ours", key="SECRET")
+    talker = Agent("azure-chat:first", resource="ours", key="SECRET")
     talker.switch("openai-chat:gpt-4o")
     assert b"messages" in run(talker.preview_request(model)).body
 
@@ -284,8 +285,8 @@ def test_what_is_not_about_one_provider_goes_along_everywhere(given: dict[str, A
     talker = agent("anthropic", tap, tools=TOOLS)
     for model in ("simulator:gemini", "simulator:openai-chat", "simulator:anthropic"):
         talker.switch(model, **given)
-        assert talker.engine.transport is tap
-        assert talker.engine.retry == QUICK
+        assert talker.view().engine.transport is tap
+        assert talker.view().engine.retry == QUICK
 
 
 # ---- fallbacks
@@ -308,20 +309,20 @@ TROUBLE: list[tuple[str, dict[str, Any]]] = [
 @LIVE
 def test_another_model_continues_if_one_fails(trouble: dict[str, Any], live: bool) -> None:
     tap = Wiretap()
-    talker = Orchestrator(sim("anthropic", Wiretap(**trouble)), tools=TOOLS, fallbacks=[sim("gemini", tap)])
+    talker = Agent(sim("anthropic", Wiretap(**trouble)), tools=TOOLS, fallbacks=[sim("gemini", tap)])
     result = run(outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live))
     assert result.stop == "end"
     assert [one.result.text for one in result.outcomes] == ["3"]
     assert len(tap.requests) == 2
-    assert talker.engine.profile.id == "gemini"
+    assert talker.view().engine.profile.id == "gemini"
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 @pytest.mark.parametrize("fault", ["unauthorized", "context-too-long"])
 async def test_an_error_that_is_ours_is_not_hidden_by_a_fallback(fault: str) -> None:
     tap = Wiretap()
-    talker = Orchestrator(sim("anthropic", Wiretap(faults=[fault] * 3)), fallbacks=[sim("gemini", tap)])
+    talker = Agent(sim("anthropic", Wiretap(faults=[fault] * 3)), fallbacks=[sim("gemini", tap)])
     with pytest.raises(ProviderError):
         await talker.run("say x")
     assert tap.requests == []
@@ -329,7 +330,7 @@ async def test_an_error_that_is_ours_is_not_hidden_by_a_fallback(fault: str) -> 
 
 
 def test_a_fallback_is_announced() -> None:
-    talker = Orchestrator(sim("anthropic", Wiretap(faults=["overloaded"] * 9)), fallbacks=[sim("gemini", Wiretap())])
+    talker = Agent(sim("anthropic", Wiretap(faults=["overloaded"] * 9)), fallbacks=[sim("gemini", Wiretap())])
     events = run(gathered(talker.stream("say x")))
     [switched] = [event for event in events if isinstance(event, ModelSwitched)]
     assert "gemini" in switched.model
@@ -341,7 +342,7 @@ def test_a_fallback_is_announced() -> None:
 async def test_what_was_shown_is_never_retracted(fault: str) -> None:
     tap = Wiretap()
     words = "say " + " ".join(f"word{number}" for number in range(50))
-    talker = Orchestrator(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", tap)])
+    talker = Agent(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", tap)])
     shown: list[Any] = []
     with pytest.raises(ToolglotError):
         await kept(talker.stream("go"), shown)
@@ -355,18 +356,18 @@ def test_a_model_that_fails_in_the_middle_of_a_loop() -> None:
     ran: list[str] = []
     tap = Wiretap()
     first = Wiretap(faults=["", *["overloaded"] * 9])
-    talker = Orchestrator(sim("anthropic", first), tools=[noting(ran, "once")], fallbacks=[sim("openai-responses", tap)])
+    talker = Agent(sim("anthropic", first), tools=[noting(ran, "once")], fallbacks=[sim("openai-responses", tap)])
     result = run(talker.run("call once {}\nthen say done"))
     assert result.text == "done"
     assert ran == ["once"]
     check(talker.conversation)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
 
 
 async def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raised() -> None:
     taps = [Wiretap(errors=[ConnectFailed(f"number {number}")] * 9) for number in range(3)]
     one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
-    talker = Orchestrator(one, fallbacks=[two, three])
+    talker = Agent(one, fallbacks=[two, three])
     with pytest.raises(ConnectFailed, match="number 2"):
         await talker.run("go")
     assert all(tap.requests for tap in taps)
@@ -377,20 +378,20 @@ async def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> Non
     """After a fall to the second model, its failure leads to the third: not to itself once more."""
     taps = [Wiretap(errors=[ConnectFailed("one")] * 9), Wiretap(errors=[None, *[ConnectFailed("two")] * 9]), Wiretap()]
     one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
-    talker = Orchestrator(one, fallbacks=[two, three])
+    talker = Agent(one, fallbacks=[two, three])
     await talker.run("say x")
-    assert talker.engine is two
+    assert talker.view().engine is two
     asked = len(taps[1].requests)
     assert (await talker.run("say y")).text == "y"
     assert len(taps[1].requests) - asked == 1 + QUICK.max_retries
-    assert talker.engine is three
+    assert talker.view().engine is three
 
 
 async def test_a_fallback_in_one_conversation_does_not_disturb_another() -> None:
     """Conversation B is in the middle of a tool when A falls back: B's requests stay whole."""
     wait = StuckTool("wait")
     first, second = Wiretap(faults=["", *["overloaded"] * 3]), Wiretap()
-    talker = Orchestrator(sim("anthropic", first), tools=[wait.tool], fallbacks=[sim("gemini", second)], hosted=["web_search"])
+    talker = Agent(sim("anthropic", first), tools=[wait.tool], fallbacks=[sim("gemini", second)], hosted=["web_search"])
     other = Conversation()
     slow = asyncio.create_task(talker.run("call wait {}\nthen say slow is done", conversation=other))
     await wait.inside.wait()
@@ -404,7 +405,7 @@ async def test_a_fallback_in_one_conversation_does_not_disturb_another() -> None
 
 def test_a_fallback_with_a_structured_output_still_gives_it() -> None:
     for one, other in PAIRS:
-        talker = Orchestrator(
+        talker = Agent(
             sim(one, Wiretap(faults=["overloaded"] * 9)),
             tools=[add],
             fallbacks=[sim(other, Wiretap())],

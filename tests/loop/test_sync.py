@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from toolglot.errors import ToolglotError, UsageError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.background_loop import run_sync
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation, load
@@ -57,7 +57,7 @@ def test_sync_and_async_on_one_conversation() -> None:
 def test_from_many_threads() -> None:
     talkers = [agent(provider, tools=[add]) for provider in PROVIDERS * 4]
 
-    def one(talker: Orchestrator) -> str:
+    def one(talker: Agent) -> str:
         return talker.run_sync(CALL).text
 
     with ThreadPoolExecutor(8) as pool:
@@ -184,11 +184,11 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
     program = """
         import os, warnings
         warnings.simplefilter("ignore")
-        from toolglot import Orchestrator
-        Orchestrator("simulator").run_sync("say parent")
+        from toolglot import Agent
+        Agent("simulator").run_sync("say parent")
         child = os.fork()
         if child == 0:
-            print(Orchestrator("simulator").run_sync("say child").text, flush=True)
+            print(Agent("simulator").run_sync("say child").text, flush=True)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
     """
@@ -201,7 +201,7 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
 HEAD = """
 import asyncio, os, signal, sys, threading
 from pathlib import Path
-from toolglot import Hooks, Orchestrator, SimulatedTransport, Simulator, ToolConfig, tool
+from toolglot import Hooks, Agent, SimulatedTransport, Simulator, ToolConfig, tool
 
 sent = []
 
@@ -258,7 +258,7 @@ def saved(tmp_path: Path) -> Conversation:
 def test_ctrl_c_while_a_tool_runs(model: str, start: str, kinds: list[Any], tmp_path: Path) -> None:
     done = program(
         f"""
-        agent = Orchestrator("simulator:{model}", tools=[waits, blocks, quick])
+        agent = Agent("simulator:{model}", tools=[waits, blocks, quick])
         try:
             {start}
         except KeyboardInterrupt:
@@ -285,7 +285,7 @@ def test_ctrl_c_while_the_model_stalls(fault: str, tmp_path: Path) -> None:
                     threading.Timer(0.05, stop_me).start()
                 return await super().send(request)
         stopped = []
-        agent = Orchestrator("simulator", transport=Stalled(Simulator(faults=[{fault!r}])))
+        agent = Agent("simulator", transport=Stalled(Simulator(faults=[{fault!r}])))
         try:
             agent.run_sync("say hello")
         except KeyboardInterrupt:
@@ -304,7 +304,7 @@ def test_ctrl_c_while_the_model_stalls(fault: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["call waits {}", "call blocks {}"])
 def test_ctrl_c_ends_the_program_without_noise(what: str, tmp_path: Path) -> None:
     """The usual traceback of KeyboardInterrupt, and nothing of asyncio after it."""
-    done = program(f'Orchestrator("simulator", tools=[waits, blocks]).run_sync({what!r})', tmp_path)
+    done = program(f'Agent("simulator", tools=[waits, blocks]).run_sync({what!r})', tmp_path)
     assert done.returncode == -signal.SIGINT
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")
     for noise in ("never retrieved", "was destroyed", "Exception ignored", "never awaited", "CancelledError"):
@@ -324,7 +324,7 @@ def test_ctrl_c_twice_gets_out_of_a_tool_that_does_not_stop(tmp_path: Path) -> N
                 except asyncio.CancelledError:
                     threading.Timer(0.05, stop_me).start()
         try:
-            Orchestrator("simulator", tools=[stubborn]).run_sync("call stubborn {}")
+            Agent("simulator", tools=[stubborn]).run_sync("call stubborn {}")
         except KeyboardInterrupt:
             print("interrupted", flush=True)
         os._exit(0)
@@ -348,7 +348,7 @@ def test_a_loop_that_was_closed_in_the_middle_of_a_run_leaves_a_usable_conversat
             "Is interrupted."
             os.kill(os.getpid(), signal.SIGINT)
             return "never"
-        agent = Orchestrator("simulator", tools=[quick, interrupts])
+        agent = Agent("simulator", tools=[quick, interrupts])
         loop = asyncio.new_event_loop()
         try:
             loop.run_until_complete({work})
@@ -380,7 +380,7 @@ def test_a_tool_that_wants_to_end_the_program_does_not(kind: str, exit: str, tmp
     source = f"{EXITS[kind]} leave() -> str:\n    'Leaves.'\n    {exit}\n"
     source += dedent(
         """
-        agent = Orchestrator("simulator", tools=[leave])
+        agent = Agent("simulator", tools=[leave])
         result = agent.run_sync("call leave {}")
         print(result.outcomes[0].result.error_kind)
         print(agent.run_sync("say on").text)
@@ -404,7 +404,7 @@ def test_a_hook_that_ends_a_program_reaches_its_caller_and_the_next_run_works(ho
     source += dedent(
         """
         ends = [True]
-        agent = Orchestrator("simulator", hooks=[Ends()])
+        agent = Agent("simulator", hooks=[Ends()])
         def once():
             try:
                 agent.run_sync("hi")
@@ -433,7 +433,7 @@ def test_the_end_of_a_program_is_quiet(tmp_path: Path) -> None:
             "Never ends."
             threading.Event().wait(30)
             return "never"
-        agent = Orchestrator("simulator", tools=[slow, quick], config=ToolConfig(timeout=0.05))
+        agent = Agent("simulator", tools=[slow, quick], config=ToolConfig(timeout=0.05))
         print(agent.run_sync("call slow {} call quick {}").outcomes[0].result.error_kind)
         """,
         tmp_path,

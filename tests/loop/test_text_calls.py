@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolglot import Orchestrator, ToolChoice, ToolConfig, create_engine, tool
+from toolglot import Agent, ToolChoice, ToolConfig, create_engine, tool
 from toolglot.common.jsontext import dumps, loads_object
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.providers.catalog import PROFILES
@@ -65,9 +65,9 @@ class LeakyServer:
         return _Response(pieces, "text/event-stream")
 
 
-def agent(provider: str, server: LeakyServer, **options: Any) -> Orchestrator:
+def agent(provider: str, server: LeakyServer, **options: Any) -> Agent:
     engine = create_engine(f"{provider}:m", base_url="http://127.0.0.1:9", key="any", transport=server, **options)
-    return Orchestrator(engine, tools=[add])
+    return Agent(engine, tools=[add])
 
 
 @pytest.mark.parametrize("provider", LOCAL)
@@ -89,7 +89,7 @@ async def test_a_leaked_call_is_called_and_goes_back_as_a_call(provider: str, st
     assert (answer["role"], answer["content"]) == ("tool", "5")
 
 
-async def _events(agent: Orchestrator, streaming: bool) -> AsyncIterator[Any]:
+async def _events(agent: Agent, streaming: bool) -> AsyncIterator[Any]:
     if streaming:
         async for event in agent.stream("2 + 3?"):
             yield event
@@ -109,5 +109,5 @@ async def test_it_can_be_switched_off_and_on() -> None:
 async def test_text_stays_text_where_no_call_is_wanted() -> None:
     for tools, choice in (([], None), ([add], ToolChoice("none"))):
         engine = create_engine("vllm:m", transport=LeakyServer(QWEN))
-        result = await Orchestrator(engine, tools=tools, config=ToolConfig(tool_choice=choice)).run("Add.")
+        result = await Agent(engine, tools=tools, config=ToolConfig(tool_choice=choice)).run("Add.")
         assert (result.text, result.outcomes) == (QWEN, ())

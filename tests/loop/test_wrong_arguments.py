@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from toolglot import (
+    Agent,
     AuditLog,
     CacheMark,
     Conversation,
     Hooks,
     HttpTransport,
     Options,
-    Orchestrator,
     Rate,
     Request,
     RetryConfig,
@@ -78,7 +78,7 @@ class Silent(Hooks):
 ])  # fmt: skip
 def test_wrong_option_of_an_agent(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Orchestrator(options.pop("model", "anthropic:claude-sonnet-4-5"), **options)
+        Agent(options.pop("model", "anthropic:claude-sonnet-4-5"), **options)
     assert str(caught.value) == message
 
 
@@ -88,9 +88,9 @@ def wrong(value: object) -> Any:
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: Orchestrator(system=lambda _: wrong(3)).run_sync("hi"), "system: the function must return text, not int"),
-    (lambda: Orchestrator().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, not list"),
-    (lambda: setattr(Orchestrator(), "config", {}), "config: pass a ToolConfig, not dict"),
+    (lambda: Agent(system=lambda _: wrong(3)).run_sync("hi"), "system: the function must return text, not int"),
+    (lambda: Agent().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, not list"),
+    (lambda: setattr(Agent(), "config", {}), "config: pass a ToolConfig, not dict"),
     (lambda: wrong(tool)(double, effect="read"), "unknown tool option 'effect'; did you mean 'effects'?"),
     (lambda: tool(double, timeout=wrong("3")), "timeout of a tool: expected int | float | None, got '3'"),
     (lambda: tool(double, approval=wrong("yes")), "approval of a tool: expected bool | None, got 'yes'"),
@@ -100,7 +100,7 @@ def wrong(value: object) -> Any:
     (lambda: Request("m", wrong("hi")), "messages of Request: pass a list, such as [user('hi')]"),
     (lambda: Script([wrong(5)]), "a turn of a script is text, a Reply, or a function that returns one of them, not int"),
     (
-        lambda: Orchestrator(transport=SimulatedTransport(Script([lambda _: wrong(5)]))).run_sync("hi"),
+        lambda: Agent(transport=SimulatedTransport(Script([lambda _: wrong(5)]))).run_sync("hi"),
         "a turn of a script is text, a Reply, or a function that returns one of them, not int",
     ),
     (lambda: Simulator(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
@@ -115,25 +115,23 @@ def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> 
 
 def test_one_item_is_as_good_as_a_list_of_one() -> None:
     one: dict[str, Any] = {"tools": double, "hooks": Silent(), "hosted": "web_search"}
-    assert Orchestrator("simulator", **one).tool_names == ("double", "web_search")
-    assert Orchestrator(transport=SimulatedTransport(Simulator(faults="reset"))).run_sync("say hi").text == "hi"
+    assert Agent("simulator", **one).view().tool_names == ("double", "web_search")
+    assert Agent(transport=SimulatedTransport(Simulator(faults="reset"))).run_sync("say hi").text == "hi"
     busy = SimulatedTransport(Simulator(faults=["overloaded"] * 3))
-    agent = Orchestrator(
-        "simulator:anthropic", transport=busy, retry=RetryConfig(max_retries=2, base=0), fallbacks="simulator:gemini"
-    )
+    agent = Agent("simulator:anthropic", transport=busy, retry=RetryConfig(max_retries=2, base=0), fallbacks="simulator:gemini")
     agent.run_sync("hi")
-    assert agent.engine.profile.id == "gemini"
+    assert agent.view().engine.profile.id == "gemini"
     assert [made.name for made in wrong(ToolRegistry)(double)] == ["double"]
     assert [made.name for made in coding_tools(".", names="read")] == ["read"]
     for simulator in (Script("say hi"), Simulator(Script(["say hi"])), Script([lambda _: "say hi"])):
-        assert Orchestrator("simulator", transport=SimulatedTransport(simulator)).run_sync("?").text == "hi"
+        assert Agent("simulator", transport=SimulatedTransport(simulator)).run_sync("?").text == "hi"
 
 
 def test_a_model_that_names_its_vendor_needs_no_provider() -> None:
     assert create_engine("claude-sonnet-4-5", key="k").name == "anthropic:claude-sonnet-4-5"
-    agent = Orchestrator("gpt-4o", key="k")
+    agent = Agent("gpt-4o", key="k")
     agent.switch("gpt-4o-mini")  # the key is of the same provider, so it is kept
-    assert asyncio.run(agent.engine.keys.headers()) == {"authorization": "Bearer k"}
+    assert asyncio.run(agent.view().engine.keys.headers()) == {"authorization": "Bearer k"}
 
 
 def name_in_policy(field: str, name: str) -> ToolConfig:
@@ -154,8 +152,8 @@ POLICY_FIELDS = ["allowed_tools", "max_uses", "rates", "approve", "deny", "tool_
 def test_a_name_in_the_configuration_that_no_tool_has_is_an_error(field: str) -> None:
     message = f"unknown tool in {field} of ToolConfig 'duble'; did you mean 'double'?"
     with pytest.raises(UnknownName, match=re.escape(message)):
-        Orchestrator("simulator", tools=[double], config=name_in_policy(field, "duble"))
-    agent = Orchestrator("simulator", tools=[double], options=Options(), config=(kept := name_in_policy(field, "double")))
+        Agent("simulator", tools=[double], config=name_in_policy(field, "duble"))
+    agent = Agent("simulator", tools=[double], options=Options(), config=(kept := name_in_policy(field, "double")))
     with pytest.raises(UnknownName, match=re.escape(message)):
         agent.config = name_in_policy(field, "duble")
     assert agent.config is kept
@@ -164,27 +162,27 @@ def test_a_name_in_the_configuration_that_no_tool_has_is_an_error(field: str) ->
 @pytest.mark.parametrize("name", ["double", "shell", "Bash", "exec_command", "mcp__later__add", "mcp__later__*", "dou*", "Ba*"])
 @pytest.mark.parametrize("field", POLICY_FIELDS)
 def test_names_of_built_in_tools_and_of_servers_are_known(field: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    Orchestrator("simulator", tools=[double], config=name_in_policy(field, name))
+    Agent("simulator", tools=[double], config=name_in_policy(field, name))
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("field", POLICY_FIELDS)
 def test_a_pattern_that_matches_nothing_yet_is_a_warning(field: str, caplog: pytest.LogCaptureFixture) -> None:
-    Orchestrator("simulator", tools=[double], config=name_in_policy(field, "dubl*"))
+    Agent("simulator", tools=[double], config=name_in_policy(field, "dubl*"))
     assert caplog.messages == [f"{field} of ToolConfig names no tool of this agent: 'dubl*'; did you mean 'double'?"]
 
 
 @pytest.mark.parametrize("answer", ["maybe", None])
 def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
-    agent = Orchestrator("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)
+    agent = Agent("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)
     assert agent.run_sync('call double {"x": 1}').outcomes[0].result.error_kind == "rejected"
     advice = "use True, False, 'yes', 'no', 'always', 'later', Allow(…) or Deny(…)"
     assert caplog.messages == [f"approve: {answer!r} is not a decision on a call; {advice}; it is treated as no"]
 
 
 def test_an_agent_is_short_in_a_shell() -> None:
-    agent = Orchestrator("simulator:gemini", tools=[double], conversation=Conversation([user("hi"), user("ho")]))
-    assert repr(agent) == "<Orchestrator simulator:gemini/gemini-3-pro-preview, 1 tool, 2 messages>"
+    agent = Agent("simulator:gemini", tools=[double], conversation=Conversation([user("hi"), user("ho")]))
+    assert repr(agent) == "<Agent simulator:gemini/gemini-3-pro-preview, 1 tool, 2 messages>"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,7 @@ def test_an_agent_is_short_in_a_shell() -> None:
         (ToolCall, {"id": "c", "name": "f", "cache": True}, "cache of ToolCall: expected "),
         (ToolResult, {"call_id": "c", "content": (Text("a"),), "cache": True}, "cache of ToolResult: expected "),
         (ToolDefinition, {"name": "f", "cache": True}, "cache of ToolDefinition: expected "),
-        (Orchestrator(tools=[double]).remove_tools, {"tools": 3}, "pass the names of tools, or the tools themselves, not int"),
+        (Agent(tools=[double]).remove_tools, {"tools": 3}, "pass the names of tools, or the tools themselves, not int"),
     ],
 )
 def test_values_of_the_wrong_type_are_refused_at_once(
@@ -212,8 +210,8 @@ def test_values_of_the_wrong_type_are_refused_at_once(
 
 
 def test_tools_are_removed_by_themselves_as_well() -> None:
-    agent = Orchestrator(tools=[double])
+    agent = Agent(tools=[double])
     agent.remove_tools([double])
-    assert not agent.tool_names
+    assert not agent.view().tool_names
     with pytest.raises(UsageError, match="unknown tool 'double'"):
         agent.remove_tools([double])

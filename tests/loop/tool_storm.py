@@ -9,6 +9,7 @@ import random
 import re
 from typing import Any
 
+from tests.agent_kit import change
 from tests.properties.legality import illegal, refused
 from tests.wire.id_histories import IDS, read_events
 
@@ -17,8 +18,8 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ToolglotError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.deferral import Defer
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.profile import Profile
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import RetryConfig
@@ -79,7 +80,7 @@ class Storm:
         self.results: dict[str, str] = {}  # token of a call -> of its result; only of those that must have succeeded
         self.problems: list[str] = []
         self.request_count = 0
-        self.agent = Orchestrator(self._open_engine(), tools=[make_tool(*item) for item in self.versions.items()])
+        self.agent = Agent(self._open_engine(), tools=[make_tool(*item) for item in self.versions.items()])
 
     def _open_engine(self) -> Any:
         transport = JudgingTransport(self)
@@ -98,7 +99,7 @@ class Storm:
             try:
                 await self.agent.run(f"Turn {turn}.")
             except ToolglotError as error:
-                self.problems.append(f"turn {turn}, {self.agent.engine.name}: {error!r:.300}")
+                self.problems.append(f"turn {turn}, {self.agent.view().engine.name}: {error!r:.300}")
             if self.problems:
                 return
 
@@ -114,7 +115,7 @@ class Storm:
                 del self.versions[name]
             case "defer":
                 rules: tuple[Defer, ...] = (None, True, False, [name], ["t*"])
-                self.agent.defer = self.random.choice(rules)
+                change(self.agent, defer=self.random.choice(rules))
             case "many" if self.random.random() < 0.1 and "t0" not in self.versions:
                 for number in range(self.random.choice((12, 130))):
                     self.agent.add_tools([make_tool(f"t{number}", 1)])
@@ -192,7 +193,7 @@ class Storm:
         wrong = [
             f"{name} is declared with v{version}" for name, version in declared.items() if self.versions.get(name) != version
         ]
-        limit, deferral = profile.limits.tools, self.agent.deferral
+        limit, deferral = profile.limits.tools, self.agent.view().deferral
         if limit is not None and len(self.versions) >= limit:  # some are left out
             return wrong
         hidden = deferral.names if deferral is not None else frozenset[str]()
@@ -208,7 +209,7 @@ class JudgingTransport(SimulatedTransport):
         self._storm = storm
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        self._storm.judge(self._storm.agent.engine.profile, request)
+        self._storm.judge(self._storm.agent.view().engine.profile, request)
         return await super().send(request)
 
 

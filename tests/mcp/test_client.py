@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
-from toolglot import Allow, ApprovalRequest, Deny, Media, Orchestrator, Text, ToolConfig
+from toolglot import Agent, Allow, ApprovalRequest, Deny, Media, Text, ToolConfig
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp import McpServer, McpServers
 from toolglot.mcp.client import stdio as stdio_module
@@ -203,8 +203,8 @@ def test_an_address_is_shown_and_never_opened(servers: McpServers) -> None:
     assert requests[0].form is None
 
 
-def agent(servers: McpServers, approve: Approve | None = None) -> Orchestrator:
-    return Orchestrator("simulator:anthropic", tools=servers, approve=approve, config=ALLOW_ALL)
+def agent(servers: McpServers, approve: Approve | None = None) -> Agent:
+    return Agent("simulator:anthropic", tools=servers, approve=approve, config=ALLOW_ALL)
 
 
 ASK = "call mcp__s__ask {}\nthen say done"
@@ -316,7 +316,7 @@ def test_changes_of_tools_reach_the_conversation(tmp_path: Path) -> None:
         watched = agent(servers)
         servers.watch(watched)
         assert watched.run_sync("call mcp__s__change {}\nthen say one").text == "one"
-        asyncio.run(eventually(lambda: "mcp__s__extra" in watched.registry))
+        asyncio.run(eventually(lambda: "mcp__s__extra" in watched.tools))
         result = watched.run_sync("call mcp__s__extra {}")
         assert result.outcomes[0].result.text == "nothing"
         assert notes == ["s: 1 tool added or changed"]

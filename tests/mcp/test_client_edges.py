@@ -15,7 +15,7 @@ from unittest.mock import AsyncMock
 import pytest
 from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
-from toolglot import Allow, ApprovalRequest, Orchestrator, Tool, tool
+from toolglot import Agent, Allow, ApprovalRequest, Tool, tool
 from toolglot.mcp import McpServer, McpServers
 from toolglot.mcp.client.listing import MAX_ITEMS, list_all, make_tools
 
@@ -50,16 +50,16 @@ def test_a_watched_agent_ends_with_the_latest_tools(tmp_path: Path) -> None:
                 is_ready.wait(1)
             return found
 
-    servers, agent = SlowServers({"s": server(tmp_path, allow=("echo",))}), Orchestrator("simulator")
+    servers, agent = SlowServers({"s": server(tmp_path, allow=("echo",))}), Agent("simulator")
     servers.start()
     servers.watch(agent)
     with servers:
-        assert agent.tool_names == ("mcp__s__echo",)
+        assert agent.view().tool_names == ("mcp__s__echo",)
     agent.remove_tools(["mcp__s__echo"])
     other = tool(name="mcp__s__other")(lambda: None)
     setattr(servers, "_connections", {"s": SimpleNamespace(tools={"other": (b"", other)})})  # noqa: B010
     servers.watch(agent)
-    assert agent.tool_names == ("mcp__s__other",)
+    assert agent.view().tool_names == ("mcp__s__other",)
 
 
 def test_an_agent_that_refuses_tools_hurts_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -70,11 +70,11 @@ def test_an_agent_that_refuses_tools_hurts_nobody_else(tmp_path: Path, caplog: p
         def remove_tools(self, tools: Iterable[str | Tool]) -> None:
             pass
 
-    servers, refusing, agent = McpServers({"s": server(tmp_path, allow=("echo",))}), Refusing(), Orchestrator("simulator")
+    servers, refusing, agent = McpServers({"s": server(tmp_path, allow=("echo",))}), Refusing(), Agent("simulator")
     servers.watch(refusing)
     servers.watch(agent)
     with servers:
-        assert (servers.status()[0].state, agent.tool_names) == ("ready", ("mcp__s__echo",))
+        assert (servers.status()[0].state, agent.view().tool_names) == ("ready", ("mcp__s__echo",))
         with pytest.raises(ValueError, match="no more tools"):
             servers.watch(refusing)
     assert "an agent cannot use the MCP servers' tools: ValueError('no more tools')" in caplog.text
@@ -115,10 +115,10 @@ def test_a_server_cannot_ask_without_end(tmp_path: Path) -> None:
 def test_an_open_question_is_not_asked_in_another_process(tmp_path: Path) -> None:
     """The call has been started: it is not started again."""
     with McpServers({"s": server(tmp_path)}) as servers:
-        agent = Orchestrator("simulator", tools=servers, approve=lambda request: "later", config=ALLOW_ALL)
+        agent = Agent("simulator", tools=servers, approve=lambda request: "later", config=ALLOW_ALL)
         assert agent.run_sync("call mcp__s__ask {}\nthen say done").stop == "approval"
         saved = agent.save()
-        other = Orchestrator.load(saved, "simulator", tools=servers, approve=lambda request: True, config=ALLOW_ALL)
+        other = Agent.load(saved, "simulator", tools=servers, approve=lambda request: True, config=ALLOW_ALL)
         assert other.resume_sync().text == "done"
         kinds = [result.error_kind for message in other.conversation for result in message.results]
         assert kinds == ["unknown_outcome"]
@@ -160,7 +160,7 @@ print(servers.status()[0].state)
 
 def test_what_providers_cannot_express_names_server_and_tool(tmp_path: Path) -> None:
     with McpServers({"s": server(tmp_path, allow=("any_of",))}) as servers:
-        result = Orchestrator("simulator:gemini", tools=servers).run_sync("hello")
+        result = Agent("simulator:gemini", tools=servers).run_sync("hello")
     assert [loss.where for loss in result.losses] == ["tool 'mcp__s__any_of' at $"]
 
 

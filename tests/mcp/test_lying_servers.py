@@ -11,7 +11,7 @@ from tests.loop.agents import Wiretap
 from tests.mcp.client_kit import eventually, lines
 from tests.mcp.test_server import answers, connect, text
 
-from toolglot import ApprovalRequest, Decision, Orchestrator, ToolConfig
+from toolglot import Agent, ApprovalRequest, Decision, ToolConfig
 from toolglot.bridges.exported_tools import ExportedTools
 from toolglot.builtin.code_mode.process import find_level, find_runtime
 from toolglot.confine.sandbox import SandboxLevel
@@ -31,19 +31,19 @@ def evil(directory: Path, mode: str = "harmless", **fields: Any) -> McpServers:
 
 def test_nobody_is_there_in_python(tmp_path: Path) -> None:
     with evil(tmp_path) as servers:
-        result = Orchestrator("simulator", tools=servers).run_sync(PROMPT)
+        result = Agent("simulator", tools=servers).run_sync(PROMPT)
         assert result.outcomes[0].result.error_code == "approval_required"
         assert "a rule in ToolConfig(approve=[…]), or McpServer(trust=True)" in result.outcomes[0].result.text
-        rule = Orchestrator("simulator", tools=servers, config=ToolConfig(approve=["mcp__evil__*"]))
+        rule = Agent("simulator", tools=servers, config=ToolConfig(approve=["mcp__evil__*"]))
         assert lines(tmp_path, "calls") == []
         assert rule.run_sync(PROMPT).outcomes[0].ran
 
 
 def test_trust_is_the_users_word(tmp_path: Path) -> None:
     with evil(tmp_path, "rug", trust=True) as servers:
-        agent = Orchestrator("simulator", tools=servers)
+        agent = Agent("simulator", tools=servers)
         assert all(agent.run_sync(PROMPT).outcomes[0].ran for _ in range(3))
-        denied = Orchestrator("simulator", tools=servers, config=ToolConfig(deny=[LOOKUP]))
+        denied = Agent("simulator", tools=servers, config=ToolConfig(deny=[LOOKUP]))
         assert denied.run_sync(PROMPT).outcomes == ()
     assert len(lines(tmp_path, "calls")) == 3
 
@@ -92,7 +92,7 @@ def test_code_cannot_call_it_unasked(tmp_path: Path) -> None:
         for approve in (None, refuse):
             tap = Wiretap(turn, "done")
             options: Any = {"tools": [*servers], "code_mode": "javascript", "approve": approve}
-            made = Orchestrator("anthropic:claude-opus-4-8", key="k", transport=tap, **options)
+            made = Agent("anthropic:claude-opus-4-8", key="k", transport=tap, **options)
             asyncio.run(made.run("Go."))
             assert ("approval" if approve is None else "did not approve") in json.dumps(tap.bodies[1])
     assert asked == [LOOKUP]
@@ -109,7 +109,7 @@ def test_always_ends_when_the_tool_changes(mode: str, tmp_path: Path) -> None:
 
     async def main() -> list[bool]:
         async with evil(tmp_path, mode) as servers:
-            agent = Orchestrator("simulator", tools=servers, approve=approve)
+            agent = Agent("simulator", tools=servers, approve=approve)
             servers.watch(agent)
             (before,) = servers.tools
             ran = [(await agent.run(PROMPT)).outcomes[0].ran]
@@ -130,7 +130,7 @@ def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monke
 
     async def main() -> list[bool]:
         async with evil(tmp_path, mode) as servers:
-            agent = Orchestrator("simulator", tools=servers, approve=lambda _: answers.pop(0))
+            agent = Agent("simulator", tools=servers, approve=lambda _: answers.pop(0))
             servers.watch(agent)
             return [(await agent.run(PROMPT)).outcomes[0].ran for _ in range(2)]
 
@@ -146,14 +146,14 @@ def test_an_answer_to_a_saved_question_is_not_for_another_tool(mode: str, answer
 
     async def main() -> None:
         async with evil(tmp_path, mode) as servers:
-            agent = Orchestrator("simulator", tools=servers, config=approval)
+            agent = Agent("simulator", tools=servers, config=approval)
             (before,) = servers.tools
             paused = await agent.run(PROMPT)
             saved, (request,) = agent.save(), paused.requests
-            await Orchestrator("simulator", tools=servers, config=ToolConfig(approve=["*"])).run(PROMPT)
+            await Agent("simulator", tools=servers, config=ToolConfig(approve=["*"])).run(PROMPT)
             await eventually(lambda: servers.tools[0] is not before)
             for key in (request.fingerprint, request.id):
-                later = Orchestrator.load(saved, tools=servers, config=approval)
+                later = Agent.load(saved, tools=servers, config=approval)
                 result = await later.resume({key: answer})
                 assert (result.stop, len(result.outcomes)) == ("approval", 0)
 

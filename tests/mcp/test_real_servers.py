@@ -111,7 +111,7 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers, dir
     assert outside.is_error
     assert "outside allowed directories" in outside.text
     assert any(isinstance(event, ToolProgress) for event in events)
-    check_bodies(talker.engine, tap)
+    check_bodies(talker.view().engine, tap)
     check(done.result.messages)
 
 

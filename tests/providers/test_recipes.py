@@ -12,7 +12,7 @@ from toolglot.cli.main import app
 from toolglot.common.jsontext import dumps
 from toolglot.engine.factory import create_engine
 from toolglot.facades.catalog import facade_id_for_provider
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.providers import catalog
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.model_facts import FACTS, Fact
@@ -60,7 +60,7 @@ def test_a_vendor_is_one_row(row: Profile, monkeypatch: pytest.MonkeyPatch, caps
     assert engine.profile == resolve_profile("acme", "some-model")
     assert engine.profile.base_url == row.base_url
 
-    agent = Orchestrator("simulator:acme/some-model", tools=[double])
+    agent = Agent("simulator:acme/some-model", tools=[double])
     for prompt in ('call double {"x": 2} call double {"x": 3}', 'call double {"x": 4}'):
         assert not any(outcome.result.is_error for outcome in agent.run_sync(prompt).outcomes)
     assert agent.run_sync("say Done.").text == "Done."

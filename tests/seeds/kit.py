@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.handover.harness import RecordingTransport, make_engine, make_transport
 
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Orchestrator
 from toolglot.simulator.core import Script
 from toolglot.values.messages import Message, Reply, Text, ToolCall, ToolResult
 

@@ -65,7 +65,7 @@ def test_a_provider_gets_its_own_tools(tmp_path: Path) -> None:
     names = load_payload("000_tool_names")
     for provider in PROVIDERS:
         agent, _ = make_agent(provider, tools=coding_tools(tmp_path))
-        visible = {tool.name for tool in agent.visible_tools}
+        visible = {tool.name for tool in agent.view().visible_tools}
         offered = {name for base in ("read", "write", "edit", "shell", "glob") for name in names[base][provider]}
         assert offered <= visible
         other = "gemini" if provider == "claude" else "claude"
@@ -126,7 +126,7 @@ def test_claude_lists_a_directory(tmp_path: Path) -> None:
         results = find_results(agent.conversation)
         assert [result.is_error for result in results] == [False, False]
         assert all("a.txt" in result.text for result in results)
-        assert {*names}.isdisjoint(tool.name for tool in agent.visible_tools)
+        assert {*names}.isdisjoint(tool.name for tool in agent.view().visible_tools)
 
 
 @pytest.mark.parametrize("payload", ["000_gemini_google_web_search", "000_gemini_web_fetch"])

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from toolglot import encode_results, encode_tools, tool
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Orchestrator
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.events import RunDone, ToolCallDelta, ToolCallReady, ToolCallStarted
 from toolglot.values.messages import Conversation, Text, ToolResult, assistant, tool_results, user

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolglot import InvalidRequest, Orchestrator, SimulatedTransport, UsageError
+from toolglot import Agent, InvalidRequest, SimulatedTransport, UsageError
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.argument_filler import ArgumentFiller
 from toolglot.simulator.core import Script, Simulator
@@ -241,7 +241,7 @@ def test_a_call_runs_the_tool_of_that_name_however_it_is_encoded(profile: str, n
     for number, name in enumerate(names):
         if " " in name:  # a directive cannot name it
             continue
-        agent = Orchestrator(f"simulator:{profile}", tools=[answer(name) for name in names])
+        agent = Agent(f"simulator:{profile}", tools=[answer(name) for name in names])
         outcomes = agent.run_sync(f"call {name} {{}}").outcomes
         assert [(outcome.call.name, outcome.result.text) for outcome in outcomes] == [(name, f"this is {number}")]
 
@@ -283,10 +283,10 @@ def test_prose_is_not_a_directive(text: str) -> None:
 def test_a_directive_with_a_mistake_is_refused(text: str, message: str) -> None:
     for profile in WIRE_PROFILES:
         with pytest.raises(InvalidRequest, match=re.escape(message)):
-            Orchestrator(f"simulator:{profile}").run_sync(text)
+            Agent(f"simulator:{profile}").run_sync(text)
     if "fault" not in text:  # a script has none
         with pytest.raises(UsageError, match=re.escape(message)):
-            Orchestrator("simulator", transport=SimulatedTransport(Simulator(Script([text])))).run_sync("go")
+            Agent("simulator", transport=SimulatedTransport(Simulator(Script([text])))).run_sync("go")
 
 
 def test_freeform_tools_get_text() -> None:
@@ -379,7 +379,7 @@ class Point(NamedTuple):
     ],
 )
 def test_tuples_are_made_up_on_every_wire(profile: str, output_type: Any, expected: Any) -> None:
-    result = Orchestrator(f"simulator:{profile}").run_sync("7 is for 'Ada'.", output_type=output_type)
+    result = Agent(f"simulator:{profile}").run_sync("7 is for 'Ada'.", output_type=output_type)
     assert (result.output, result.iterations) == (expected, 1)
 
 

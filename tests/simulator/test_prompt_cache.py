@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolglot import Options, Orchestrator, SimulatedTransport, tool
+from toolglot import Agent, Options, SimulatedTransport, tool
 from toolglot.common.jsontext import loads_object
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.core import Simulator
@@ -131,7 +131,7 @@ def look_up(word: str) -> str:
 def test_an_agent_hits_the_cache_with_every_turn(profile: str) -> None:
     """Marks are written where a provider needs them."""
     transport, options = SimulatedTransport(Simulator()), Options(cache=True)
-    agent = Orchestrator(f"simulator:{profile}", tools=[look_up], transport=transport, system=LONG, options=options)
+    agent = Agent(f"simulator:{profile}", tools=[look_up], transport=transport, system=LONG, options=options)
     first = agent.run_sync('call look_up {"word": "a"} then call look_up {"word": "b"}')
     second = agent.run_sync("say Thanks.")
     assert first.usage.cached > 1500  # the second request repeats the first one

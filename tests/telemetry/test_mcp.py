@@ -33,13 +33,13 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 """
 CLIENT = """
-from toolglot import Orchestrator
+from toolglot import Agent
 from toolglot.mcp.client.client import McpServers
 from toolglot.mcp.client.servers import McpServer
 
 with McpServers({"echo": McpServer(command=sys.executable, args=(sys.argv[1],), trust=True)}) as servers:
     servers.wait_ready()
-    result = Orchestrator("simulator", tools=[*servers.tools]).run_sync("call mcp__echo__look {}")
+    result = Agent("simulator", tools=[*servers.tools]).run_sync("call mcp__echo__look {}")
 spans = [
     (span.name, *(id and format(id.span_id, "016x") for id in (span.context, span.parent)), dict(span.attributes))
     for span in exporter.get_finished_spans()

@@ -18,10 +18,10 @@ from tests.loop.agents import StuckTool, Wiretap, agent, cancelled, hook
 from tests.telemetry.recorder import Recorder, parse
 
 from toolglot import (
+    Agent,
     ContextPolicy,
     Conversation,
     Options,
-    Orchestrator,
     Overloaded,
     Reply,
     Telemetry,
@@ -126,7 +126,7 @@ def test_runs_in_parallel_do_not_mix(sync: bool) -> None:
         other = agent("openai-chat", tools=[add], telemetry=recorder.telemetry(f"inner {name}"))
         return other.run_sync(f'call add {{"a": {name}, "b": 1}}').text
 
-    def run_agent(number: int) -> Orchestrator:
+    def run_agent(number: int) -> Agent:
         return agent("anthropic", tools=[ask_other], telemetry=recorder.telemetry(f"outer {number}"))
 
     if sync:
@@ -166,7 +166,7 @@ def test_a_conversation_has_one_id_and_others_have_theirs() -> None:
     asyncio.run(talker.run("hi"))
     asyncio.run(talker.run("hi again"))
     asyncio.run(talker.run("hi", conversation=Conversation()))
-    loaded = Orchestrator.load(talker.save(), telemetry=recorder.telemetry())  # perhaps in another process
+    loaded = Agent.load(talker.save(), telemetry=recorder.telemetry())  # perhaps in another process
     asyncio.run(loaded.run("hi"))
     ids = [(span.attributes or {})["gen_ai.conversation.id"] for span in recorder.spans]
     assert ids[0] == ids[1] == ids[2] == ids[3] == ids[6] == ids[7] != ids[4] == ids[5]
@@ -188,7 +188,7 @@ def test_retries_losses_repairs_and_a_switch_are_events() -> None:
     failing = create_engine(
         "simulator:anthropic", transport=Wiretap(errors=[Overloaded("busy")] * 9), retry=RetryConfig(max_retries=0)
     )
-    talker = Orchestrator(failing, fallbacks=["simulator:openai-chat"], telemetry=recorder.telemetry())
+    talker = Agent(failing, fallbacks=["simulator:openai-chat"], telemetry=recorder.telemetry())
     asyncio.run(talker.run("hi"))
     assert recorder.events("invoke_agent")["toolglot.model_switched"]["model"].endswith("gpt-4o")
     failed = recorder.span("chat claude-sonnet-4-5")
@@ -370,7 +370,7 @@ def test_without_content_no_event_quotes_a_call(mode: ContentMode) -> None:
 
 def test_keys_are_hidden_and_odd_text_is_exported() -> None:
     recorder = Recorder()
-    talker = Orchestrator(
+    talker = Agent(
         "openai-chat:gpt-4o",
         key="correct-horse-battery",
         transport=Wiretap(),
@@ -396,9 +396,9 @@ def test_keys_are_hidden_in_errors_and_after_a_switch() -> None:
     )
     echo = tool(lambda: "correct-horse-battery", name="echo", effects="read")
     telemetry = recorder.telemetry(content="SPAN_ONLY")
-    asyncio.run(Orchestrator(first, fallbacks=["simulator:anthropic"], tools=[echo], telemetry=telemetry).run("call echo {}"))
+    asyncio.run(Agent(first, fallbacks=["simulator:anthropic"], tools=[echo], telemetry=telemetry).run("call echo {}"))
     with pytest.raises(ValueError, match="not a header"):
-        asyncio.run(Orchestrator(second, telemetry=recorder.telemetry()).run("hi"))
+        asyncio.run(Agent(second, telemetry=recorder.telemetry()).run("hi"))
     everything = str([[span.attributes, span.status.description] for span in recorder.spans])
     assert "not a header: Bearer [hidden]" in everything
     assert {"execute_tool echo", "chat claude-sonnet-4-5"} <= names(recorder)
@@ -436,7 +436,7 @@ def test_each_result_is_a_message_of_its_own() -> None:
 
 def test_the_option_is_checked() -> None:
     with pytest.raises(UsageError, match="telemetry: pass True, False, None or a Telemetry, not str"):
-        Orchestrator("simulator", telemetry="yes")  # type: ignore[arg-type]
+        Agent("simulator", telemetry="yes")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="content of Telemetry: invalid enum value 'all'"):
         Telemetry(content="all")  # type: ignore[arg-type]
 
@@ -458,8 +458,8 @@ def test_an_old_opentelemetry_is_an_error_only_if_it_was_asked_for(
     try:
         message = r"telemetry needs OpenTelemetry 1\.35 or newer, not 1\.25\.0: pip install --upgrade 'toolglot\[otel\]'"
         with pytest.raises(UsageError, match=message):
-            Orchestrator("simulator", telemetry=True)
-        talker = Orchestrator("simulator")
+            Agent("simulator", telemetry=True)
+        talker = Agent("simulator")
         assert [asyncio.run(talker.run("say hi")).text for _ in range(2)] == ["hi", "hi"]
         assert caplog.text.count("runs are not reported to OpenTelemetry: telemetry needs OpenTelemetry 1.35") == 1
     finally:
@@ -484,12 +484,12 @@ if "set up" in sys.argv:
     trace.get_tracer_provider().add_span_processor(
         SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.name + "\\n"))
     )
-from toolglot import Orchestrator, UsageError
+from toolglot import Agent, UsageError
 if "off" in sys.argv:
-    Orchestrator("simulator", telemetry=False).run_sync("hi")
+    Agent("simulator", telemetry=False).run_sync("hi")
 if "asked" in sys.argv:
     try:
-        Orchestrator("simulator", telemetry=True).run_sync("hi")
+        Agent("simulator", telemetry=True).run_sync("hi")
     except UsageError as error:
         print(error, file=sys.stderr)
 from toolglot.cli.main import main

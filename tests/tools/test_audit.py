@@ -16,7 +16,7 @@ from tests.file_limits import limit_file_size
 from toolglot.common.jsontext import loads
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import ToolError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig, ToolConfig
@@ -214,7 +214,7 @@ def test_a_line_is_complete_whatever_came_of_a_call(options: dict[str, Any], dec
     lines: list[bytes] = []
     options = {**options}
     reply = Reply((ToolCall("1", "fetch", {"url": "https://example.org/a"}),), options.pop("stop", "tools"))
-    agent = Orchestrator(
+    agent = Agent(
         "simulator",
         tools=[fetch.replace(approval="approve" in options)],
         audit=AuditLog(lines.append),
@@ -244,7 +244,7 @@ async def test_a_call_that_was_stopped_at_its_question_is_in_the_log() -> None:
         return True
 
     tools, audit = [fetch.replace(approval=True)], AuditLog(lines.append)
-    agent = Orchestrator("simulator", tools=tools, approve=think, audit=audit)
+    agent = Agent("simulator", tools=tools, approve=think, audit=audit)
     task = asyncio.create_task(agent.run('call fetch {"url": "a"}'))
     await asked.wait()
     task.cancel()

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolglot import Orchestrator, Rate, ToolChoice, ToolConfig, coding_tools, tool
+from toolglot import Agent, Rate, ToolChoice, ToolConfig, coding_tools, tool
 from toolglot.bridges.exported_tools import ExportedTools
 from toolglot.common.jsontext import dumps_text
 from toolglot.config.settings import Settings
@@ -49,25 +49,25 @@ def tools(tmp_path: Path) -> list[Tool]:
     return coding_tools(tmp_path, names=NAMES, state_dir=tmp_path / "state")
 
 
-def make_agent(place: str, model: str, tools: list[Any], **policy: Any) -> Orchestrator:
+def make_agent(place: str, model: str, tools: list[Any], **policy: Any) -> Agent:
     """An agent whose policy is written in Python or in a file."""
     if place == "python":
-        return Orchestrator(model, tools=tools, config=ToolConfig(**policy))
+        return Agent(model, tools=tools, config=ToolConfig(**policy))
     names = {"allowed_tools": "allow", "rates": "max_per_minute"}
     rates = {name: rate.calls for name, rate in policy.get("rates", {}).items()}
     settings = {names.get(name, name): rates if name == "rates" else value for name, value in policy.items()}
     return Setup(msgspec.convert({"policy": settings, "audit": False}, Settings)).create_agent(model, tools=tools)
 
 
-def codes_of(agent: Orchestrator, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
+def codes_of(agent: Agent, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
     """The error codes of calls; "" for those that ran."""
     prompt = " then ".join(f"call! {name} {dumps_text(arguments)}" for name, arguments in calls)
     return [outcome.result.error_code or "" for outcome in agent.run_sync(prompt, **options).outcomes]
 
 
-def shown_bases(agent: Orchestrator) -> set[str]:
+def shown_bases(agent: Agent) -> set[str]:
     """The built-in tools that the model sees, under whatever name."""
-    return {each.name for each in agent.registry if agent.view().names_for(each)}
+    return {each.name for each in agent.tools if agent.view().model_view.names_for(each)}
 
 
 @pytest.mark.parametrize("name", SHELL_NAMES)
@@ -76,8 +76,8 @@ def shown_bases(agent: Orchestrator) -> set[str]:
 def test_what_is_denied_is_neither_shown_nor_run(place: str, model: str, name: str, tools: list[Tool]) -> None:
     agent = make_agent(place, model, tools, deny=[name])
     others = ToolConfig(allowed_tools=["patch", "read", "grep", "write"])
-    assert shown_bases(agent) == shown_bases(Orchestrator(model, tools=tools, config=others)) >= {"patch", "read", "grep"}
-    sent = {definition.qualified_name for definition in agent.visible_tools}
+    assert shown_bases(agent) == shown_bases(Agent(model, tools=tools, config=others)) >= {"patch", "read", "grep"}
+    sent = {definition.qualified_name for definition in agent.view().visible_tools}
     assert sent.isdisjoint(SHELL_NAMES)
     codes = codes_of(agent, *((native, {"command": "true", "cmd": "true"}) for native in SHELL_NAMES[:4]))
     assert codes[0] == "denied"
@@ -88,9 +88,9 @@ def test_codex_reads_with_our_tools_if_it_has_no_shell(tools: list[Tool]) -> Non
     model = "simulator:openai-responses/gpt-5.5"
     for place in ("python", "file"):
         agent = make_agent(place, model, tools, deny=["exec_command"])
-        assert {"read", "grep", "apply_patch"} <= {definition.name for definition in agent.visible_tools}
+        assert {"read", "grep", "apply_patch"} <= {definition.name for definition in agent.view().visible_tools}
     agent = make_agent("python", model, tools)
-    assert {"read", "grep"}.isdisjoint({definition.name for definition in agent.visible_tools})
+    assert {"read", "grep"}.isdisjoint({definition.name for definition in agent.view().visible_tools})
 
 
 @pytest.mark.parametrize("name", READ_NAMES)
@@ -112,7 +112,7 @@ def test_a_limit_applies_under_every_name(
 @pytest.mark.parametrize("place", ["python", "file", "run", "both"])
 def test_only_allowed_tools_are_shown_and_run(place: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
     options = {"allowed_tools": [name]} if place in ("run", "both") else {}
-    agent = Orchestrator(model, tools=tools)
+    agent = Agent(model, tools=tools)
     if place in ("python", "file", "both"):
         agent = make_agent("python" if place == "both" else place, model, tools, allowed_tools=["read"] if options else [name])
         assert shown_bases(agent) == {"read"}
@@ -135,20 +135,21 @@ def test_a_rule_approves_under_every_name(place: str, model: str, name: str, too
 @pytest.mark.parametrize("name", [name for name in SHELL_NAMES if name != "Bas*"])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_choice_of_a_tool_is_sent_by_the_models_name_for_it(model: str, name: str, tools: list[Tool]) -> None:
-    agent = Orchestrator(model, tools=tools)
-    shell = agent.registry.get("shell")
-    choice = agent.view().map_tool_choice(ToolChoice("required", (name,)))
+    agent = Agent(model, tools=tools)
+    shell = agent.tools.get("shell")
+    choice = agent.view().model_view.map_tool_choice(ToolChoice("required", (name,)))
     assert choice is not None
-    assert choice.names == agent.view().names_for(shell)
+    assert choice.names == agent.view().model_view.names_for(shell)
     agent.run_sync("say hi", tool_choice=ToolChoice("auto", (name,)))
 
 
 @pytest.mark.parametrize("name", READ_NAMES)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_tool_is_deferred_under_every_name(model: str, name: str, tools: list[Tool]) -> None:
-    agent = Orchestrator(model, tools=[*tools, add], defer=[name])
-    assert agent.deferral is not None
-    assert agent.deferral.names == {"read"}
+    agent = Agent(model, tools=[*tools, add], defer=[name])
+    deferral = agent.view().deferral
+    assert deferral is not None
+    assert deferral.names == {"read"}
 
 
 @pytest.mark.parametrize("name", ["look_up", "LookUp", "Look*"])
@@ -157,19 +158,19 @@ def test_names_of_a_facade_of_your_own(name: str) -> None:
     case = Case(base="look_up", fields=[Field("n", "x")])
     view = View(name="LookUp", description="Looks up.", parameters=schema, cases={"": case})
     facade, tools = Facade(id="own", title="Own", views=(view,)), [Tool(add.function, name="look_up"), add]
-    agent = Orchestrator("simulator", tools=tools, facade=facade, config=ToolConfig(max_uses={name: 0}))
+    agent = Agent("simulator", tools=tools, facade=facade, config=ToolConfig(max_uses={name: 0}))
     assert codes_of(agent, ("LookUp", {"n": 1})) == ["use_limit"]
     agent.config = ToolConfig(deny=[name])
-    assert [definition.name for definition in agent.visible_tools] == ["add"]
+    assert [definition.name for definition in agent.view().visible_tools] == ["add"]
     assert codes_of(agent, ("look_up", {"x": 1})) == ["denied"]
 
 
 @pytest.mark.parametrize("name", ["web_search", "WebSearch", "web_*"])
 def test_a_denied_tool_of_the_provider_is_not_sent(name: str) -> None:
-    agent = Orchestrator("simulator:anthropic", tools=[add], hosted=["web_search"])
-    assert [definition.name for definition in agent.visible_tools] == ["add", "web_search"]
+    agent = Agent("simulator:anthropic", tools=[add], hosted=["web_search"])
+    assert [definition.name for definition in agent.view().visible_tools] == ["add", "web_search"]
     agent.config = ToolConfig(deny=[name])
-    assert [definition.name for definition in agent.visible_tools] == ["add"]
+    assert [definition.name for definition in agent.view().visible_tools] == ["add"]
 
 
 def test_exported_tools_follow_the_same_names(tools: list[Tool]) -> None:
@@ -192,11 +193,11 @@ def test_a_tool_that_has_a_models_name(place: str, deny: list[str], denied: set[
 
 def test_tools_that_come_later_are_denied_and_limited() -> None:
     later = Tool(add.function, name="mcp__later__add")
-    agent = Orchestrator("simulator", tools=[add], config=ToolConfig(deny=["mcp__later__*"]))
+    agent = Agent("simulator", tools=[add], config=ToolConfig(deny=["mcp__later__*"]))
     agent.add_tools([later])
-    assert [definition.name for definition in agent.visible_tools] == ["add"]
+    assert [definition.name for definition in agent.view().visible_tools] == ["add"]
     assert codes_of(agent, ("mcp__later__add", {"x": 1})) == ["denied"]
-    limited = Orchestrator("simulator", tools=[add], config=ToolConfig(max_uses={"mcp__later__add": 0}))
+    limited = Agent("simulator", tools=[add], config=ToolConfig(max_uses={"mcp__later__add": 0}))
     limited.add_tools([later])
     assert codes_of(limited, ("mcp__later__add", {"x": 1})) == ["use_limit"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.tools.policy_kit import make_caller
 
-from toolglot import Orchestrator, Subject, ToolConfig, UsageError
+from toolglot import Agent, Subject, ToolConfig, UsageError
 from toolglot.tools.command_words import split_command
 from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.policy_names import PolicyNames
@@ -570,7 +570,7 @@ class TestVerdicts:
         assert ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": what}).reason == reason
 
     def test_a_refusal_says_how_to_allow(self) -> None:
-        agent = Orchestrator("simulator", tools=[make()], facade="neutral")
+        agent = Agent("simulator", tools=[make()], facade="neutral")
         (outcome,) = agent.run_sync('call act {"what": "x"}').outcomes
         assert (outcome.ran, outcome.result.error_code, outcome.result.error_kind) == (
             False,
@@ -580,6 +580,6 @@ class TestVerdicts:
         for words in ("approve=", "ToolConfig(approve=[…])", "ToolConfig(approval_effects=())"):
             assert words in outcome.result.text
         config = ToolConfig(deny=["act(x)"])  # the tool does not say what it is about, and no rule would help
-        agent = Orchestrator("simulator", tools=[make()], facade="neutral", config=config)
+        agent = Agent("simulator", tools=[make()], facade="neutral", config=config)
         text = agent.run_sync('call act {"what": "x"}').outcomes[0].result.text
         assert ("approve=…" in text, "ToolConfig" in text) == (True, False)

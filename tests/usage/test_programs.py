@@ -41,7 +41,7 @@ def interrupt() -> str:
     threading.Event().wait(30)
 
 def create(model=MODEL, **options):
-    return Orchestrator(model, tools=[add, wait, interrupt], base_url=URL, key="a-key-of-mine", **options)
+    return Agent(model, tools=[add, wait, interrupt], base_url=URL, key="a-key-of-mine", **options)
 
 agent = create()
 CALL = 'call add {"a": 1, "b": 2}'
@@ -181,7 +181,7 @@ PROGRAMS = {
     "fallback": """
         broken = create_engine("openai-chat:gpt-4o", base_url="http://127.0.0.1:9", key="k", retry=RetryConfig(max_retries=0))
         other = create_engine(MODEL, base_url=URL, key="a-key-of-mine")
-        agent = Orchestrator(broken, fallbacks=[other])
+        agent = Agent(broken, fallbacks=[other])
         logging.getLogger("toolglot").setLevel("ERROR")
         print(agent.run_sync("say hello").text, agent.model)  # prints hello anthropic:claude-sonnet-4-5
     """,
@@ -202,7 +202,7 @@ PROGRAMS = {
     """,
     "save and load": """
         agent.run_sync("say hello")
-        other = Orchestrator.load(agent.save(), tools=[add], base_url=URL, key="a-key-of-mine")
+        other = Agent.load(agent.save(), tools=[add], base_url=URL, key="a-key-of-mine")
         print(len(other.conversation), other.run_sync("say again").text)  # prints 2 again
     """,
     "an engine alone": """
@@ -231,7 +231,7 @@ PROGRAMS = {
     """,
     "nobody listens": """
         retry = RetryConfig(max_retries=1, base=0)
-        agent = Orchestrator(MODEL, base_url="http://127.0.0.1:9", key="a-key-of-mine", retry=retry)
+        agent = Agent(MODEL, base_url="http://127.0.0.1:9", key="a-key-of-mine", retry=retry)
         for run in (agent.run_sync, lambda prompt: asyncio.run(agent.run(prompt))):
             try:
                 run("hi")
@@ -246,7 +246,7 @@ PROGRAMS = {
             "Divide."
             return a / b
         logging.getLogger("toolglot").setLevel("ERROR")
-        with Orchestrator(MODEL, tools=[divide], base_url=URL, key="a-key-of-mine") as agent:
+        with Agent(MODEL, tools=[divide], base_url=URL, key="a-key-of-mine") as agent:
             print(agent.run_sync('call divide {"a": 1, "b": 0}').outcomes[0].result.is_error)  # prints True
     """,
     "Ctrl-C in run_sync": """

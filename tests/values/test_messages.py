@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot import (
+    Agent,
     Conversation,
     Media,
-    Orchestrator,
     Reply,
     RunResult,
     assistant,
@@ -478,5 +478,5 @@ def test_a_file_is_an_attachment(tmp_path: Path) -> None:
     assert load_attachment(str(notes)) == Text("[notes.md]\nBuy milk.")
     with pytest.raises(UsageError, match=r"cannot read attachment .*nope.png"):
         load_attachment(tmp_path / "nope.png")
-    result = Orchestrator("simulator:gemini").run_sync([load_attachment(picture), load_attachment(notes), "\nsay Seen."])
+    result = Agent("simulator:gemini").run_sync([load_attachment(picture), load_attachment(notes), "\nsay Seen."])
     assert (result.text, result.losses) == ("Seen.", ())

@@ -33,18 +33,18 @@ async def show_context(session: "EditorSession", argument: str) -> str:
     share = f" of {usage.budget:,} ({usage.total / usage.budget:.0%})" if usage.budget else ""
     lines = [f"About {usage.total:,} tokens{share} in the next request to {session.agent.model}:", ""]
     lines += [f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])]
-    sources = session.parts.instructions.estimate_tokens(session.agent.engine.profile.model)
+    sources = session.parts.instructions.estimate_tokens(session.agent.view().profile.model)
     lines += ["", *(f"- instructions: {tokens:,} from {source}" for source, tokens in sources.items())] if sources else []
-    if (deferral := session.agent.deferral) is not None:
+    if (deferral := session.agent.view().deferral) is not None:
         lines += ["", deferral.message]
     return "\n".join(lines)
 
 
 async def show_tools(session: "EditorSession", argument: str) -> str:
     """Return the tools as the model sees them."""
-    definitions = session.agent.visible_tools
+    definitions = session.agent.view().visible_tools
     lines = [f"- `{definition.qualified_name}`: {definition.description.partition(chr(10))[0]}" for definition in definitions]
-    if (deferral := session.agent.deferral) is not None:
+    if (deferral := session.agent.view().deferral) is not None:
         lines += ["", deferral.message]
     return "\n".join(lines) or "The model has no tools."
 

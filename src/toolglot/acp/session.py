@@ -38,8 +38,8 @@ from toolglot.config.setup import Setup
 from toolglot.engine.engine import Engine
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.format_call import describe_losses, describe_stop
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
@@ -72,7 +72,7 @@ BUFFER_SECONDS = 5.0
 class AgentParts(msgspec.Struct, kw_only=True):
     """A session's agent, and what belongs to it."""
 
-    agent: Orchestrator
+    agent: Agent
     setup: Setup
     require_key: Callable[[Engine], None]
     """Raises UsageError if a request to a model would fail because there is no key."""
@@ -96,13 +96,13 @@ class EditorSession:
         self.effort = info.effort if info.effort in EFFORTS else DEFAULT_EFFORT
 
         def find_tool(call: ToolCall) -> Tool | None:
-            return self.agent.registry.find(call.name, call.namespace)
+            return self.agent.tools.find(call.name, call.namespace)
 
         self.files = FileWatch(find_tool, self._read_buffer)
         self.presenter = RunPresenter(
             self.send,
             find_tool,
-            lambda call: base_call(self.agent.view().interpret(call)),
+            lambda call: base_call(self.agent.view().model_view.interpret(call)),
             self.files,
             os.path.realpath(info.cwd),
         )
@@ -123,7 +123,7 @@ class EditorSession:
         self.files.workspace = builtins.state.workspace if builtins is not None else None
         self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
         # Set in the setup, so that they persist when the model or the tools change.
-        parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.registry)
+        parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.tools)
         parts.setup.adjust_options = self._adjust_options
         self._apply_choices()
         if saved is not None:
@@ -245,7 +245,7 @@ class EditorSession:
                 _rewind(self.agent, length)
             await self.presenter.close_calls("the run has failed")
             await self.save()
-            raise RequestError(-32603, await describe_error(e, self.agent.engine)) from None
+            raise RequestError(-32603, await describe_error(e, self.agent.view().engine)) from None
         if result is not None:
             await self._finish(result, length)
         return result
@@ -349,7 +349,7 @@ class EditorSession:
         await self.send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options]))
 
     def _apply_choices(self) -> None:
-        self.agent.switch(self.agent.engine)  # rules and options are rebuilt
+        self.agent.switch(self.agent.view().engine)  # rules and options are rebuilt
 
     def _adjust_options(self, options: Options) -> Options:
         return options if self.effort == DEFAULT_EFFORT else replace(options, effort=cast(Effort, self.effort))
@@ -367,7 +367,7 @@ class EditorSession:
         await self.send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands))
 
 
-def _rewind(agent: Orchestrator, length: int) -> None:
+def _rewind(agent: Agent, length: int) -> None:
     """Truncate a conversation to this length; a prompt may have added several messages."""
     while len(agent.conversation) > length and agent.undo():
         pass

@@ -45,7 +45,7 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: tuple[Message, ...] = ()
     """The user's messages after the last reply; empty if decisions were sent, or if the last reply is to be regenerated."""
     decisions: dict[str, Decision] = {}
-    """Decisions on calls that waited for approval, for `Orchestrator.resume`."""
+    """Decisions on calls that waited for approval, for `Agent.resume`."""
     message_id: str = ""
     """The client's last reply, which a resumed run continues."""
     state: Any = None

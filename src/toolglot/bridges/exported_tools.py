@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from toolglot.common.value_checks import as_items
 from toolglot.engine.factory import create_engine
 from toolglot.facades.view import Facade
-from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.agent.config import AnyTools
 from toolglot.loop.model_view import ModelView
 from toolglot.providers.catalog import infer_provider, resolve_profile, split_model
 from toolglot.tools.audit import AuditLog
@@ -37,7 +37,7 @@ _DEFAULT_CONFIG = ToolConfig()
 
 
 class ExportOptions(TypedDict, total=False):
-    """How tools run in another framework. The options work as in `Orchestrator`."""
+    """How tools run in another framework. The options work as in `Agent`."""
 
     model: str
     """The model that will call them: the built-in tools have the names and results of its own harness."""

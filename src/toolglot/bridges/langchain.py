@@ -27,7 +27,7 @@ from toolglot.engine.engine import Engine, EngineResult
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import sanitize_url
 from toolglot.errors import ToolError, UnknownName
-from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.agent.config import AnyTools
 from toolglot.loop.background_loop import iterate_sync, run_sync
 from toolglot.providers.tokens import estimate_text, token_factor
 from toolglot.tools.context import Context

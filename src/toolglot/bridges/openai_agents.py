@@ -21,7 +21,7 @@ from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine, EngineResult
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.errors import UsageError
-from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.agent.config import AnyTools
 from toolglot.tools.context import Context
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.results import ToolOutput
@@ -70,7 +70,7 @@ def import_tools(tools: Iterable[AgentsTool], **options: Unpack[SchemaToolOption
 def import_tool(tool: AgentsTool, options: SchemaToolOptions) -> Tool:
     """Return a function tool of the SDK as ours. Raises UsageError."""
     if not isinstance(tool, FunctionTool):
-        raise UsageError(f"the tool {tool.name!r} is run by OpenAI; use hosted= of Orchestrator instead")
+        raise UsageError(f"the tool {tool.name!r} is run by OpenAI; use hosted= of Agent instead")
     if tool.tool_input_guardrails or tool.tool_output_guardrails:
         raise UsageError(f"the tool {tool.name!r} has guardrails, which only the Agents SDK runs; use Hooks instead")
     function, needs_approval = tool, tool.needs_approval

@@ -27,7 +27,7 @@ from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import sanitize_url
 from toolglot.errors import MalformedReply, ProviderError, ToolError, TransportError, UsageError
-from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.agent.config import AnyTools
 from toolglot.loop.background_loop import run_sync
 from toolglot.tools.context import Context
 from toolglot.tools.hosted import HostedTools

@@ -16,7 +16,7 @@ from toolglot.bridges.messages import explain_missing
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.value_checks import as_items
 from toolglot.errors import ToolError, UsageError
-from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.agent.config import AnyTools
 from toolglot.loop.background_loop import run_sync
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.tool import Tool

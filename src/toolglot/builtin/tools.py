@@ -192,7 +192,7 @@ def coding_tools(
     state_dir: str | Path | None = None,
     ask: AskUser | None = None,
 ) -> list[Tool]:
-    """Return the built-in tools for a directory as a list for `Orchestrator`. Raises UsageError.
+    """Return the built-in tools for a directory as a list for `Agent`. Raises UsageError.
 
     Tools that need an extra or a search service are absent without it; `builtins` says which, in `unusable`.
 

@@ -16,7 +16,7 @@ from toolglot.cli.printer import Printer
 from toolglot.config.settings import ChatSettings
 from toolglot.engine.factory import SIMULATED_MODELS
 from toolglot.errors import UnknownName
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.values.events import RunDone, RunResult
 
@@ -51,11 +51,11 @@ async def _run_conversation(screen: Screen, provider: str, other: str) -> dict[s
     """Run a conversation that is handed over to another provider; return its table row."""
     config, start = ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)), time.monotonic()
     system = "You plan journeys. Use the tools."
-    agent = Orchestrator(f"simulator:{provider}", tools=TRAVEL_SAMPLES, system=system, config=config)
-    screen.note(f"\n── {agent.engine.profile.title} · {agent.engine.model}", "bold cyan")
+    agent = Agent(f"simulator:{provider}", tools=TRAVEL_SAMPLES, system=system, config=config)
+    screen.note(f"\n── {agent.view().profile.title} · {agent.view().engine.model}", "bold cyan")
     results = [await _run_prompt(screen, agent, _PROMPT)]
     agent.switch(f"simulator:{other}")
-    screen.note(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
+    screen.note(f"⇄ handed over to {agent.view().profile.title} · {agent.view().engine.model}", "magenta")
     results.append(await _run_prompt(screen, agent, _HANDOVER_PROMPT))
     outcomes = [outcome for result in results for outcome in result.outcomes]
     return {
@@ -70,7 +70,7 @@ async def _run_conversation(screen: Screen, provider: str, other: str) -> dict[s
     }
 
 
-async def _run_prompt(screen: Screen, agent: Orchestrator, prompt: str) -> RunResult:
+async def _run_prompt(screen: Screen, agent: Agent, prompt: str) -> RunResult:
     screen.note(f"> {prompt}", "bold green")
     with screen.turn():
         async for event in agent.stream(prompt):

@@ -71,7 +71,7 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
             print_note(cli_setup.model_reason)
-        if (deferral := agent.deferral) is not None and deferral.is_automatic:
+        if (deferral := agent.view().deferral) is not None and deferral.is_automatic:
             print_note(deferral.message)
         presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
 
@@ -84,7 +84,7 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
                     if isinstance(event, RunDone):
                         exit_code = 0 if event.result.stop == "end" else 3
             except ToolglotError as error:
-                presenter.show_failure(error.type, await describe_error(error, agent.engine))
+                presenter.show_failure(error.type, await describe_error(error, agent.view().engine))
             finally:
                 await agent.aclose()
             return exit_code

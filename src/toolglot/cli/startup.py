@@ -35,7 +35,7 @@ from toolglot.engine.signin.environment import hide_environment, secret_values
 from toolglot.engine.signin.keyring_store import keyring_account
 from toolglot.errors import InvalidTool, ToolglotError, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.mcp.client.servers import McpServer
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
@@ -117,12 +117,12 @@ class CliSetup(msgspec.Struct):
     servers: CliServers | None = None
     """The MCP servers; their tools are in `tools` only if the command has waited for them."""
 
-    def create_agent(self, *, approve: Approve | None, **options: Any) -> Orchestrator:
+    def create_agent(self, *, approve: Approve | None, **options: Any) -> Agent:
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
         overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
         system = self.instructions.compose(self.setup.settings.system)
         agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides, **options)
-        require_key(agent.engine)
+        require_key(agent.view().engine)
         if self.servers is not None and self.servers.client is not None:
             self.servers.client.watch(agent)
         return agent

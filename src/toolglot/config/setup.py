@@ -29,10 +29,12 @@ from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_facade, find_named_tools, is_facade_name
 from toolglot.facades.view import Facade
-from toolglot.loop.agent_core import AgentOptions
+from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.config import AgentConfig, AgentOptions
+from toolglot.loop.agent.models import Models
+from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import (
     ALIASES,
     DEFAULT_MODELS,
@@ -69,8 +71,8 @@ def from_config(
     directory: Path | None = None,
     flags: Mapping[str, Any] | None = None,
     **options: Unpack[AgentOptions[Data, OutputValue]],
-) -> Orchestrator[Data, OutputValue]:
-    """Create an agent from the configuration. `options`: for `Orchestrator`; `tools` are added to those of the configuration.
+) -> Agent[Data, OutputValue]:
+    """Create an agent from the configuration. `options`: for `Agent`; `tools` are added to those of the configuration.
 
     Raises UsageError.
     """
@@ -82,7 +84,7 @@ def from_config(
         options["tools"] = [*loaded, *options.get("tools", ())]
     setup = Setup(configuration.settings, code_directory=configuration.code_directories.get("facade"))
     agent = setup.create_agent(model, **cast(dict[str, Any], options))
-    for pattern in find_unmatched_rules(configuration.settings, agent.tool_names):
+    for pattern in find_unmatched_rules(configuration.settings, agent.view().tool_names):
         log.warning("a configured rule names %r, which matches no tool", pattern)
     return agent
 
@@ -254,12 +256,10 @@ class Setup:
 
     # ---- agents
 
-    def create_agent(
-        self, model: str | None = None, *, tools: "Iterable[Any] | ToolRegistry" = (), **options: Any
-    ) -> Orchestrator:
+    def create_agent(self, model: str | None = None, *, tools: "Iterable[Any] | ToolRegistry" = (), **options: Any) -> Agent:
         """Create an agent that stays configured when it switches models.
 
-        `options`: for `Orchestrator` and `create_engine`; they override the settings.
+        `options`: for `Agent` and `create_engine`; they override the settings.
         """
         explicit: dict[str, Any] = {}
         for name in [*options]:
@@ -294,12 +294,12 @@ class Setup:
 
     @property
     def defer_rule(self) -> Defer:
-        """Which tools to defer, as `Orchestrator` takes it."""
+        """Which tools to defer, as `Agent` takes it."""
         return parse_defer(self.settings.defer or False)
 
     @property
     def code_mode(self) -> bool | Language | None:
-        """Whether the model writes code that calls the tools, as `Orchestrator` takes it."""
+        """Whether the model writes code that calls the tools, as `Agent` takes it."""
         modes: dict[str, bool | Language | None] = {"auto": None, "on": True, "off": False}
         mode = self.settings.code_mode
         return modes[mode] if mode in modes else cast(Language, mode)
@@ -314,41 +314,44 @@ class Setup:
         return load_facade_by_name(name, self._code_directory)
 
 
-class _ConfiguredAgent(Orchestrator):
+class _ConfiguredAgent(Agent):
     """An agent whose models come from a setup; it has the rules and options of its current provider, except explicit ones."""
 
     def __init__(self, engine: Engine, *, setup: Setup, **options: Any) -> None:
-        self._setup, self._explicit_options = setup, frozenset(options)
+        self._source, self._explicit_options = setup, frozenset(options)
         super().__init__(engine, **options)
-        self._apply_rules()
+
+    def _make_setup(self, config: AgentConfig, models: Models) -> AgentSetup:
+        return _ConfiguredSetup(config, models, self._source, self._explicit_options)
 
     def switch(self, model: str | Engine, **engine: Any) -> None:
-        super().switch(self._setup.engine(model, **engine) if isinstance(model, str) else model)
-        self._apply_rules()
-
-    def use_fallback(self, used: int) -> int | None:
-        index = super().use_fallback(used)
-        if index is not None:
-            self._apply_rules()
-        return index
-
-    def add_tools(self, tools: Any, *, replace: bool = False) -> None:
-        super().add_tools(tools, replace=replace)
-        self._apply_rules()  # which tools are allowed is known by their names
+        super().switch(self._source.engine(model, **engine) if isinstance(model, str) else model)
 
     async def aclose(self) -> None:
         await super().aclose()
-        await self._setup.close()
+        await self._source.close()
 
-    def _check_policy_names(self, config: ToolConfig) -> None:
+
+class _ConfiguredSetup(AgentSetup):
+    """What such an agent is at present."""
+
+    def __init__(self, config: AgentConfig, models: Models, source: Setup, explicit_options: frozenset[str]) -> None:
+        self._source, self._explicit_options = source, explicit_options
+        super().__init__(config, models)
+        self.adapt()
+
+    def _check_names(self, config: AgentConfig) -> None:
         if "config" in self._explicit_options:  # the others are reported once, in the words of the configuration
-            super()._check_policy_names(config)
+            super()._check_names(config)
 
-    def _apply_rules(self) -> None:
+    def adapt(self) -> None:
+        """Take the rules and options of the provider; which tools are allowed is known by their names."""
+        model, changes = self.models.engine.name, dict[str, Any]()
         if "config" not in self._explicit_options:
-            self.config = self._setup.tool_config(self.model, self.tool_names)
+            changes["config"] = self._source.tool_config(model, self.config.tool_names)
         if "options" not in self._explicit_options:
-            self.options = self._setup.generation_options(self.model)
+            changes["options"] = self._source.generation_options(model)
+        self.change(**changes)
 
 
 def _open_transport(settings: Settings) -> Transport:

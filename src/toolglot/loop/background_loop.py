@@ -4,16 +4,19 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import wraps
 from types import AsyncGeneratorType
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from toolglot.errors import UsageError
 
-__all__ = ["iterate_sync", "run_sync"]
+__all__ = ["blocking", "iterate_sync", "run_sync"]
 
 T = TypeVar("T")
+_Self = TypeVar("_Self")
+_P = ParamSpec("_P")
 _THREAD_NAME = "toolglot-loop"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -51,6 +54,24 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         finished.result()
         raise
     return tasks[0].result()
+
+
+def blocking(
+    method: Callable[Concatenate[_Self, _P], Coroutine[Any, Any, T]], name: str = ""
+) -> Callable[Concatenate[_Self, _P], T]:
+    """Return the form of an async method for callers without an event loop, with the same signature.
+
+    `name`: what it is called; by default `METHOD_sync`.
+    """
+
+    @wraps(method)
+    def call(self: _Self, /, *args: _P.args, **options: _P.kwargs) -> T:
+        return run_sync(getattr(self, method.__name__)(*args, **options))  # a subclass may have a method of its own
+
+    call.__name__ = name or f"{method.__name__}_sync"
+    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{call.__name__}"
+    call.__doc__ = f"Like `{method.__name__}`, for callers without an event loop. Ctrl-C leaves a valid conversation."
+    return call
 
 
 def iterate_sync(events: AsyncGenerator[T]) -> Generator[T, None, None]:

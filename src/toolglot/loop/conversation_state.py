@@ -1,15 +1,16 @@
 """Everything that is kept for one conversation between its runs."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine, EngineState
-from toolglot.errors import MalformedData, UsageError
+from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.model_view import Language, ModelView
@@ -24,7 +25,7 @@ from toolglot.values.approvals import Suspended
 from toolglot.values.events import RunResult, ToolOutcome
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Conversation, Message
-from toolglot.values.request import ToolChoice, ToolDefinition
+from toolglot.values.request import ToolChoice, ToolDefinition, parse_tool_choice
 
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
@@ -49,6 +50,9 @@ class _SavedState(msgspec.Struct, frozen=True):
     """Texts that were too long for the model to see whole; it can still read them."""
 
 
+_RUN_OPTIONS = ("data", "conversation", "tool_choice", "allowed_tools")
+
+
 class RunSettings(msgspec.Struct, frozen=True):
     """What a run has instead of the agent's own. None: the agent's."""
 
@@ -56,6 +60,16 @@ class RunSettings(msgspec.Struct, frozen=True):
     output_type: Any = None
     tool_choice: ToolChoice | None = None
     allowed_tools: frozenset[str] | None = None
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any], output_type: Any) -> "RunSettings":
+        """Return the settings in the options of a run. Raises UnknownName."""
+        for name in options:
+            if name not in _RUN_OPTIONS:
+                raise UnknownName("run option", name, ("output_type", *_RUN_OPTIONS))
+        names = options.get("allowed_tools")
+        allowed = None if names is None else frozenset(as_items(names))
+        return cls(options.get("data"), output_type, parse_tool_choice(options.get("tool_choice")), allowed)
 
     def apply(self, config: ToolConfig, names: PolicyNames) -> ToolConfig:
         """Return how the tools of the run are run. It can allow fewer tools than the agent, not more."""

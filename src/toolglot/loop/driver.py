@@ -58,9 +58,9 @@ class Driver:
 
     def __init__(self, run: Run, requests: RequestBuilder, *, streaming: bool) -> None:
         self.run, self._requests, self._streaming = run, requests, streaming
-        self._state, self._host, self._structured_output = requests.state, requests.state.host, requests.structured_output
-        config, self._hooks = requests.agent.config, requests.agent.hooks
-        self._config = config
+        self._state, self._host, self._structured_output = requests.state, requests.state.host, requests.parts.output
+        self._config, self._hooks = requests.setup.config.config, requests.setup.config.hooks
+        config = self._config
         self._start = len(run.conversation)
         self._usage = Usage()
         self._cost: float | None = 0.0  # None once a model without a known price was used
@@ -191,7 +191,7 @@ class Driver:
     async def _ask(self, step: AskModel) -> AsyncGenerator[list[RunEvent]]:
         requests = self._requests
         requests.state.note_tool_changes(requests.view)  # a tool may have registered another one
-        state = requests.engine_state()
+        state = requests.prepare()
         if news := await self._fit_context():
             yield news
         while True:
@@ -230,7 +230,7 @@ class Driver:
         if fitted is None:
             return []
         event, usage = fitted
-        self._spend(usage, self._requests.engine_state().engine.profile.price)
+        self._spend(usage, self._requests.prepare().engine.profile.price)
         self._losses[Loss(count_phrase(event.omitted_messages), "context", event.message)] = None
         fields = {"left_out": event.omitted_messages, "before": event.before, "after": event.after}
         log.info("the context was truncated: %s", event.message, extra=fields)
@@ -257,10 +257,10 @@ class Driver:
         """Switch to another model. Raises the error if there is none."""
         # Another model may help if this one cannot be reached, is busy, fails, or is not paid for.
         may_help = isinstance(error, TransportError | MalformedReply | QuotaExceeded) or error.retryable
-        used = self._requests.agent.use_fallback(self._fallbacks_used) if may_help else None
+        used = self._requests.setup.use_fallback(self._fallbacks_used) if may_help else None
         if used is None:
             raise error
-        self._fallbacks_used, other = used, self._requests.engine_state()
+        self._fallbacks_used, other = used, self._requests.prepare()
         name, fields = other.engine.name, {"model": failed.engine.name, "error": error.type}
         log.warning("%s failed: %s; continuing with %s", failed.engine.name, error, name, extra=fields)
         return other

@@ -1,73 +1,84 @@
 """The requests of one run: each goes to the model that the agent has then, and fits its context window."""
 
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from toolglot.common.loggers import get_logger
 from toolglot.engine.engine import EngineState
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.loop.agent_core import AgentCore
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.offer import Offer
 from toolglot.loop.run import AskModel
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.providers.tokens import estimate_message, estimate_text, estimate_tool
+from toolglot.tools.config import ToolConfig
 from toolglot.values.events import ContextTruncated
 from toolglot.values.messages import Usage, user
 from toolglot.values.request import Output, Request, ToolChoice, ToolDefinition
 
-__all__ = ["RequestBuilder"]
+if TYPE_CHECKING:
+    from toolglot.loop.agent.setup import AgentSetup
+
+__all__ = ["RequestBuilder", "RunParts"]
 
 log = get_logger("toolglot.loop")
+
+
+class RunParts(msgspec.Struct, frozen=True, eq=False):
+    """What a run works with."""
+
+    setup: "AgentSetup"
+    state: ConversationState
+    output: StructuredOutput | None
+    data: Any
+    instructions: str
+    """The system prompt."""
 
 
 class RequestBuilder:
     """Builds the requests of one run. Calls are made by whoever was shown the tools: `state.caller`."""
 
-    def __init__(
-        self,
-        agent: AgentCore,
-        state: ConversationState,
-        structured_output: StructuredOutput | None,
-        instructions: str,
-        data: Any = None,
-    ) -> None:
-        self.agent, self.state, self.structured_output = agent, state, structured_output
-        self._data = data
-        self._instructions = instructions
+    def __init__(self, parts: RunParts) -> None:
+        self.parts, self.setup, self.state = parts, parts.setup, parts.state
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int, int] = (None, 0, 0)  # of which tools, after which change
-        self._configs = (agent.config, state.apply_settings(agent.config))  # the agent's, and that of the run
-        self.view = agent.view(config=self._configs[1])
-        """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
+        self._configs = self._read_configs()
+        self.view = self.setup.view(tool_config=self._configs[1])
+        """What the model sees that is asked now, or was asked last. `prepare` sets it once per request."""
         self.offer: Offer
         """What the model may call in the reply to the last request."""
-        self.engine_state()
+        self.prepare()
 
-    def engine_state(self) -> EngineState:
-        """Return the state of the engine that is asked now, and note who makes the calls of its reply."""
-        agent = self.agent
-        if self._configs[0] is not agent.config:
-            self._configs = (agent.config, self.state.apply_settings(agent.config))
-        config = self._configs[1]
-        output, answer_tool = self.structured_output, None
+    def _read_configs(self) -> tuple[ToolConfig, ToolConfig]:
+        """Return the agent's configuration for its tools, and that of the run."""
+        config = self.setup.config.config
+        return config, self.state.apply_settings(config)
+
+    def prepare(self) -> EngineState:
+        """Look at what the agent is now; return the state of the engine to ask, and note who makes the calls of its reply."""
+        setup, state, output = self.setup, self.state, self.parts.output
+        engine, config = setup.models.engine, setup.config
+        if self._configs[0] is not config.config:
+            self._configs = self._read_configs()
+        answer_tool = None
         if output is not None:
-            answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
-        loop_tools = agent.loop_tools(self.state, answer_tool)
-        if not self.view.is_current(agent.engine.profile, agent.facade, config, agent.defer, agent.code_language(agent.engine)):
-            self.view = agent.view(config=config)
+            answer_tool = output.answer_tool(engine.profile, with_tools=len(config.tools) > 0)
+        loop_tools = setup.loop_tools(state, answer_tool)
+        if not setup.is_current(self.view, engine, self._configs[1]):
+            self.view = setup.view(tool_config=self._configs[1])
         view = self.view
         self._all_tools = view.tools(loop_tools)
-        self._tools = self.state.head_tools(view, self._all_tools)
+        self._tools = state.head_tools(view, self._all_tools)
         unloaded = self._find_unloaded() if view.search_tool is not None else {}
-        self.state.caller = agent.make_caller(self.state, view, loop_tools, unloaded, self._data)
-        state = self.state.engine_state(agent.engine, agent.config)
-        state.telemetry = self.state.telemetry
-        return state
+        state.caller = setup.make_caller(state, view, loop_tools, unloaded, self.parts.data)
+        engine_state = state.engine_state(engine, config.config)
+        engine_state.telemetry = state.telemetry
+        return engine_state
 
     def _find_unloaded(self) -> dict[str, ToolDefinition]:
         """Return the tools whose definitions the model has not seen, by name."""
@@ -77,7 +88,7 @@ class RequestBuilder:
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """Return the request for a step of the run."""
-        agent, output, view = self.agent, self.structured_output, self.view
+        config, output, view = self.setup.config, self.parts.output, self.view
         tools, choice = self._tools, view.map_tool_choice(step.tool_choice)
         has_answer_tool = FINAL_ANSWER_TOOL in self.state.caller.added_tools
         if output is not None and output.failures and has_answer_tool and not step.last:
@@ -86,12 +97,12 @@ class RequestBuilder:
             # A tool that is to be called is shown, found or not; it has been called then, and stays.
             tools = self._tools = tuple(replace(tool, deferred=tool.deferred and not choice.includes(tool)) for tool in tools)
         return Request(
-            agent.engine.model,
-            self.state.visible_messages(view, self._instructions),
+            self.setup.models.engine.model,
+            self.state.visible_messages(view, self.parts.instructions),
             tools,
             choice if tools else None,
-            agent.config.parallel if tools else None,
-            agent.options,
+            config.config.parallel if tools else None,
+            config.options,
             Output(output.schema) if output is not None and not has_answer_tool else None,
             stream,
         )
@@ -107,11 +118,11 @@ class RequestBuilder:
 
         Returns the event that tells of it and what the summary cost; None if nothing was left out.
         """
-        agent, conversation, meter = self.agent, self.state.conversation, self.state.meter
-        policy, profile, tools = agent.context, agent.engine.profile, self._tools
+        config, conversation, meter = self.setup.config, self.state.conversation, self.state.meter
+        policy, profile, tools = config.context, self.setup.models.engine.profile, self._tools
         changes = self.state.timeline.change_count
         if self._overhead[0] is not tools or self._overhead[1] != changes:  # estimated again only when the tools change
-            system_messages = self.view.system_messages(self._instructions)
+            system_messages = self.view.system_messages(self.parts.instructions)
             offered = self.state.timeline.offered_tools(tools, self.state.meter.truncation.start)
             tokens = sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, offered))
             self._overhead = (tools, changes, tokens)
@@ -119,7 +130,7 @@ class RequestBuilder:
         before = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
         if policy.when_full == "off":
             return None
-        budget = meter.token_budget(profile, policy, agent.options.max_tokens)
+        budget = meter.token_budget(profile, policy, config.options.max_tokens)
         if was_rejected:
             budget = min(budget or before, max(1, before * 3 // 4))
         elif budget is None or before <= budget:
@@ -141,11 +152,11 @@ class RequestBuilder:
 
     async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
         """Return a summary of what is going to be left out, what it cost, and why there is none."""
-        agent, state = self.agent, self.state
+        state, engine, summarize = self.state, self.setup.models.engine, self.setup.config.summarize
         older = state.conversation[: truncation.start]
         try:
-            if agent.summarize is not None:
-                summary = agent.summarize([message for index, message in enumerate(older) if index != truncation.prompt])
+            if summarize is not None:
+                summary = summarize([message for index, message in enumerate(older) if index != truncation.prompt])
                 summary = await summary if isawaitable(summary) else summary
                 if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the caller's own function
                     raise UsageError(f"summarize must return a string, not {type(summary).__name__}")
@@ -158,10 +169,10 @@ class RequestBuilder:
                 if index != truncation.prompt and (index >= previous.start or index == previous.prompt)
             ]
             text = render_transcript(messages, previous.summary, 2 * budget)
-            if (tokens := state.meter.scale_tokens(agent.engine.profile, estimate_text(text))) > budget * 0.7:
+            if (tokens := state.meter.scale_tokens(engine.profile, estimate_text(text))) > budget * 0.7:
                 text = render_transcript(messages, previous.summary, int(2 * budget * 0.7 * budget / tokens))
-            request = Request(agent.engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
-            engine_state = agent.engine.new_state(agent.config.request_rates)
+            request = Request(engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
+            engine_state = engine.new_state(self.setup.config.config.request_rates)
             engine_state.telemetry = state.telemetry
             reply = (await engine_state.ask(request)).reply
         except ToolglotError as e:

@@ -24,7 +24,7 @@ ContentMode = Literal["NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"]
 
 
 class Telemetry(msgspec.Struct, frozen=True, eq=False):
-    """How an agent reports to OpenTelemetry: `Orchestrator(telemetry=Telemetry("support"))`."""
+    """How an agent reports to OpenTelemetry: `Agent(telemetry=Telemetry("support"))`."""
 
     agent: str = ""
     """The name of the agent in spans and metrics."""

@@ -132,7 +132,7 @@ Decision = bool | Literal["yes", "no", "always", "later"] | Allow | Deny
 """True or "yes": allow this call. False or "no": deny it. "always": allow it, and do not ask about this tool again in the
 conversation. "later": pause the run, to be resumed. With details: `Allow(arguments=…)`, `Deny("use the test server")`."""
 Approve = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
-"""A function that decides on a call; pass it as `Orchestrator(approve=…)`."""
+"""A function that decides on a call; pass it as `Agent(approve=…)`."""
 
 
 def read_decision(decision: object) -> Allow | Deny | None:

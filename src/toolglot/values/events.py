@@ -257,4 +257,4 @@ class RunDone(_Event, frozen=True, gc=False):
 EngineEvent = Event | Retrying | RequestDelayed
 """What `Engine.stream` yields; the last one is `ReplyDone`."""
 RunEvent = EngineEvent | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | ModelSwitched | ContextTruncated | RunDone
-"""What `Orchestrator.stream` yields; the last one is `RunDone`."""
+"""What `Agent.stream` yields; the last one is `RunDone`."""

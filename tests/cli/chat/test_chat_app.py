@@ -19,7 +19,7 @@ from toolglot.config.settings import PolicySettings, Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import AuthenticationFailed, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
 from toolglot.values.events import RunEvent, TextDelta
@@ -43,7 +43,7 @@ def unanswered(conversation: Iterable[Message]) -> set[str]:
 
 def paused_run() -> bytes:
     """A conversation that waits for an approval."""
-    agent = Orchestrator("simulator", tools=[add, wipe])
+    agent = Agent("simulator", tools=[add, wipe])
     assert agent.run_sync(WIPE).stop == "approval"
     return agent.save()
 

@@ -20,8 +20,8 @@ from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
 from toolglot.config.setting_schema import setting_fields
 from toolglot.config.settings import ChatSettings
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant
@@ -482,7 +482,7 @@ class TestRuns:
         screen, out = a_screen(width, moves=moves)
 
         async def run() -> tuple[Message, ...]:
-            agent = Orchestrator(f"simulator:{model}", tools=[add])
+            agent = Agent(f"simulator:{model}", tools=[add])
             with screen.turn():
                 async for event in agent.stream('call add {"a": 1, "b": 2}\ncall add {"a": 3, "b": 4}'):
                     screen.show_event(event)

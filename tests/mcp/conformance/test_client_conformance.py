@@ -18,7 +18,7 @@ from mcp.client.auth.extensions.client_credentials import (
 )
 from tests.mcp.conformance.runner import REVISIONS, run_conformance
 
-from toolglot import Orchestrator
+from toolglot import Agent
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.mcp.client.client import McpServers
 from toolglot.mcp.client.oauth import StoredTokens, token_file
@@ -74,7 +74,7 @@ async def play(scenario: str, url: str, context: dict[str, Any]) -> None:
         if scenario == "json-schema-2020-12-preservation":
             calls = [("mcp__suite__json_schema_echo", {"schema": schemas["mcp__suite__json_schema_2020_12_tool"]})]
         for name, arguments in calls or [(name, make_example(schema)) for name, schema in schemas.items()]:
-            agent = Orchestrator("simulator:openai-chat", tools=servers.tools, approve=fill_form)
+            agent = Agent("simulator:openai-chat", tools=servers.tools, approve=fill_form)
             await agent.run(f"call {name} {dumps_text(arguments)}")
 
 

@@ -1,4 +1,4 @@
-"""A facade: `--facade pirate`, `facade = "pirate"`, or `Orchestrator(facade="pirate")`."""
+"""A facade: `--facade pirate`, `facade = "pirate"`, or `Agent(facade="pirate")`."""
 
 from toolglot import Case, Facade, Field, View
 

@@ -33,8 +33,8 @@ from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.values.events import RunEvent
@@ -53,7 +53,7 @@ class Chat:
     def __init__(
         self,
         setup: Setup,
-        agent: Orchestrator,
+        agent: Agent,
         screen: Screen,
         reader: PipeReader | TerminalReader,
         keyboard: Keyboard,
@@ -216,7 +216,7 @@ class Chat:
         elif (error := turn.exception()) is not None:
             if not isinstance(error, ToolglotError):
                 raise error
-            self.screen.note(await describe_error(error, self.agent.engine), "red")
+            self.screen.note(await describe_error(error, self.agent.view().engine), "red")
             # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
@@ -269,7 +269,7 @@ class Chat:
         except ValueError as e:
             raise UsageError(f"the arguments must be a JSON object: {e}") from None
         call = replace(approval.call, arguments=arguments, raw=None)
-        self.agent.registry.get(call.name, call.namespace).bind(call)
+        self.agent.tools.get(call.name, call.namespace).bind(call)
         return arguments
 
     async def answer_questions(self, questions: list[UserQuestion]) -> list[UserAnswer]:
@@ -350,7 +350,7 @@ class Chat:
 
     def status(self) -> str:
         """Return the status line below the editor."""
-        return f" {self.agent.model} · {len(self.agent.registry)} tools{self._context_usage}"
+        return f" {self.agent.model} · {len(self.agent.tools)} tools{self._context_usage}"
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""

@@ -21,8 +21,8 @@ from toolglot.common.skills import read_skill_text
 from toolglot.common.textutil import pluralize
 from toolglot.common.user_dirs import data_directory, write_private
 from toolglot.errors import MalformedData, UnknownName, UsageError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.tool import Tool
 from toolglot.values.messages import Text, save
 from toolglot.values.request import ToolDefinition
@@ -91,9 +91,9 @@ def _is_path(word: str) -> bool:
 
 
 def complete_tools(chat: "Chat") -> Iterable[str]:
-    tools = list(chat.agent.registry)
+    tools = list(chat.agent.tools)
     native_names = (name for tool in tools for name in _tool_visibility(chat.agent, tool)[0])
-    sent = (definition.qualified_name for definition in chat.agent.visible_tools)
+    sent = (definition.qualified_name for definition in chat.agent.view().visible_tools)
     return dict.fromkeys((*native_names, *sent, *(tool.name for tool in tools)))
 
 
@@ -113,12 +113,12 @@ async def show_help(chat: "Chat", argument: str) -> None:
 async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if not name:
-        screen.note(f"{agent.model} ({agent.engine.profile.wire})")
+        screen.note(f"{agent.model} ({agent.view().profile.wire})")
         for alias, model in chat.setup.settings.aliases.items():
             screen.note(f"  {alias}: {model}", "dim")
         screen.note("use /model PROVIDER:MODEL to switch models", "dim")
         return
-    previous = agent.engine
+    previous = agent.view().engine
     engine = chat.setup.engine(chat.setup.resolve_model(name))
     require_key(engine)
     before, after = await agent.preview_request(), await agent.preview_request(engine)
@@ -158,7 +158,7 @@ async def show_tools(chat: "Chat", name: str) -> None:
         count = sum(word in row.remark for row in rows)
         if count:
             counts.append(f"{count} {word}")
-    language = agent.view().code_language
+    language = agent.view().model_view.code_language
     if language is not None:
         counts.append(f"the model calls tools marked 'in code' from {language}")
     screen.note(" · ".join(counts), "dim")
@@ -182,35 +182,36 @@ class _ToolRow(msgspec.Struct, frozen=True):
         return head
 
 
-def _list_tools(agent: Orchestrator) -> list[_ToolRow]:
+def _list_tools(agent: Agent) -> list[_ToolRow]:
     """Return the agent's tools, then those of the loop and of the provider."""
-    rows = [_ToolRow(tool.name, *_tool_visibility(agent, tool), tool.description) for tool in agent.registry]
+    rows = [_ToolRow(tool.name, *_tool_visibility(agent, tool), tool.description) for tool in agent.tools]
     known = {name for row in rows for name in row.visible_names}
-    for definition in agent.visible_tools:
+    for definition in agent.view().visible_tools:
         name = definition.qualified_name
         if known.isdisjoint((definition.name, name)):
             rows.append(_ToolRow(name, (name,), "", definition.description))
     return rows
 
 
-def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], str]:
+def _tool_visibility(agent: Agent, tool: Tool) -> tuple[tuple[str, ...], str]:
     """Return the names under which the model sees a tool, and a remark."""
     view = agent.view()
-    names = view.names_for(tool)
+    model_view = view.model_view
+    names = model_view.names_for(tool)
     if not names:
-        return (), " hidden from this model" if view.is_allowed(tool.name) else " not allowed"
+        return (), " hidden from this model" if model_view.is_allowed(tool.name) else " not allowed"
     remarks: list[str] = []
-    deferral = agent.deferral
+    deferral = view.deferral
     if deferral is not None and tool.definition.qualified_name in deferral.names:
-        loaded = {own_name for name in agent.loaded_tools for own_name in view.translate_name(name)}
+        loaded = {own_name for name in view.loaded_tools for own_name in model_view.translate_name(name)}
         is_loaded = not loaded.isdisjoint((tool.definition.qualified_name, *names))
         remarks.append("loaded" if is_loaded else "deferred")
-    if view.code_language is not None:
-        is_sent = not _list_names(agent.visible_tools).isdisjoint(names)
-        is_inner = not _list_names(view.inner_tools).isdisjoint(names)
+    if model_view.code_language is not None:
+        is_sent = not _list_names(view.visible_tools).isdisjoint(names)
+        is_inner = not _list_names(model_view.inner_tools).isdisjoint(names)
         if is_inner and not is_sent:
             remarks.append("in code")
-    if agent.needs_approval(tool):
+    if view.needs_approval(tool):
         remarks.append("asks first")
     return names, "".join(f" {remark}" for remark in remarks)
 
@@ -220,13 +221,14 @@ def _list_names(definitions: Iterable[ToolDefinition]) -> set[str]:
     return {name for definition in definitions for name in (definition.name, definition.qualified_name)}
 
 
-def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
+def _find_definitions(agent: Agent, name: str) -> list[ToolDefinition]:
     """Find definitions as they are sent, by the model's name for a tool or by its own. Raises UnknownName."""
     view = agent.view()
-    definitions = {tool.qualified_name: tool for tool in (*agent.visible_tools, *view.tools(), *view.inner_tools)}
+    shown = (*view.visible_tools, *view.model_view.tools(), *view.model_view.inner_tools)
+    definitions = {tool.qualified_name: tool for tool in shown}
     if name in definitions:
         return [definitions[name]]
-    tool = agent.registry.get(name)
+    tool = agent.tools.get(name)
     native_names, _ = _tool_visibility(agent, tool)
     return [definitions[native] for native in native_names if native in definitions] or [tool.definition]
 
@@ -242,10 +244,10 @@ async def show_context(chat: "Chat", argument: str) -> None:
     for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1]):
         bar = "█" * round(tokens / total * width if total else 0)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
-    for source, tokens in chat.instructions.estimate_tokens(agent.engine.profile.model).items():
+    for source, tokens in chat.instructions.estimate_tokens(agent.view().profile.model).items():
         screen.note(f"  instructions: {tokens:,} tokens from {source}", "dim")
-    if (deferral := agent.deferral) is not None:
-        loaded = f"; {pluralize(len(agent.loaded_tools), 'tool')} loaded" if agent.loaded_tools else ""
+    if (deferral := agent.view().deferral) is not None:
+        loaded = f"; {pluralize(len(agent.view().loaded_tools), 'tool')} loaded" if agent.view().loaded_tools else ""
         screen.note(f"  {deferral.message}{loaded}", "dim")
     for line in chat.mcp.describe_tokens():
         screen.note(f"  {line}", "dim")
@@ -253,7 +255,7 @@ async def show_context(chat: "Chat", argument: str) -> None:
         screen.note(f"  {usage.omitted_messages} older messages are no longer sent", "yellow")
     if usage.window:
         room = f", {usage.budget:,} available for a request" if usage.budget else ""
-        screen.note(f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.context.when_full}", "dim")
+        screen.note(f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.view().when_full}", "dim")
     else:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
 

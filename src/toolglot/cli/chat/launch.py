@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolglot.builtin.tools import Builtins
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.screen import Screen
-    from toolglot.loop.orchestrator import Orchestrator
+    from toolglot.loop.agent.agent import Agent
 
 
 @click.command()
@@ -128,16 +128,16 @@ def create_console() -> Any:
     return ChatConsole(file=out, highlight=False, soft_wrap=False)
 
 
-def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Orchestrator") -> None:
+def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Agent") -> None:
     reason = cli_setup.model_reason
     if not screen.console.is_terminal:
         if reason:
             print_note(reason)
         return
-    tools = pluralize(len(agent.registry), "tool")
+    tools = pluralize(len(agent.tools), "tool")
     if cli_setup.servers is not None:  # they may still be starting
         tools += " so far"
-    language = agent.view().code_language
+    language = agent.view().model_view.code_language
     if language is not None:
         tools += f", called from {language}"
     screen.note(f"toolglot · {agent.model} · {tools} · /help", "bold")

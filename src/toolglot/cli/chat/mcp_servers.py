@@ -72,7 +72,7 @@ class ChatServers:
                 self._chat.screen.note("continuing; their tools are added when they are ready", "yellow")
         for notice in self.servers.list_notices():
             self._chat.screen.note(notice, "yellow")
-        deferral = self._chat.agent.deferral
+        deferral = self._chat.agent.view().deferral
         if deferral is not None and deferral.is_automatic and deferral.message != self._deferral:
             self._deferral = deferral.message
             self._chat.screen.note(deferral.message, "yellow")
@@ -163,7 +163,7 @@ class ChatServers:
         client, screen = self.client, self._chat.screen
         if client is None or name not in self.list_names():
             raise UnknownName("MCP server", name, self.list_names())
-        for tool in self._chat.agent.registry:
+        for tool in self._chat.agent.tools:
             if f"{MCP_TAG}:{name}" in tool.tags:
                 screen.note(f"{tool.name}  {shorten(tool.description, 200)}", "dim")
         for prompt in client.prompts:
@@ -175,10 +175,10 @@ class ChatServers:
 
     def describe_tokens(self) -> list[str]:
         """Return how much of a request each server's tools use if they are not deferred."""
-        factor = token_factor(self._chat.agent.engine.profile.model)
+        factor = token_factor(self._chat.agent.view().profile.model)
         rows: list[str] = []
         for name in sorted(self.list_names()):
-            tools = [tool.definition for tool in self._chat.agent.registry if f"{MCP_TAG}:{name}" in tool.tags]
+            tools = [tool.definition for tool in self._chat.agent.tools if f"{MCP_TAG}:{name}" in tool.tags]
             if tools:
                 tokens = int(factor * sum(map(estimate_tool, tools)))
                 rows.append(f"MCP server {name}: {pluralize(len(tools), 'tool')}, about {tokens:,} tokens")

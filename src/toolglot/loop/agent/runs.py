@@ -1,0 +1,248 @@
+"""Starts and resumes the runs of an agent, and reads them to their end or as a stream of events."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
+from threading import Event
+from typing import Any, Generic, TypedDict
+from weakref import finalize
+
+from msgspec.structs import replace
+
+from toolglot.common.type_parameters import Data
+from toolglot.errors import NameConflict, ToolError, UnknownName, UsageError
+from toolglot.loop.agent.setup import AgentSetup
+from toolglot.loop.conversation_state import ConversationState, RunSettings
+from toolglot.loop.driver import Driver
+from toolglot.loop.prompts import Prompt, to_messages
+from toolglot.loop.request_builder import RequestBuilder, RunParts
+from toolglot.loop.run import Run
+from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
+from toolglot.telemetry.options import start_run
+from toolglot.tools.calls import base_call
+from toolglot.tools.execution import PreparedCall
+from toolglot.tools.policy import LOOP_TOOLS
+from toolglot.tools.policy_names import PolicyNames, may_come_later
+from toolglot.values.approvals import Decision, Deny, Ruling, Suspended, read_decision
+from toolglot.values.events import RunDone, RunEvent, RunResult
+from toolglot.values.messages import Conversation, ToolCall
+from toolglot.values.request import ToolChoice, parse_tool_choice
+
+__all__ = ["Decisions", "ResumeOptions", "RunOptions", "Runs"]
+
+Decisions = Mapping[str, Decision] | None
+Start = Callable[[], Awaitable[Driver]]
+"""Starts or resumes a run."""
+
+
+class RunOptions(TypedDict, Generic[Data], total=False):
+    """Options that override the agent's own for one run, besides its output type."""
+
+    data: Data | None
+    """Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data."""
+    conversation: Conversation | None
+    """The conversation to continue instead of the agent's own."""
+    tool_choice: ToolChoice | str | None
+    """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
+    allowed_tools: Iterable[str] | None
+    """The tools that may be called, out of those that the agent has and allows."""
+
+
+class ResumeOptions(TypedDict, Generic[Data], total=False):
+    """Options for the rest of a run; by default, those that it was started with."""
+
+    data: Data | None
+    """Passed to tools. It is not saved, so pass it again after `load`."""
+    output_type: Any
+    """A type, or a JSON Schema, for `result.output`. It is not saved either."""
+    conversation: Conversation | None
+    """The run's conversation, if it is not the agent's own."""
+
+
+class Runs:
+    """Starts and resumes the runs of one agent."""
+
+    def __init__(self, setup: AgentSetup) -> None:
+        self._setup = setup
+
+    async def finish(self, state: ConversationState, start: Start) -> RunResult[Any]:
+        """Start a run, and return its result."""
+        active = await state.enter(None)
+        try:
+            driver = await start()
+            active.run = driver.run
+            async with aclosing(driver.batches()) as batches:
+                async for _ in batches:
+                    pass
+        finally:
+            state.leave(active)
+        return state.take_result(driver)
+
+    def watch(self, state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
+        """Start a run when its events are read. If its reader goes away without closing it, the conversation is notified."""
+        reader_gone = Event()
+        events = _stream(state, start, reader_gone)
+        finalize(events, reader_gone.set).atexit = False
+        return events
+
+    # ---- the beginning of a run
+
+    async def start(self, state: ConversationState, prompt: Prompt, settings: RunSettings, *, streaming: bool) -> Driver:
+        """Begin a run with a prompt."""
+        messages, names = to_messages(prompt), self._setup.names
+        settings = self._resolve_allowed_tools(settings, names)
+        config = settings.apply(self._setup.config.config, names)
+        choice = parse_tool_choice(config.tool_choice)  # a word was parsed when the configuration was made
+        if config.enabled and choice is not None:
+            self._check_tool_choice(choice, names)
+        if state.paused is not None:
+            state.paused.interrupt()  # the user moved on, so the waiting calls never run
+            state.record_refusals(state.paused)
+            state.paused = None
+        state.host.release_all()
+        state.note_tool_changes(self._setup.view())
+        state.prompt_start = len(state.conversation)
+        state.conversation.append(*messages)
+        state.host.policy.begin_prompt()
+        state.settings = settings
+        try:
+            return await self._new_driver(state, self._setup.open_run(state.conversation, config), streaming=streaming)
+        except BaseException:  # the function that writes the system prompt failed
+            state.retract()
+            raise
+
+    async def _new_driver(self, state: ConversationState, run: Run, *, streaming: bool) -> Driver:
+        setup, settings = self._setup, state.settings
+        config = setup.config
+        output, output_type = None, config.output_type if settings.output_type is None else settings.output_type
+        if output_type is not None:
+            if FINAL_ANSWER_TOOL in config.tools:
+                raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
+            output = StructuredOutput(output_type)
+        data = config.data if settings.data is None else settings.data
+        if config.telemetry is not False:
+            host = state.host
+            state.telemetry = start_run(config.telemetry, setup.models.engine, lambda: host.run_id, state.telemetry)
+        parts = RunParts(setup, state, output, data, await setup.system_prompt(state, data))
+        return Driver(run, RequestBuilder(parts), streaming=streaming)
+
+    def _resolve_allowed_tools(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
+        """Return the settings with the agent's own names of the tools that the run may call. Raises UnknownName."""
+        allowed, tools = settings.allowed_tools, self._setup.config.tool_names
+        if allowed is None:
+            return settings
+        for pattern in allowed:
+            if not any(names.covers(pattern, tool) for tool in tools) and not may_come_later(pattern):
+                raise UnknownName("tool in allowed_tools", pattern, tools)
+        return replace(settings, allowed_tools=frozenset(tool for tool in tools if names.is_listed(tool, allowed)))
+
+    def _check_tool_choice(self, choice: ToolChoice, names: PolicyNames) -> None:
+        """Raise UnknownName for a choice of a tool that there is not, by any of its names."""
+        config = self._setup.config
+        definitions = (*config.tools.definitions(), *self._setup.view().tools())  # by the caller's names, and by the model's
+        known = {*config.tool_names, *(name for item in definitions for name in (item.name, item.qualified_name))}
+        for name in {*choice.names}.difference(known, LOOP_TOOLS):
+            if not any(names.covers(name, tool) for tool in config.tool_names):
+                raise UnknownName("tool in tool_choice", name, known)
+
+    # ---- the rest of a run
+
+    async def resume(
+        self, state: ConversationState, decisions: Decisions, changes: Mapping[str, Any], *, streaming: bool
+    ) -> Driver:
+        """Continue a run that waits. `changes`: what the rest of it has instead of the settings that it was started with."""
+        run = state.paused
+        if run is None:
+            raise UsageError("no run is waiting to be resumed")
+        state.settings = replace(state.settings, **changes)
+        driver = await self._new_driver(state, run, streaming=streaming)
+        waiting = _WaitingCalls(state, run)
+        rulings = await waiting.read(decisions or {})
+        await self._check_can_run(state, run, waiting, rulings)
+        run.decide(rulings)
+        if self._setup.config.approve is not None:
+            run.reopen_waiting()
+        state.paused = None
+        return driver
+
+    async def _check_can_run(
+        self, state: ConversationState, run: Run, waiting: "_WaitingCalls", rulings: Mapping[int, Ruling]
+    ) -> None:
+        """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are not valid."""
+        host, caller, can_ask = state.host, state.caller, self._setup.config.approve is not None
+        for index, call in waiting.calls.items():
+            answer = rulings[index].answer if index in rulings else None
+            will_run = answer is not None or can_ask
+            if isinstance(answer, Deny) or not will_run:
+                continue
+            suspended = waiting.started[index]
+            interpreted = call if suspended is not None else caller.interpret(call)
+            if host.find_tool(interpreted, caller) is None:
+                name = base_call(interpreted).name
+                raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
+            is_question = suspended is not None and suspended.needs == "answer"
+            if answer is None or answer.arguments is None or is_question:
+                continue
+            prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
+            if isinstance(prepared, PreparedCall):
+                with suppress(ToolError):  # a rule forbids it: the model is told when it would run
+                    host.change_arguments(prepared, answer.arguments)
+
+
+class _WaitingCalls:
+    """The calls of a run that wait, and by which keys decisions may name them."""
+
+    def __init__(self, state: ConversationState, run: Run) -> None:
+        self._state, self._run = state, run
+        self.calls: dict[int, ToolCall] = dict(run.waiting_calls)
+        self.started: dict[int, Suspended | None] = {}
+        """What calls wait for that have started: for one that their code has made, or with a question of their own."""
+        ids: dict[str, int] = {}
+        for index, call in run.waiting_calls:
+            suspended = self.started[index] = state.host.find_suspended(call.id)
+            if suspended is not None:
+                call = self.calls[index] = suspended.call
+                ids[suspended.id] = index
+            ids[call.id] = index
+        self._ids = ids
+
+    async def read(self, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
+        """Return the decisions by call index, each with the fingerprint of the request it is about. Raises UsageError."""
+        shown = self._run.shown
+        fingerprints = {shown[index]: index for index in self.calls if index in shown}
+        if not decisions.keys() <= self._ids.keys() | fingerprints.keys():  # perhaps of what the calls would do now
+            suspended_calls = await self._state.list_suspended(self._run)
+            fingerprints |= {suspended.fingerprint: index for index, suspended in suspended_calls.items()}
+        rulings = dict[int, Ruling]()
+        for key, decision in decisions.items():
+            answer = read_decision(decision)
+            if key in fingerprints:
+                index, fingerprint = fingerprints[key], key
+            else:
+                index = self._find_by_id(key)
+                fingerprint = shown[index]
+            if answer is not None:
+                rulings[index] = Ruling(fingerprint, answer)
+        return rulings
+
+    def _find_by_id(self, id: str) -> int:
+        if id not in self._ids:
+            names = ", ".join(sorted(self._ids)) or "none"
+            raise UsageError(f"no call {id} is waiting for a decision; agent.list_pending() lists those that are: {names}")
+        if self._run.distrust_reason:
+            hint = "use a fingerprint from agent.list_pending(), or share a TOOLGLOT_APPROVAL_KEY between machines"
+            raise UsageError(f"the id {id} is not enough to decide on a call, as {self._run.distrust_reason}: {hint}")
+        return self._ids[id]
+
+
+async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:
+    active = await state.enter(reader_gone)
+    try:
+        driver = await start()
+        active.run = driver.run
+        async with aclosing(driver.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+    finally:
+        state.leave(active)
+    yield RunDone(state.take_result(driver))

@@ -1,0 +1,62 @@
+"""What the model of an agent sees at present, for programs that show it."""
+
+from functools import cached_property
+
+from toolglot.engine.engine import Engine
+from toolglot.loop.agent.setup import AgentSetup
+from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.deferral import Deferral
+from toolglot.loop.model_view import ModelView
+from toolglot.providers.profile import Profile
+from toolglot.tools.tool import Tool
+from toolglot.values.request import ToolDefinition
+
+__all__ = ["AgentView"]
+
+
+class AgentView:
+    """What the current model sees in the agent's own conversation. It does not change: ask the agent for a new one."""
+
+    def __init__(self, setup: AgentSetup, state: ConversationState) -> None:
+        self._state = state
+        self._loop_tools = setup.loop_tools(state)
+        self._caller = setup.make_caller(state, setup.view(), self._loop_tools, {}, None)
+        self.engine: Engine = setup.models.engine
+        """Where requests go."""
+        self.model_view: ModelView = setup.view()
+        """Names, schemas and messages, as the model gets them."""
+        self.tool_names: tuple[str, ...] = setup.config.tool_names
+        """The names of all tools of the agent, including those that a provider runs."""
+        self.when_full: str = setup.config.context.when_full
+        """What happens when the context window is full."""
+
+    @property
+    def profile(self) -> Profile:
+        """The facts about the model and its provider."""
+        return self.engine.profile
+
+    @property
+    def deferral(self) -> Deferral | None:
+        """The tools that the model must search for, why, and what that saves; None if it sees all tools."""
+        return self.model_view.deferral
+
+    @cached_property
+    def visible_tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools as the model sees them, with those that the loop adds.
+
+        Deferred tools are missing until they are loaded, and in code mode those that the model's code calls.
+        """
+        state, view = self._state, self.model_view
+        tools = view.tools(self._loop_tools)
+        offered = state.timeline.offered_tools(state.head_tools(view, tools), state.meter.truncation.start)
+        names = {tool.qualified_name for tool in offered}
+        return tuple(tool for tool in tools if not tool.deferred or tool.qualified_name in names)
+
+    @property
+    def loaded_tools(self) -> tuple[str, ...]:
+        """The deferred tools that were loaded in this conversation, under the names that the models used."""
+        return self._state.timeline.loaded
+
+    def needs_approval(self, tool: Tool) -> bool:
+        """Return whether calls to a tool need approval."""
+        return self._state.host.judge(tool, self._caller).action != "run"
