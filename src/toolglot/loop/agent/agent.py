@@ -65,6 +65,7 @@ class Agent(Generic[Data, OutputValue]):
         self._state = self._setup.open_state(conversation if conversation is not None else Conversation())
 
     def _make_setup(self, config: AgentConfig, models: Models) -> AgentSetup:
+        """Combine configuration and models; an agent from settings adapts the one to the other."""
         return AgentSetup(config, models)
 
     @property
