@@ -380,6 +380,7 @@ _DIFFERENCES = {
     "TaskStop": "A template instead of an ID is an error.",
     "BashOutput": "A template instead of an ID is an error while several commands run. There is no line with the time.",
     "KillShell": "A template instead of an ID is an error.",
+    "LS": "A call of this older tool, which is not shown, is answered; the program has no such tool any more.",
 }
 # Of version 2.0 only.
 _DIFFERENCES_IN_2_0 = {
@@ -394,6 +395,7 @@ def _make_facade(
     """Return a facade; `background`: for the instructions, how commands in the background are read and ended."""
     covered = {base for view in views for base in view.base_tools}
     names = [view.name for view in views]
+    all_views = (*views, _make_action_view(failure), shared_views.LIST_VIEW)
     note = _NOTE.format(background=background)
     if "todo" in covered:
         note += _PLAN_NOTE
@@ -404,12 +406,12 @@ def _make_facade(
         id=facade_id,
         title=title,
         provider="anthropic",
-        views=(*views, _make_action_view(failure), shared_views.LIST_VIEW),
+        views=all_views,
         failure=failure,
         note=note,
         hides=_HIDES - covered,
         defers=frozenset(names) - _LOADED if _TOOL_SEARCH in views else frozenset(),
-        differences={name: differences[name] for name in names if name in differences},
+        differences={view.name: differences[view.name] for view in all_views if view.name in differences},
         refuses_unknown_parameters=True,
     )
 
