@@ -119,10 +119,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     before = _count_lines()
     if before is None:
         return (yield)
-    tracer, test, told = sys.gettrace(), item.nodeid.partition("[")[0], None
+    tracer, test, coverage_config = sys.gettrace(), item.nodeid.partition("[")[0], None
     is_watched = item.get_closest_marker("untraced") is None and _idle_cases[test] < MAX_IDLE_CASES
     if not is_watched or not item.path.is_relative_to(TESTS / "builtin"):
-        told = os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+        coverage_config = os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     sys.settrace(tracer if is_watched else None)
     try:
         return (yield)
@@ -130,8 +130,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         sys.settrace(tracer)
         if is_watched:
             _idle_cases[test] = 0 if _count_lines() != before else _idle_cases[test] + 1
-        if told is not None:
-            os.environ["COVERAGE_PROCESS_CONFIG"] = told
+        if coverage_config is not None:
+            os.environ["COVERAGE_PROCESS_CONFIG"] = coverage_config
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -145,7 +145,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _nothing_stays_hidden() -> Iterator[None]:
     """A command that is run in this process hides keys and sets up logging: the next test has its own."""
     loggers = [logging.getLogger(name) for name in ("toolglot", *THIRD_PARTY_LOGGERS)]
-    before = [(one, one.level, [*one.handlers]) for one in loggers]
+    before = [(logger, logger.level, [*logger.handlers]) for logger in loggers]
     yield
     environment._hidden_keys.clear()  # pyright: ignore[reportPrivateUsage]
     for logger, level, handlers in before:

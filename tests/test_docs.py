@@ -87,9 +87,9 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         words = shlex.split(line.partition(" | ")[0], comments=True)[1:]
         command: click.Command = app
         while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-            found = command.get_command(click.Context(command), words.pop(0))
-            assert found is not None, line
-            command = found
+            subcommand = command.get_command(click.Context(command), words.pop(0))
+            assert subcommand is not None, line
+            command = subcommand
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
         assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known, line
 

@@ -30,9 +30,9 @@ def test_all_names_are_there_for_the_interpreter_and_for_type_checkers() -> None
 
 
 def test_all_errors_and_all_events_of_a_run_are_there() -> None:
-    tree = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.ToolglotError)}
-    told = {one.__name__ for one in get_args(events.RunEvent)}
-    assert tree | told <= {*toolglot.__all__}
+    tree = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.ToolglotError)}
+    event_names = {event.__name__ for event in get_args(events.RunEvent)}
+    assert tree | event_names <= {*toolglot.__all__}
 
 
 def test_events_have_the_same_names_in_json() -> None:

@@ -48,7 +48,7 @@ ONCE = RetryConfig(max_retries=1, base=0.0, max_delay=0.0)
 QUICK = Timeouts(connect=5.0, first_byte=0.15, idle=0.15)
 
 
-def planted(name: str) -> str:
+def make_key(name: str) -> str:
     """A key that looks like nothing in particular: only what knows it can hide it."""
     return sha256(name.encode()).hexdigest()[:40]
 
@@ -64,7 +64,7 @@ class Hunt:
         self.found: list[tuple[str, bytes]] = []
 
     def plant(self, name: str) -> str:
-        self.keys.append(planted(name))
+        self.keys.append(make_key(name))
         return self.keys[-1]
 
     def keep(self, where: str, *things: Any) -> None:
@@ -170,12 +170,12 @@ class Echo:
             length = re.search(r"(?i)content-length: (\d+)", head)
             await reader.readexactly(int(length[1]) if length else 0)
             self.heads.append(head)
-            writer.write(_echoed(head.split()[1].split("/")[1], head))
+            writer.write(_echo(head.split()[1].split("/")[1], head))
             await writer.drain()
         writer.close()
 
 
-def _echoed(mode: str, head: str) -> bytes:
+def _echo(mode: str, head: str) -> bytes:
     line, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (text.partition(":") for text in lines)}
     basic = headers.get("authorization", "").removeprefix("Basic ")
@@ -184,7 +184,7 @@ def _echoed(mode: str, head: str) -> bytes:
     values = [value.removeprefix("Bearer ") for value in headers.values()]
     text = f"{line} {' '.join(values)} {json.dumps(headers)} {'&'.join(quote(value, safe='') for value in values)}"
     error = {"type": "error", "message": text, "error": {"type": "strange", "message": text, "headers": headers}}
-    kind, status, more, body = "application/json", 200, "", dumps(error)
+    kind, status, extra_headers, body = "application/json", 200, "", dumps(error)
     match mode:
         case "code":
             status, body = 400, dumps({"error": {"message": "no", "code": " ".join(values), "type": values}})
@@ -195,9 +195,12 @@ def _echoed(mode: str, head: str) -> bytes:
         case "nested":
             status, body = 400, dumps({"problem": "x" * 480, "headers": headers})
         case "redirect":
-            status, more = 307, f"Location: http://127.0.0.1:1/{quote(text)}\r\n"
+            status, extra_headers = 307, f"Location: http://127.0.0.1:1/{quote(text)}\r\n"
         case "request-id":
-            status, more = 500, f"x-request-id: {' '.join(values)}\r\nwww-authenticate: {text}\r\nretry-after: {text}\r\n"
+            status, extra_headers = (
+                500,
+                f"x-request-id: {' '.join(values)}\r\nwww-authenticate: {text}\r\nretry-after: {text}\r\n",
+            )
         case "stream-error":
             kind, body = "text/event-stream", b"event: error\ndata: " + dumps(error) + b"\n\n"
         case "line-error":
@@ -218,7 +221,7 @@ def _echoed(mode: str, head: str) -> bytes:
         case _:
             status = int(mode)
     start = f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
-    return (start + more + "\r\n").encode() + body
+    return (start + extra_headers + "\r\n").encode() + body
 
 
 MODES = (
@@ -230,14 +233,14 @@ FEW = ("401", "code", "plain", "not-json", "no-http")
 ASKED = Request("", [user("Hi")], options=Options(temperature=0.5))
 
 
-def made(provider: str, base_url: str, **more: Any) -> Engine:
+def make_engine(provider: str, base_url: str, **options: Any) -> Engine:
     """An engine at an address of ours."""
     places = dict.fromkeys(PROFILES[provider].url_parameter_env, "x")
-    given: dict[str, Any] = {"retry": ONCE, **places, **more}
-    return create_engine(f"{provider}:m-1", base_url=base_url, **given)
+    arguments: dict[str, Any] = {"retry": ONCE, **places, **options}
+    return create_engine(f"{provider}:m-1", base_url=base_url, **arguments)
 
 
-async def asked_both_ways(hunt: Hunt, engine: Engine, where: str, request: Request = ASKED) -> list[ToolglotError]:
+async def ask_both_ways(hunt: Hunt, engine: Engine, where: str, request: Request = ASKED) -> list[ToolglotError]:
     """Asks for a whole answer and for a stream; keeps what is seen of either."""
     errors: list[ToolglotError] = []
     hunt.keep(where, repr(engine), repr(engine.keys), repr(engine.new_state()))
@@ -255,23 +258,23 @@ async def asked_both_ways(hunt: Hunt, engine: Engine, where: str, request: Reque
     return errors
 
 
-async def echoed_everywhere(
-    hunt: Hunt, provider: str, *, user_info: str = "", modes: Iterable[str] = MODES, **more: Any
+async def echo_everywhere(
+    hunt: Hunt, provider: str, *, user_info: str = "", modes: Iterable[str] = MODES, **options: Any
 ) -> None:
     """Every way to be told one's own key. The key was sent each time, else the test means nothing."""
     async with Echo() as echo:
         transport = HttpTransport(QUICK)
         for mode in modes:
-            engine = made(provider, f"http://{user_info}{echo.host}/{mode}", transport=transport, **more)
-            errors = await asked_both_ways(hunt, engine, mode)
+            engine = make_engine(provider, f"http://{user_info}{echo.host}/{mode}", transport=transport, **options)
+            errors = await ask_both_ways(hunt, engine, mode)
             assert len(errors) == 2, (mode, errors)
         await transport.close()
         assert all(any(key in _readable(head) for key in hunt.keys) for head in echo.heads)
 
 
 def _readable(head: str) -> str:
-    found = re.search(r"Basic (\S+)", head)
-    return head + (base64.b64decode(found[1]).decode() if found else "")
+    match = re.search(r"Basic (\S+)", head)
+    return head + (base64.b64decode(match[1]).decode() if match else "")
 
 
 # ---- keys from everywhere, at a server that repeats them
@@ -284,20 +287,20 @@ class TestAServerThatRepeatsWhatItWasTold:
     @pytest.mark.parametrize("provider", WITH_VARIABLES)
     def test_a_key_of_the_environment(self, hunt: Hunt, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(PROFILES[provider].key_env[0], hunt.plant(provider))
-        run(echoed_everywhere(hunt, provider, modes=MODES if provider in ONE_OF_EACH_WIRE else FEW))
+        run(echo_everywhere(hunt, provider, modes=MODES if provider in ONE_OF_EACH_WIRE else FEW))
 
     @pytest.mark.parametrize("provider", [id for id, row in PROFILES.items() if row.token_env])
     def test_a_token_of_the_environment(self, hunt: Hunt, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(PROFILES[provider].token_env[0], hunt.plant(f"{provider} token"))
-        run(echoed_everywhere(hunt, provider, modes=FEW))
+        run(echo_everywhere(hunt, provider, modes=FEW))
 
     def test_a_key_that_is_given(self, hunt: Hunt) -> None:
-        run(echoed_everywhere(hunt, "anthropic", key=hunt.plant("given"), modes=FEW))
+        run(echo_everywhere(hunt, "anthropic", key=hunt.plant("given"), modes=FEW))
 
     @pytest.mark.parametrize("mark", ["/", '"', "\\", "%"])
     def test_a_key_that_looks_different_in_json_and_in_addresses(self, hunt: Hunt, mark: str) -> None:
-        hunt.keys.append(f"{planted('odd')[:5]}{mark}{planted('odd')[5:30]}")
-        run(echoed_everywhere(hunt, "openai-chat", key=hunt.keys[0], modes=FEW))
+        hunt.keys.append(f"{make_key('odd')[:5]}{mark}{make_key('odd')[5:30]}")
+        run(echo_everywhere(hunt, "openai-chat", key=hunt.keys[0], modes=FEW))
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_keys_that_a_function_gives_and_renews(self, hunt: Hunt, is_async: bool) -> None:
@@ -311,17 +314,17 @@ class TestAServerThatRepeatsWhatItWasTold:
             return give()
 
         key: Key = give_later if is_async else give
-        run(echoed_everywhere(hunt, "gemini", key=key))
+        run(echo_everywhere(hunt, "gemini", key=key))
 
     @pytest.mark.parametrize("name", ["x-my-secret-key", "Authorization", "Cookie"])
     def test_a_key_in_a_header_of_the_callers(self, hunt: Hunt, name: str) -> None:
         secret = hunt.plant(f"header {name}")
         value = f"Bearer {secret}" if "uthorization" in name else secret
-        run(echoed_everywhere(hunt, "compatible", headers={name: value}))
+        run(echo_everywhere(hunt, "compatible", headers={name: value}))
 
     @pytest.mark.parametrize("provider", ["compatible", "ollama"])
     def test_a_password_in_the_address(self, hunt: Hunt, provider: str) -> None:
-        run(echoed_everywhere(hunt, provider, user_info=f"me:{hunt.plant('password')}@"))
+        run(echo_everywhere(hunt, provider, user_info=f"me:{hunt.plant('password')}@"))
 
     async def test_a_login_of_copilot_in_its_file(self, hunt: Hunt, tmp_path: Path) -> None:
         from toolglot.engine.signin.copilot import CopilotSignIn, Login, login_file, store_login
@@ -333,8 +336,8 @@ class TestAServerThatRepeatsWhatItWasTold:
         async with Echo() as echo:
             for mode in MODES:
                 store_login(Login(hunt.keys[0], f"http://{echo.host}/{mode}"))
-                engine = made("copilot", f"http://{echo.host}/500", key=CopilotSignIn())
-                assert len(await asked_both_ways(hunt, engine, mode)) == 2
+                engine = make_engine("copilot", f"http://{echo.host}/500", key=CopilotSignIn())
+                assert len(await ask_both_ways(hunt, engine, mode)) == 2
             assert hunt.keys[0] in echo.heads[-1]
 
     def test_a_token_that_a_sign_in_gives(self, hunt: Hunt) -> None:
@@ -342,19 +345,19 @@ class TestAServerThatRepeatsWhatItWasTold:
 
         class Given:
             async def token(self, *, fresh: bool) -> Token:
-                found = Token(hunt.keys[fresh], headers={"x-goog-user-project": "p"})
-                hunt.keep("token", repr(found))
-                return found
+                access_token = Token(hunt.keys[fresh], headers={"x-goog-user-project": "p"})
+                hunt.keep("token", repr(access_token))
+                return access_token
 
         hunt.plant("stale")
         hunt.plant("fresh")
-        run(echoed_everywhere(hunt, "vertex", key=Given()))
+        run(echo_everywhere(hunt, "vertex", key=Given()))
 
     def test_a_key_in_the_keyring(self, hunt: Hunt, monkeypatch: pytest.MonkeyPatch) -> None:
         keyring = pytest.importorskip("keyring")
         secret = hunt.plant("keyring")
         monkeypatch.setattr(keyring, "get_password", lambda service, account: secret)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        run(echoed_everywhere(hunt, "anthropic", modes=FEW))
+        run(echo_everywhere(hunt, "anthropic", modes=FEW))
 
     def test_a_keyring_that_fails_with_the_key_in_its_words(self, hunt: Hunt, monkeypatch: pytest.MonkeyPatch) -> None:
         keyring = pytest.importorskip("keyring")
@@ -364,7 +367,7 @@ class TestAServerThatRepeatsWhatItWasTold:
             raise RuntimeError(f"cannot decrypt {secret}")
 
         monkeypatch.setattr(keyring, "get_password", fail)
-        errors = run(asked_both_ways(hunt, made("anthropic", "http://127.0.0.1:9"), "no keyring"))
+        errors = run(ask_both_ways(hunt, make_engine("anthropic", "http://127.0.0.1:9"), "no keyring"))
         assert len(errors) == 2
 
 
@@ -394,8 +397,8 @@ class TestOnTheSimulator:
         recording, audit = tmp_path / "recording.jsonl", tmp_path / "audit.jsonl"
         async with serve(Simulator()) as url:
             transport = RecordingTransport(HttpTransport(QUICK), recording)
-            given: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
-            agent = Agent(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **given)
+            arguments: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
+            agent = Agent(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **arguments)
             for fault in ("", *(f"fault {fault}" for fault in FAULTS)):
                 with suppress(ToolglotError):
                     async for event in agent.stream(f'call fetch {{"url": "http://x/"}}\n{fault}'):
@@ -431,8 +434,10 @@ class TestOnTheSimulator:
         async with Echo() as echo:
             gone = echo.host
         for user_info in ("", f"me:{hunt.plant('password')}@"):
-            engine = made("anthropic", f"http://{user_info}{gone}", key=hunt.plant("refused"), transport=HttpTransport(QUICK))
-            assert len(await asked_both_ways(hunt, engine, "refused")) == 2
+            engine = make_engine(
+                "anthropic", f"http://{user_info}{gone}", key=hunt.plant("refused"), transport=HttpTransport(QUICK)
+            )
+            assert len(await ask_both_ways(hunt, engine, "refused")) == 2
             await engine.close()
 
     @pytest.mark.parametrize(
@@ -441,8 +446,8 @@ class TestOnTheSimulator:
     def test_a_proxy_with_a_password(self, hunt: Hunt, proxy: str) -> None:
         async def ask() -> None:
             transport = HttpTransport(QUICK, proxy=proxy.format(hunt.plant("proxy")))
-            await asked_both_ways(
-                hunt, made("anthropic", "http://127.0.0.1:9", key=hunt.plant("key"), transport=transport), "proxy"
+            await ask_both_ways(
+                hunt, make_engine("anthropic", "http://127.0.0.1:9", key=hunt.plant("key"), transport=transport), "proxy"
             )
             await transport.close()
 
@@ -455,9 +460,9 @@ class TestOnTheSimulator:
         key, path = hunt.plant("replayed"), tmp_path / "recording.jsonl"
         async with serve() as url:
             transport = RecordingTransport(HttpTransport(QUICK), path)
-            await made("openai-chat", url, key=key, transport=transport).ask(Request("", [user(f"say {key}")]))
+            await make_engine("openai-chat", url, key=key, transport=transport).ask(Request("", [user(f"say {key}")]))
             await transport.close()
-        engine = made("openai-chat", url, key=key, transport=ReplayTransport(path))
+        engine = make_engine("openai-chat", url, key=key, transport=ReplayTransport(path))
         for _ in range(2):
             with pytest.raises(UsageError) as caught:
                 await engine.ask(Request("", [user(f"say {key} and more")]))
@@ -467,7 +472,7 @@ class TestOnTheSimulator:
     def test_the_audit_log(self, hunt: Hunt, tmp_path: Path) -> None:
         path = tmp_path / "audit.jsonl"
         agent = Agent("simulator", tools=[fetch], audit=AuditLog(path))
-        secrets = [f"sk-ant-api03-{hunt.plant('shaped')}", f"AIza{planted('google')}"]
+        secrets = [f"sk-ant-api03-{hunt.plant('shaped')}", f"AIza{make_key('google')}"]
         targets = [
             *secrets,
             f"https://me:{hunt.plant('address')}@host/",
@@ -503,7 +508,7 @@ class TestWhatIsShownOfValues:
 
     def test_engines_and_what_they_are_made_of(self, hunt: Hunt) -> None:
         base_url = f"https://me:{hunt.plant('password')}@host/v1"
-        engine = made("compatible", base_url, key=hunt.plant("given"), headers={"x-key": hunt.plant("header")})
+        engine = make_engine("compatible", base_url, key=hunt.plant("given"), headers={"x-key": hunt.plant("header")})
         hunt.keep("engine", repr(engine), engine.name, repr(engine.keys), repr(engine.new_state()), repr(engine.transport))
         hunt.keep("agent", repr(Agent(engine)), Agent(engine).save(), " " * 200)
 
@@ -512,18 +517,18 @@ class TestWhatIsShownOfValues:
         hunt.keep("padding", " " * 200)
         text = address.format(hunt.plant("address"))
         with pytest.raises(UsageError) as caught:
-            raise run(asked_both_ways(hunt, made("compatible", text), "address"))[0]
+            raise run(ask_both_ways(hunt, make_engine("compatible", text), "address"))[0]
         hunt.keep_error(caught.value)
 
     @pytest.mark.parametrize("end", ["\n", "é", " x", "\0"])
     def test_a_key_that_no_header_can_hold(self, hunt: Hunt, end: str) -> None:
         key = hunt.plant("odd") + "\n" + end + "x"
         engines = [
-            made("anthropic", "http://127.0.0.1:9", key=key),
-            made("compatible", "http://127.0.0.1:9", headers={"k": key}),
+            make_engine("anthropic", "http://127.0.0.1:9", key=key),
+            make_engine("compatible", "http://127.0.0.1:9", headers={"k": key}),
         ]
         for engine in engines:
-            assert run(asked_both_ways(hunt, engine, "header"))
+            assert run(ask_both_ways(hunt, engine, "header"))
 
     def test_errors_survive_a_pickle_without_the_key(self, hunt: Hunt) -> None:
         error = ProviderError(f"no: {REDACTED}", status=401, request_id="req_1")

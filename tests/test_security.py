@@ -19,7 +19,7 @@ def test_every_promise_names_a_test() -> None:
     assert [promise for promise, tests in rows if "::test_" not in tests] == []
 
 
-def named_tests() -> list[tuple[str, str]]:
+def find_named_tests() -> list[tuple[str, str]]:
     """Each file with each of its tests, as `Class::test` or `test`; without a test, the whole file counts."""
     return list(dict.fromkeys(re.findall(r"`(tests/[\w/]+\.py)(?:::([\w:]+))?`", TEXT)))
 
@@ -33,7 +33,7 @@ def list_tests(path: str) -> set[str]:
 
 
 def test_tests_exist_under_the_names_that_pytest_takes() -> None:
-    names = named_tests()
+    names = find_named_tests()
     assert len(names) >= 100
     missing = [f"{path}::{test}" for path, test in names if test and test not in list_tests(path)]
     assert missing == [], "a test in a class is written tests/FILE.py::TestClass::test_name"
@@ -42,7 +42,7 @@ def test_tests_exist_under_the_names_that_pytest_takes() -> None:
 @pytest.mark.slow
 def test_each_named_test_is_collected() -> None:
     """As somebody runs them who copies the names from the page."""
-    ids = [f"{path}::{test}" if test else path for path, test in named_tests()]
+    ids = [f"{path}::{test}" if test else path for path, test in find_named_tests()]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *ids]
     outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr

@@ -30,8 +30,8 @@ def find_pythons() -> dict[str, str]:
     if "TOOLGLOT_PYTHONS" not in os.environ:
         return {}
     candidates: list[str | Path | None] = [*os.environ["TOOLGLOT_PYTHONS"].split()]
-    for place in (".pyenv/versions", ".local/share/uv/python"):
-        candidates += Path.home().glob(f"{place}/*/bin/python3")
+    for directory in (".pyenv/versions", ".local/share/uv/python"):
+        candidates += Path.home().glob(f"{directory}/*/bin/python3")
     candidates += [shutil.which(f"python3.{minor}") for minor in range(11, 30)]
     pythons: dict[str, str] = {}
     for python in filter(None, candidates):

@@ -132,7 +132,7 @@ def build(transport: Transport) -> Agent[User, City]:
 def check_tools() -> None:
     assert_type(Atlas().count("a"), int)
     tools: list[Tool] = [look_up, store]
-    assert [one.name for one in tools] == ["look_up", "store"]
+    assert [tool.name for tool in tools] == ["look_up", "store"]
 
 
 async def main() -> None:

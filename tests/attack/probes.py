@@ -16,15 +16,15 @@ def main() -> None:
     parser.add_argument("--user", type=int, required=True)
     options = parser.parse_args()
     level: str = options.level
-    found, seen = attack(LEVELS[level], options.user)
-    if "skip" in found or "broken" in found:
-        sys.exit(f"{level} does not work here: {found}")
-    said: dict[str, bool] = json.loads(found["attack"]["output"].splitlines()[-1])
-    leaks = [name for name, done in said.items() if done and name not in ALLOWED]
-    leaks += [name for name in ALLOWED if not said[name]]
-    leaks += seen["arrived"] + ([] if seen["outside"] and found["victim lives"] else ["something outside has changed"])
+    report, seen = attack(LEVELS[level], options.user)
+    if "skip" in report or "broken" in report:
+        sys.exit(f"{level} does not work here: {report}")
+    successes: dict[str, bool] = json.loads(report["attack"]["output"].splitlines()[-1])
+    leaks = [name for name, done in successes.items() if done and name not in ALLOWED]
+    leaks += [name for name in ALLOWED if not successes[name]]
+    leaks += seen["arrived"] + ([] if seen["outside"] and report["victim lives"] else ["something outside has changed"])
     print("\n".join(leaks), file=sys.stderr, end="")
-    print(json.dumps({"name": f"probe: {level}", "tries": len(said), "leaks": len(leaks)}))
+    print(json.dumps({"name": f"probe: {level}", "tries": len(successes), "leaks": len(leaks)}))
     sys.exit(bool(leaks))
 
 

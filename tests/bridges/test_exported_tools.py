@@ -223,7 +223,7 @@ def test_only_a_clear_yes_is_a_yes(answer: Any, decision: Any) -> None:
 
 def test_nothing_in_a_description_of_a_request_deceives() -> None:
     forged = "x\n\nAllow ls?\x1b[2J\u202e"
-    described = remove.replace(target=lambda given: given["path"], preview=lambda given: f"rm {given['path']}")
+    described = remove.replace(target=lambda arguments: arguments["path"], preview=lambda arguments: f"rm {arguments['path']}")
     tools = ExportedTools([described], framework_asks=True)
     request = asyncio.run(tools.preview(tools.make_call("remove", {"path": forged})))
     assert request is not None

@@ -153,9 +153,9 @@ def test_what_needs_approval_is_refused_outside_of_a_graph() -> None:
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # to a package that is not needed here
 def test_a_graph_is_interrupted_for_an_approval() -> None:
     pytest.importorskip("langgraph", reason="pip install langgraph")
-    memory, prebuilt, types = map(import_module, ("langgraph.checkpoint.memory", "langgraph.prebuilt", "langgraph.types"))
+    checkpoint, prebuilt, types = map(import_module, ("langgraph.checkpoint.memory", "langgraph.prebuilt", "langgraph.types"))
     model = ChatToolglot("simulator", transport=transport('call remove {"path": "x"}', "say done"))
-    agent = prebuilt.create_react_agent(model, export_tools(TOOLS), checkpointer=memory.InMemorySaver())
+    agent = prebuilt.create_react_agent(model, export_tools(TOOLS), checkpointer=checkpoint.InMemorySaver())
     for answer, result in ((True, "removed x"), ({"type": "reject", "message": "keep it"}, "keep it")):
         config = {"configurable": {"thread_id": str(answer)}}
         state = agent.invoke({"messages": [("user", "go")]}, config)

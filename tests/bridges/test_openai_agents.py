@@ -243,9 +243,9 @@ def test_structured_output_handoffs_and_settings() -> None:
 
         return reply
 
-    said = ToolglotModel("simulator:openai-chat/gpt-4o", transport=transport(record('say {"x": 1, "y": 2}')))
+    model = ToolglotModel("simulator:openai-chat/gpt-4o", transport=transport(record('say {"x": 1, "y": 2}')))
     settings = ModelSettings(temperature=0.5, max_tokens=99, presence_penalty=0.25, parallel_tool_calls=False)
-    point = Agent(name="point", model=said, output_type=Point, model_settings=settings, tools=export_tools(TOOLS))
+    point = Agent(name="point", model=model, output_type=Point, model_settings=settings, tools=export_tools(TOOLS))
     assert run(point, "go").final_output == Point(x=1, y=2)
     options = requests[0].options
     assert (options.temperature, options.max_tokens, options.presence_penalty) == (0.5, 99, 0.25)

@@ -395,8 +395,8 @@ def test_structured_output_in_all_modes() -> None:
     called = ToolglotModel("simulator", transport=transport('call final_result {"x": 1, "y": 2}'))
     assert run_agent(Agent(called, output_type=Point), "go").output == Point(x=1, y=2)
     for mode in (NativeOutput(Point), PromptedOutput(Point)):
-        requests, said = recorder('say {"x": 1, "y": 2}')
-        assert run_agent(Agent(ToolglotModel("simulator", transport=said), output_type=mode), "go").output == Point(x=1, y=2)
+        requests, replies = recorder('say {"x": 1, "y": 2}')
+        assert run_agent(Agent(ToolglotModel("simulator", transport=replies), output_type=mode), "go").output == Point(x=1, y=2)
         assert (requests[0].output is not None) == isinstance(mode, NativeOutput)
 
 

@@ -73,7 +73,7 @@ def read_tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def trapped(tmp_path: Path) -> Path:
+def create_trapped_workspace(tmp_path: Path) -> Path:
     """Create a workspace with what can go wrong in it, and secrets beside it."""
     root = tmp_path / "work"
     outside = tmp_path / "work_evil"

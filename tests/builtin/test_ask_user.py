@@ -15,12 +15,12 @@ from toolglot.tools.results import ToolOutput
 YES_NO = [{"label": "Yes", "description": "do it"}, {"label": "No", "description": "leave it"}]
 
 
-def asked(root: Path, ask: AskUser | None, questions: Any) -> ToolOutput:
+def ask_questions(root: Path, ask: AskUser | None, questions: Any) -> ToolOutput:
     return Tools(root, create_tools, ask=ask)("ask_user", questions=questions)
 
 
-def one(question: Any = "Shall I?", **more: Any) -> dict[str, Any]:
-    return {"question": question, "header": "Go", "options": YES_NO, **more}
+def one(question: Any = "Shall I?", **options: Any) -> dict[str, Any]:
+    return {"question": question, "header": "Go", "options": YES_NO, **options}
 
 
 class TestAnswers:
@@ -32,7 +32,7 @@ class TestAnswers:
             return ["Yes", "because", "yes", ["Yes", "No"]]
 
         options = [{"label": "Yes", "description": "do it", "preview": "x = 1"}, {"label": "No"}]
-        asked(
+        ask_questions(
             tmp_path,
             ask,
             [
@@ -55,7 +55,7 @@ class TestAnswers:
         assert fourth.multi
 
     @pytest.mark.parametrize(
-        ("question", "answer", "answers", "own"),
+        ("question", "answer", "answers", "is_free_text"),
         [
             (one(), "Yes", ["Yes"], False),
             (one(), ["Yes"], ["Yes"], False),
@@ -70,12 +70,12 @@ class TestAnswers:
         ],
     )
     def test_an_answer_is_reported_by_its_question(
-        self, tmp_path: Path, question: Any, answer: UserAnswer, answers: list[str], own: bool
+        self, tmp_path: Path, question: Any, answer: UserAnswer, answers: list[str], is_free_text: bool
     ) -> None:
-        output = asked(tmp_path, lambda questions: [answer], [question])
-        (given,) = output.data["answers"]
-        assert given["answers"] == answers
-        words = (", ".join(answers) or "(no answer)") + (" (in the user's own words)" if own else "")
+        output = ask_questions(tmp_path, lambda questions: [answer], [question])
+        (answer_data,) = output.data["answers"]
+        assert answer_data["answers"] == answers
+        words = (", ".join(answers) or "(no answer)") + (" (in the user's own words)" if is_free_text else "")
         assert output.content == f"{question['question']}\n  {words}"
 
     def test_whoever_answers_may_take_time(self, tmp_path: Path) -> None:
@@ -83,18 +83,18 @@ class TestAnswers:
             await asyncio.sleep(0)
             return ["No" for _ in questions]
 
-        output = asked(tmp_path, ask, [one(), one("And now?")])
-        assert [given["answers"] for given in output.data["answers"]] == [["No"], ["No"]]
+        output = ask_questions(tmp_path, ask, [one(), one("And now?")])
+        assert [answer["answers"] for answer in output.data["answers"]] == [["No"], ["No"]]
 
     def test_a_long_answer_is_cut(self, tmp_path: Path) -> None:
-        output = asked(tmp_path, lambda questions: ["x" * 10**6], [one()])
+        output = ask_questions(tmp_path, lambda questions: ["x" * 10**6], [one()])
         assert len(output.content) < 30_000
 
 
 class TestNoAnswer:
     def test_nobody_is_there(self, tmp_path: Path) -> None:
         with pytest.raises(ToolError, match="nobody is there to answer: decide yourself") as raised:
-            asked(tmp_path, None, [one()])
+            ask_questions(tmp_path, None, [one()])
         assert raised.value.kind == "rejected"
 
     def test_the_user_goes_away(self, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ class TestNoAnswer:
         ways: list[AskUser] = [ask, lambda questions: []]
         for way in ways:
             with pytest.raises(ToolError, match="declined to answer") as raised:
-                asked(tmp_path, way, [one()])
+                ask_questions(tmp_path, way, [one()])
             assert raised.value.kind == "rejected"
 
     def test_the_terminal_breaks(self, tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ class TestNoAnswer:
             raise OSError(5, "Input/output error")
 
         with pytest.raises(ToolError, match=r"could not be asked \(Input/output error\)"):
-            asked(tmp_path, ask, [one()])
+            ask_questions(tmp_path, ask, [one()])
 
     def test_answers_that_do_not_fit_are_not_guessed_at(self, tmp_path: Path) -> None:
         with pytest.raises(ToolError, match="1 answers came back for 2 questions"):
-            asked(tmp_path, lambda questions: ["Yes"], [one(), one("Other?")])
+            ask_questions(tmp_path, lambda questions: ["Yes"], [one(), one("Other?")])

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from file_kit import Tools, snapshot, trapped
+from file_kit import Tools, create_trapped_workspace, snapshot
 
 from toolglot.builtin import ask_user, memory, todo
 from toolglot.builtin.edit.edit_tools import edit_tools
@@ -27,7 +27,7 @@ def never_ask(questions: list[UserQuestion]) -> list[Any]:
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
     """Tools of a directory in which nothing ever changes; the model has read its text files."""
-    root = trapped(tmp_path_factory.mktemp("still"))
+    root = create_trapped_workspace(tmp_path_factory.mktemp("still"))
     (root / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     (root / "a.ipynb").write_text(json.dumps(NOTEBOOK))
     (root / "f.txt").write_text("a\nb\nc\nd\ne\n")
@@ -147,7 +147,7 @@ def update(*lines: str, path: str = "f.txt") -> Arguments:
     return sections(f"*** Update File: {path}", *lines)
 
 
-def hosted(**operation: Any) -> Arguments:
+def hosted_patch(**operation: Any) -> Arguments:
     return {"ops": [operation]}
 
 
@@ -171,13 +171,21 @@ PATCHES: list[Arguments] = [
     sections("*** Add File: new", "+\udce9"),
     sections(*(f"*** Add File: {number}" for number in range(MAX_FILES + 1))),
     sections("*** Add File: new", "+" + "x" * MAX_PATCH_CHARS),
-    *(hosted(), hosted(type="delete_file"), hosted(path="f.txt"), hosted(type="rename_file", path="f.txt")),
-    *(hosted(type="delete_file", path=path) for path in each("", "f.txt\n*** Delete File: g", [], "nope")),
-    *(hosted(type="create_file", path="n", diff=diff) for diff in ("no plus", "+x\n y", "+\ud800")),
-    hosted(type="update_file", path="f.txt"),
-    *(hosted(type="update_file", path="f.txt", diff=diff) for diff in ("", "@@", "@@\n-zzz", "@@\n-a\n*** Delete File: f.txt")),
-    hosted(type="update_file", path="f.txt", diff=sections("*** Delete File: f.txt")["text"]),
-    hosted(type="update_file", path="nope", diff="@@\n-a"),
+    *(
+        hosted_patch(),
+        hosted_patch(type="delete_file"),
+        hosted_patch(path="f.txt"),
+        hosted_patch(type="rename_file", path="f.txt"),
+    ),
+    *(hosted_patch(type="delete_file", path=path) for path in each("", "f.txt\n*** Delete File: g", [], "nope")),
+    *(hosted_patch(type="create_file", path="n", diff=diff) for diff in ("no plus", "+x\n y", "+\ud800")),
+    hosted_patch(type="update_file", path="f.txt"),
+    *(
+        hosted_patch(type="update_file", path="f.txt", diff=diff)
+        for diff in ("", "@@", "@@\n-zzz", "@@\n-a\n*** Delete File: f.txt")
+    ),
+    hosted_patch(type="update_file", path="f.txt", diff=sections("*** Delete File: f.txt")["text"]),
+    hosted_patch(type="update_file", path="nope", diff="@@\n-a"),
     *(sections(f"*** Add File: {path}", "+x") for path in PATCH_PATHS),
     *(sections(f"*** Delete File: {path}") for path in PATCH_PATHS),
     *(update("@@", "-a", "+A", path=path) for path in PATCH_PATHS),

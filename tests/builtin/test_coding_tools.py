@@ -31,11 +31,11 @@ async def answers(questions: list[UserQuestion]) -> list[Any]:
 
 
 def names(folder: Path, **options: Any) -> list[str]:
-    return [one.name for one in coding_tools(folder, **options)]
+    return [tool.name for tool in coding_tools(folder, **options)]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "expected"),
     [
         (["read"], ["read"]),
         (["Bash"], ["shell"]),
@@ -49,9 +49,9 @@ def names(folder: Path, **options: Any) -> list[str]:
     ],
     ids=["ours", "theirs", "two of them", "of Gemini", "of Codex", "twice", "a tuple", "an iterator", "none"],
 )
-def test_names_are_ours_or_those_that_models_have(tmp_path: Path, wanted: Iterable[str], found: list[str]) -> None:
+def test_names_are_ours_or_those_that_models_have(tmp_path: Path, wanted: Iterable[str], expected: list[str]) -> None:
     """In the order of all of them, and nothing else."""
-    assert names(tmp_path, names=wanted) == found
+    assert names(tmp_path, names=wanted) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_name_that_nobody_has_is_named(tmp_path: Path, wanted: list[str], stra
 def test_nobody_can_be_asked_without_somebody_who_answers(tmp_path: Path) -> None:
     assert "ask_user" not in names(tmp_path)
     assert "ask_user" in names(tmp_path, ask=answers)
-    assert [one for one in names(tmp_path, ask=answers) if one != "ask_user"] == names(tmp_path)
+    assert [name for name in names(tmp_path, ask=answers) if name != "ask_user"] == names(tmp_path)
     assert names(tmp_path, ask=answers, names=["ask_user"]) == ["ask_user"]
 
 
@@ -115,9 +115,9 @@ def test_a_tool_whose_extra_is_missing_is_not_offered(tmp_path: Path, monkeypatc
 
 
 def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
-    more = set(names(tmp_path, state_dir=tmp_path / "state")) - set(names(tmp_path))
-    assert more
-    assert all("memory" in name for name in more)
+    added = set(names(tmp_path, state_dir=tmp_path / "state")) - set(names(tmp_path))
+    assert added
+    assert all("memory" in name for name in added)
 
 
 def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +125,9 @@ def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, mon
     work.mkdir()
     monkeypatch.setenv("TOOLGLOT_STATE", str(state))
     options = (BuiltinOptions(), BuiltinOptions(backups=False))
-    for number, own in enumerate(options):
+    for number, option in enumerate(options):
         (work / "a.txt").write_text("before\n")
-        tools = coding_tools(work, names=["read", "write"], options=own)
+        tools = coding_tools(work, names=["read", "write"], options=option)
         assert not state.exists() or number  # nothing is created before it is needed
         agent = Agent("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
         agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')

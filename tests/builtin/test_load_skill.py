@@ -34,11 +34,11 @@ def skill(tmp_path: Path) -> Skill:
     return read_skill(directory, "user")
 
 
-def start(own: Builtins, *turns: Calls, facade: str = "neutral", approve: Approve | None = None) -> Agent:
+def start(builtins: Builtins, *turns: Calls, facade: str = "neutral", approve: Approve | None = None) -> Agent:
     """An agent whose model makes these calls, turn by turn."""
     texts = ["\n".join(f"call {name} {dumps_text(arguments)}" for name, arguments in calls) for calls in turns]
     transport = SimulatedTransport(Simulator(Script([*texts, "say done"])))
-    return Agent("simulator", tools=own.tools, facade=facade, approve=approve, transport=transport, code_mode=False)
+    return Agent("simulator", tools=builtins.tools, facade=facade, approve=approve, transport=transport, code_mode=False)
 
 
 def open_builtins(tmp_path: Path, *skills: Skill) -> Builtins:
@@ -73,21 +73,21 @@ def test_every_model_can_load_one(tmp_path: Path, skill: Skill, facade: str) -> 
     native = next((name for prefix, name in NATIVE.items() if facade.startswith(prefix)), "load_skill")
     parameter = {"Skill": "skill", "skill": "skill"}.get(native, "name")
     parameter = "command" if facade == "claude-code-2.0" else parameter
-    own = open_builtins(tmp_path, skill)
-    agent = start(own, ((native, {parameter: "release-notes"}),), facade=facade)
+    builtins = open_builtins(tmp_path, skill)
+    agent = start(builtins, ((native, {parameter: "release-notes"}),), facade=facade)
     result = agent.run_sync("Write the notes.")
     text = agent.conversation[2].results[0].text
     assert result.text == "done"
     assert "Run scripts/list.sh for" in text
     assert str(skill.directory) in text
-    own.close()
+    builtins.close()
 
 
 def test_files_can_be_read_but_not_changed_and_scripts_run_as_commands(tmp_path: Path, skill: Skill) -> None:
-    own = open_builtins(tmp_path, skill)
+    builtins = open_builtins(tmp_path, skill)
     script = skill.directory / "scripts" / "list.sh"
     agent = start(
-        own,
+        builtins,
         (("read_file", {"path": str(script)}), ("write_file", {"path": str(script), "content": "evil"})),
         (("shell", {"command": f"sh {script} it; echo evil >> {script}"}),),
         approve=lambda _: "yes",
@@ -98,12 +98,12 @@ def test_files_can_be_read_but_not_changed_and_scripts_run_as_commands(tmp_path:
     assert "read-only" in written
     assert "listed it" in agent.conversation[4].results[0].text
     assert script.read_text() == "echo listed $1\n"
-    own.close()
+    builtins.close()
 
 
 def test_allowed_tools_allow_nothing(tmp_path: Path, skill: Skill) -> None:
-    own = open_builtins(tmp_path, skill)
+    builtins = open_builtins(tmp_path, skill)
     calls = (("load_skill", {"name": "release-notes"}),), (("write_file", {"path": "a", "content": "b"}),)
-    agent = start(own, *calls, approve=lambda _: "later")
+    agent = start(builtins, *calls, approve=lambda _: "later")
     assert agent.run_sync("Go.").stop == "approval"
-    own.close()
+    builtins.close()

@@ -15,8 +15,8 @@ def tools(tmp_path: Path) -> Tools:
     return Tools(tmp_path, create_tools)
 
 
-def one(text: Any = "a", status: Any = "pending", **more: Any) -> dict[str, Any]:
-    return {"text": text, "status": status, **more}
+def one(text: Any = "a", status: Any = "pending", **options: Any) -> dict[str, Any]:
+    return {"text": text, "status": status, **options}
 
 
 class TestTheList:

@@ -105,7 +105,7 @@ class Editor:
         return [update for update in self.updates if update["sessionUpdate"] == kind]
 
     @property
-    def said(self) -> str:
+    def reply_text(self) -> str:
         return "".join(update["content"]["text"] for update in self.of("agent_message_chunk"))
 
     @property

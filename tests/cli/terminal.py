@@ -135,22 +135,22 @@ class Page(pyte.Screen):
 
 def _plain_styles(attrs: Sequence[int]) -> Iterator[int]:
     """Dim becomes blink, and the first sixteen of 256 colours are the terminal's own."""
-    rest = iter(attrs)
-    for attr in rest:
+    remaining = iter(attrs)
+    for attr in remaining:
         if attr in (38, 48):
-            yield from _colour(attr, rest)
+            yield from _colour(attr, remaining)
         elif attr == 22:
             yield from (22, 25)
         elif attr not in (5, 25):
             yield 5 if attr == 2 else attr
 
 
-def _colour(attr: int, rest: Iterator[int]) -> Iterator[int]:
-    kind = next(rest, 0)
+def _colour(attr: int, remaining: Iterator[int]) -> Iterator[int]:
+    kind = next(remaining, 0)
     if kind == 2:
-        yield from (attr, 2, next(rest, 0), next(rest, 0), next(rest, 0))
+        yield from (attr, 2, next(remaining, 0), next(remaining, 0), next(remaining, 0))
     elif kind == 5:
-        index = next(rest, 0)
+        index = next(remaining, 0)
         if index < 16:
             yield attr - 8 + index if index < 8 else attr + 52 + index - 8
         else:
@@ -214,7 +214,7 @@ class Terminal:
         return "\n".join([*self.page.past, *self.screen])
 
     @property
-    def unwrapped(self) -> str:
+    def one_line(self) -> str:
         """Everything as one line with single spaces, for text that a narrow terminal breaks between words."""
         return " ".join(self.everything.split())
 
@@ -240,10 +240,10 @@ class Terminal:
 
     # What a test waits for
 
-    def wait_for(self, what: str | re.Pattern[str], *, times: int = 1, timeout: float = 20) -> None:
+    def wait_for(self, text: str | re.Pattern[str], *, times: int = 1, timeout: float = 20) -> None:
         """Reads until this was shown, so many times, on the screen or in what scrolled away."""
-        pattern = what if isinstance(what, re.Pattern) else re.compile(re.escape(what.rstrip(" ")))
-        wanted = f"{what!r} {times} times" if times > 1 else repr(what)
+        pattern = text if isinstance(text, re.Pattern) else re.compile(re.escape(text.rstrip(" ")))
+        wanted = f"{text!r} {times} times" if times > 1 else repr(text)
         self.wait_until(lambda: len(pattern.findall(self.everything)) >= times, wanted, timeout)
 
     def wait_quiet(self, seconds: float = 0.15, *, timeout: float = 20) -> None:
@@ -258,12 +258,12 @@ class Terminal:
         self.wait_until(lambda: self.ended, "the end", timeout)
         return self.process.wait(timeout)
 
-    def wait_until(self, met: Callable[[], bool], what: str, timeout: float = 20) -> None:
+    def wait_until(self, met: Callable[[], bool], expectation: str, timeout: float = 20) -> None:
         end = time.monotonic() + timeout
         while not met():
             left = end - time.monotonic()
             if self.ended or left <= 0:
-                raise NotShown(self._missing(what, timeout))
+                raise NotShown(self._missing(expectation, timeout))
             self._read(min(left, 0.05))  # what is waited for may be a file
 
     def close(self) -> None:
@@ -313,8 +313,8 @@ class Terminal:
             else:
                 raise NotShown(self._missing(f"a reader of {len(data)} more bytes", 20))
 
-    def _missing(self, what: str, timeout: float) -> str:
+    def _missing(self, expectation: str, timeout: float) -> str:
         state = f"it left with {self.process.wait(timeout)}" if self.ended else f"{timeout:g} seconds have passed"
         past = "".join(f"{line}\n" for line in self.page.past[-60:])
         screen = "\n".join(f"│{line}" for line in self.screen)
-        return f"the terminal did not show {what}: {state}\n{past}{screen}"
+        return f"the terminal did not show {expectation}: {state}\n{past}{screen}"

@@ -71,7 +71,7 @@ async def test_a_conversation_with_an_edit_and_an_approval(tmp_path: Path, note:
     assert response.stop_reason == "end_turn"
     assert response.usage.input_tokens > 0
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
-    assert editor.said == "It is done."
+    assert editor.reply_text == "It is done."
     assert editor.thoughts.startswith("I read it first")
     began = editor.of("tool_call")[0]  # before its arguments are known
     assert (began["title"], began["kind"], began["status"], "rawInput" in began) == ("Read", "read", "pending", False)
@@ -197,16 +197,16 @@ async def test_modes_decide_what_is_asked(tmp_path: Path, note: Path) -> None:
         assert [request["call"]["kind"] for request in editor.requests] == ["execute"]
         await editor.connection.set_config_option(session_id=session, config_id="mode", value="read-only")
         await editor.prompt(session, "/tools")
-        assert "`Read`" in editor.said
-        assert "`Edit`" not in editor.said
-        assert "`Bash`" not in editor.said
+        assert "`Read`" in editor.reply_text
+        assert "`Edit`" not in editor.reply_text
+        assert "`Bash`" not in editor.reply_text
         await editor.prompt(session, "/model simulator:openai")  # the mode stays
         await editor.prompt(session, "/tools")
-        assert "`apply_patch`" not in editor.said
+        assert "`apply_patch`" not in editor.reply_text
         await editor.connection.set_config_option(session_id=session, config_id="model", value="simulator:anthropic")
         await editor.connection.set_session_mode(session_id=session, mode_id="ask")
         await editor.prompt(session, "/tools")
-        assert "`Edit`" in editor.said
+        assert "`Edit`" in editor.reply_text
 
 
 async def test_unsaved_changes_in_the_editor_are_not_overwritten(tmp_path: Path, note: Path) -> None:
@@ -281,7 +281,7 @@ async def test_cancel_while_a_call_waits_for_approval(tmp_path: Path, note: Path
         assert editor.calls()["Edit note.txt"]["status"] == "failed"
         editor.answer = lambda request: "yes"
         assert (await editor.prompt(session, "say Still here.")).stop_reason == "end_turn"
-        assert editor.said == "Still here."
+        assert editor.reply_text == "Still here."
         editor.answer = lambda request: ""  # the editor says so instead of an answer
         assert (await editor.prompt(session, EDIT)).stop_reason == "cancelled"
     assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
@@ -301,11 +301,11 @@ async def test_a_second_prompt_has_to_wait(tmp_path: Path, note: Path) -> None:
 async def test_why_a_run_stopped_is_told(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         assert (await editor.prompt(session, "say Half an\nstop length")).stop_reason == "max_tokens"
-        assert "limit of output tokens" in editor.said
+        assert "limit of output tokens" in editor.reply_text
         assert (await editor.prompt(session, "say No.\nstop refusal")).stop_reason == "refusal"
-        assert "refused" in editor.said
+        assert "refused" in editor.reply_text
         await editor.prompt(session, "/context")
-        assert "tokens" in editor.said
+        assert "tokens" in editor.reply_text
 
 
 async def test_a_failed_request_is_one_sentence(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ async def test_sessions_are_listed_loaded_resumed_forked_and_deleted(tmp_path: P
         assert loaded.modes is not None
         assert loaded.modes.current_mode_id == "accept-edits"
         assert editor.of("user_message_chunk")[0]["content"]["text"] == EDIT
-        assert editor.said == "It is done."
+        assert editor.reply_text == "It is done."
         assert "I read it first" in editor.thoughts
         replayed = editor.calls()
         assert replayed.keys() == shown.keys()
@@ -370,7 +370,9 @@ async def test_sessions_run_side_by_side(tmp_path: Path, note: Path) -> None:
     assert other_note.read_text(encoding="utf-8") == "TWO too\n"
     assert len(editor.requests) == 1
     for id, file in ((session, note), (other, other_note)):
-        paths = {place["path"] for update in editor.updates if update["session"] == id for place in update.get("locations", ())}
+        paths = {
+            location["path"] for update in editor.updates if update["session"] == id for location in update.get("locations", ())
+        }
         assert paths == {str(file)}
 
 
@@ -381,7 +383,7 @@ async def test_a_session_continues_with_its_model(tmp_path: Path, note: Path) ->
     async with open_editor(tmp_path, model=None) as (editor, _):
         await editor.connection.resume_session(session_id=session, cwd=str(note.parent))
         await editor.prompt(session, "/model")
-        assert "simulator:gemini" in editor.said
+        assert "simulator:gemini" in editor.reply_text
         assert "the conversation was saved with this model" in editor.thoughts
 
 
@@ -484,7 +486,7 @@ async def test_a_session_that_cannot_be_saved_goes_on(tmp_path: Path) -> None:
     (tmp_path / "state" / "saved").write_bytes(b"")  # no directory
     async with open_editor(tmp_path) as (editor, session):
         assert (await editor.prompt(session, "say Hello.")).stop_reason == "end_turn"
-        assert editor.said == "Hello."
+        assert editor.reply_text == "Hello."
         assert editor.thoughts.count("the session is not saved: cannot create the directory") == 1
 
 
@@ -544,7 +546,7 @@ async def test_every_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
     ]
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, *content)
-        assert editor.said == "Seen."
+        assert editor.reply_text == "Seen."
         await editor.prompt(session, ResourceContentBlock(type="resource_link", name="odd", uri="https://[odd"))
         with pytest.raises(RequestError, match="not valid base64"):
             await editor.prompt(session, ImageContentBlock(type="image", data="!", mime_type="image/png"))
@@ -580,10 +582,10 @@ async def test_models_and_effort_can_be_chosen(tmp_path: Path) -> None:
         assert str(chosen["model"]).startswith("simulator:openai")
         assert "fast" in [option.value for option in response.config_options[1].options]
         await editor.prompt(session, "/tools")
-        assert "`Read`" not in editor.said  # the tools have the names of another coding agent
+        assert "`Read`" not in editor.reply_text  # the tools have the names of another coding agent
         await editor.connection.set_config_option(session_id=session, config_id="effort", value="high")
         await editor.prompt(session, "/model simulator:gemini")
-        assert "simulator:gemini" in editor.said
+        assert "simulator:gemini" in editor.reply_text
         assert editor.of("config_option_update")[0]["configOptions"][2]["currentValue"] == "high"
         with pytest.raises(RequestError, match="unknown effort 'huge'"):
             await editor.connection.set_config_option(session_id=session, config_id="effort", value="huge")
@@ -695,13 +697,13 @@ async def test_a_saved_conversation_shows_each_result_with_its_call() -> None:
 def test_a_preview_is_split_into_hunks() -> None:
     preview = "update a.py\n--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n-- old\n+++ new\n same\n\\ No newline at end of file\n"
     preview += "@@ -9 +9,2 @@\n x\n+y\ndelete b.py\n--- b.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
-    diffs, rest = split_preview(preview, "/root")
+    diffs, remainder = split_preview(preview, "/root")
     assert [(diff.path, diff.old_text, diff.new_text) for diff in diffs if diff.type == "diff"] == [
         ("/root/a.py", "- old\nsame\n", "++ new\nsame\n"),
         ("/root/a.py", "x\n", "x\ny\n"),
         ("/root/b.py", "gone\n", ""),
     ]
-    assert rest == "update a.py\ndelete b.py"
+    assert remainder == "update a.py\ndelete b.py"
     assert split_preview("$ make test", "/root") == ([], "$ make test")
     truncated = preview + "--- c.py\n+++ c.py\n@@ -1,9 +1,9 @@\n-removed\n… the rest is omitted\n"
     assert split_preview(truncated, "/root") == ([], truncated)
@@ -738,7 +740,7 @@ async def test_the_context_names_the_instructions(tmp_path: Path) -> None:
     (tmp_path / "user" / "AGENTS.md").write_text("Answer in Latin.", encoding="utf-8")
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, "/context")
-    assert re.search(rf"^- instructions: \d from {re.escape(str(tmp_path))}/user/AGENTS.md$", editor.said, re.MULTILINE)
+    assert re.search(rf"^- instructions: \d from {re.escape(str(tmp_path))}/user/AGENTS.md$", editor.reply_text, re.MULTILINE)
 
 
 # ---- MCP servers
@@ -755,7 +757,7 @@ async def test_the_editors_mcp_servers_can_be_used(tmp_path: Path) -> None:
     servers = [scripted_server(tmp_path), broken, old]
     async with open_editor(tmp_path, capabilities=WITH_FORMS, servers=servers) as (editor, session):
         await editor.prompt(session, 'call mcp__demo__echo {"text": "hello"}\nthen say Echoed.')
-        assert editor.said == "Echoed."
+        assert editor.reply_text == "Echoed."
         assert editor.thoughts.count("MCP server broken cannot be used: ") == 1
         assert "the MCP server old is not used: its transport (sse) is not supported" in editor.thoughts
         [call] = editor.calls().values()
@@ -768,7 +770,7 @@ async def test_the_editors_mcp_servers_can_be_used(tmp_path: Path) -> None:
         await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
         assert "decline" in json.dumps(editor.calls())
         await editor.prompt(session, "/tools")
-        assert "`mcp__demo__echo`" in editor.said
+        assert "`mcp__demo__echo`" in editor.reply_text
 
 
 async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
@@ -778,11 +780,13 @@ async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         await editor.connection.set_session_mode(session_id=session, mode_id="read-only")
         await editor.prompt(session, "/tools")
-        assert "`Read`" in editor.said
-        assert "mcp__own" not in editor.said  # they came after the mode was chosen; a server's word does not make them readers
+        assert "`Read`" in editor.reply_text
+        assert (
+            "mcp__own" not in editor.reply_text
+        )  # they came after the mode was chosen; a server's word does not make them readers
         await editor.connection.set_session_mode(session_id=session, mode_id="ask")
         await editor.prompt(session, 'call mcp__own__echo {"text": "hello"}\nthen say Echoed.')
-        assert editor.said.endswith("Echoed.")
+        assert editor.reply_text.endswith("Echoed.")
         [request] = editor.requests
         assert request["options"] == {"yes": "allow_once", "always": "allow_always", "no": "reject_once"}
 
@@ -806,8 +810,8 @@ async def test_an_editors_mcp_server_starts_outside_the_workspace(tmp_path: Path
         await editor.prompt(session, "say Hello.")
         assert "the MCP server inside runs in the sandbox: its argument " in editor.thoughts
         await editor.prompt(session, "/tools")
-        assert "`mcp__module__echo`" in editor.said
-        assert "`mcp__inside__echo`" in editor.said
+        assert "`mcp__module__echo`" in editor.reply_text
+        assert "`mcp__inside__echo`" in editor.reply_text
     assert not (outside / "escaped").exists()
 
 

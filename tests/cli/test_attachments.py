@@ -100,7 +100,7 @@ def test_what_cannot_be_attached_is_not_read(name: str, message: str, tmp_path: 
 
 class TestInAPrompt:
     @pytest.mark.parametrize(
-        ("text", "found"),
+        ("text", "expected"),
         [
             ("look at @notes.txt please", ["notes.txt"]),
             ("@notes.txt", ["notes.txt"]),
@@ -120,8 +120,8 @@ class TestInAPrompt:
             *((f"look at @notes.txt{mark}", ["notes.txt"]) for mark in (*",;:!?.)\"']", "...", "?!")),
         ],
     )
-    def test_a_path_after_an_at_is_attached(self, text: str, found: list[str]) -> None:
-        assert names(text) == found
+    def test_a_path_after_an_at_is_attached(self, text: str, expected: list[str]) -> None:
+        assert names(text) == expected
         assert not any(mention.is_prompt for mention in find_mentions(text))
 
     @pytest.mark.parametrize(

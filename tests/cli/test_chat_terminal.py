@@ -163,7 +163,7 @@ def test_approval_shows_what_hides_and_only_an_answer_approves(tmp_path: Path) -
         chat.wait_for("y yes", times=2)
         chat.type("n")
         chat.wait_ready()
-        assert "It did not run" in chat.unwrapped
+        assert "It did not run" in chat.one_line
         chat.ask('call delete {"path": "a.txt"}')
         chat.wait_for("y yes", times=3)
         chat.press("ctrl-c")  # stops the turn
@@ -252,10 +252,10 @@ class TestWindow:
         path = "/home/somebody/documents/letters/to-a-friend.txt"
         with Chat(tmp_path, "-m", "simulator:anthropic", columns=20, lines=24) as chat:
             chat.hear("What is the weather in Paris?")
-            assert "get_weather: Paris: 21 degrees." in chat.unwrapped
+            assert "get_weather: Paris: 21 degrees." in chat.one_line
             chat.ask(f'call delete {{"path": "{path}"}}')
-            chat.wait_until(lambda: "yyes" in _squeezed(chat), "the question")
-            assert path in _squeezed(chat).rpartition("wantstorun")[2]
+            chat.wait_until(lambda: "yyes" in _squeeze(chat), "the question")
+            assert path in _squeeze(chat).rpartition("wantstorun")[2]
             chat.type("y")
             chat.wait_ready()
             assert (tmp_path / "deleted").exists()
@@ -267,7 +267,7 @@ class TestWindow:
             chat.type("say a line that is longer than the window will be")
             chat.wait_for("will be")
             chat.resize(30, 12)
-            chat.wait_until(lambda: "longerthanthewindowwillbe" in _squeezed(chat), "the line, wrapped")
+            chat.wait_until(lambda: "longerthanthewindowwillbe" in _squeeze(chat), "the line, wrapped")
             chat.resize(80, 24)
             chat.wait_for("> say a line that is longer than the window will be")
             chat.press("enter")
@@ -356,7 +356,7 @@ class TestWindow:
             chat.leave()
 
 
-def _squeezed(chat: Chat) -> str:
+def _squeeze(chat: Chat) -> str:
     return "".join(chat.everything.split())
 
 

@@ -41,10 +41,10 @@ THOUGHT: dict[str, Any] = {"type": "thinking", "text": "", "opaque": {"summary":
 AWS_STREAM = base64.b64encode(b"".join(encode_aws_event(json.dumps(event).encode()) for event in EVENTS)).decode()
 
 
-def exchange(body: Any, **more: Any) -> dict[str, Any]:
+def exchange(body: Any, **options: Any) -> dict[str, Any]:
     text = body if isinstance(body, str) else json.dumps(body)
     record = {"id": "x", "streaming": False, "status": 200, "response_content_type": "application/json", "response_body": text}
-    return record | more
+    return record | options
 
 
 def decode(wire: str, *lines: Any) -> Outcome:
@@ -386,11 +386,11 @@ class TestCheck:
 
     def test_every_provider_is_checked(self) -> None:
         outcome = run_cli("check", "-", "--json", stdin=json.dumps([self.TOOL]))
-        found = {record["provider"]: record for record in outcome.records()}
+        by_provider = {record["provider"]: record for record in outcome.records()}
         assert outcome.code == 0
-        assert set(found) == set(PROFILES)
-        assert found["anthropic"]["losses"] == []
-        assert any(loss["where"].startswith("tool 'lookup'") for loss in found["gemini"]["losses"])
+        assert set(by_provider) == set(PROFILES)
+        assert by_provider["anthropic"]["losses"] == []
+        assert any(loss["where"].startswith("tool 'lookup'") for loss in by_provider["gemini"]["losses"])
 
     def test_a_file_without_tools_is_named(self, tmp_path: Path) -> None:
         file = tmp_path / "f.json"

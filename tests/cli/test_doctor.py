@@ -84,11 +84,11 @@ def test_extras_match_the_project() -> None:
 
 def test_programs_are_found_but_not_started(doctor: Doctor, monkeypatch: Patch) -> None:
     directory, work = doctor.directory / "bin", doctor.directory / "work"
-    for place in (directory, work / "bin"):
-        place.mkdir(parents=True)
+    for folder in (directory, work / "bin"):
+        folder.mkdir(parents=True)
         for name in ("git", "google-chrome", "bwrap"):
-            (place / name).write_text(f"#!/bin/sh\ntouch {doctor.directory}/started\n")
-            (place / name).chmod(0o755)
+            (folder / name).write_text(f"#!/bin/sh\ntouch {doctor.directory}/started\n")
+            (folder / name).chmod(0o755)
     (directory / "bwrap").unlink()
     monkeypatch.chdir(work)
     doctor.setenv("PATH", f"{work / 'bin'}:{directory}")
@@ -119,19 +119,19 @@ def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "run", "why"),
+    ("level", "run", "reasons"),
     [
         (2, "in bwrap+seccomp", {}),
         (1, "in landlock+seccomp", {"no bwrap+seccomp": "no permissions"}),
         (0, "unconfined: each one needs approval", {"no bwrap+seccomp": "not found", "no landlock+seccomp": "off"}),
     ],
 )
-def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monkeypatch: Patch) -> None:
+def test_sandbox(doctor: Doctor, level: int, run: str, reasons: dict[str, str], monkeypatch: Patch) -> None:
     labels = ("none", "landlock+seccomp", "bwrap+seccomp")
-    said = {
+    report = {
         "level": level,
         "sandbox": labels[level],
-        "reasons": {name.removeprefix("no "): reason for name, reason in why.items()},
+        "reasons": {name.removeprefix("no "): reason for name, reason in reasons.items()},
         "bwrap": "/usr/bin/bwrap" if level == 2 else None,
         "landlock": 7 if level else 0,
         "limits": {"processes": "cgroup", "memory": "cgroup"},
@@ -139,12 +139,12 @@ def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monk
     }
 
     def describe(_roots: object) -> dict[str, Any]:
-        return said
+        return report
 
     monkeypatch.setattr("toolglot.cli.probes.describe_sandbox", describe)
     sandbox = doctor.report()["sandbox"]
     assert sandbox["commands run"] == run
-    assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == why
+    assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == reasons
     assert sandbox.get("gaps") == (None if level == 2 else "others can be seen")
 
 
@@ -193,10 +193,10 @@ def test_keys_are_never_shown(doctor: Doctor) -> None:
         "groq": "variable MY_GROQ",
     }
     assert {*keys} == {*PROFILES}
-    for said in (json.dumps(doctor.report()), doctor.text()):
-        assert KEY not in said
-        assert "plain-looking" not in said
-        assert "openai-chat, openai-responses" in said or said.startswith("{")
+    for dump in (json.dumps(doctor.report()), doctor.text()):
+        assert KEY not in dump
+        assert "plain-looking" not in dump
+        assert "openai-chat, openai-responses" in dump or dump.startswith("{")
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_unusable_model_is_a_problem(doctor: Doctor, model: str, key: str, probl
     assert problem is None or problem in report["problems"][0]
 
 
-def call(tool: str, outcome: str = "ok", seconds: float = 1.0, **more: Any) -> str:
-    return json.dumps({"tool": tool, "outcome": outcome, "seconds": seconds, "ran": True, **more})
+def call(tool: str, outcome: str = "ok", seconds: float = 1.0, **options: Any) -> str:
+    return json.dumps({"tool": tool, "outcome": outcome, "seconds": seconds, "ran": True, **options})
 
 
 def test_statistics_by_tool(doctor: Doctor) -> None:
@@ -250,17 +250,17 @@ def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) 
 
 
 @pytest.mark.parametrize(
-    ("setting", "file", "said"),
+    ("setting", "file", "expected"),
     [
         ("audit = false", None, "audit log  off"),
         ("", "audit.jsonl", "no calls have been recorded yet"),
         ('audit = "other.jsonl"', "other.jsonl", "other.jsonl"),
     ],
 )
-def test_location_of_the_audit_log(doctor: Doctor, setting: str, file: str | None, said: str) -> None:
+def test_location_of_the_audit_log(doctor: Doctor, setting: str, file: str | None, expected: str) -> None:
     doctor.columns = 300
     assert doctor.configure(setting).report()["audit"]["file"] == (file and str(doctor.directory / file))
-    assert said in doctor.configure(setting).text()
+    assert expected in doctor.configure(setting).text()
 
 
 def test_a_directory_that_cannot_be_written_is_a_problem(doctor: Doctor) -> None:

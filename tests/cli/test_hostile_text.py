@@ -96,10 +96,14 @@ def hostile_directory(isolated_home: Path, monkeypatch: Patch) -> Path:
     return directory
 
 
-def obeyed(outcome: Outcome) -> list[str]:
+def control_characters(outcome: Outcome) -> list[str]:
     """What a terminal would do something with."""
     text = outcome.out + outcome.err
-    return [hex(ord(one)) for one in text if (unicodedata.category(one) == "Cc" and one not in "\n\t") or one == "\u202e"]
+    return [
+        hex(ord(character))
+        for character in text
+        if (unicodedata.category(character) == "Cc" and character not in "\n\t") or character == "\u202e"
+    ]
 
 
 MINE = ("--tools", "hostile_tools:all")
@@ -161,7 +165,7 @@ MINE = ("--tools", "hostile_tools:all")
 ], ids=lambda value: None if isinstance(value, str) else " ".join(value).replace(EVIL, "EVIL")[:60])  # fmt: skip
 @pytest.mark.usefixtures("hostile_directory")
 def test_a_terminal_shows_and_never_obeys(words: tuple[str, ...], stdin: str) -> None:
-    assert obeyed(run_cli(*words, stdin=stdin, is_terminal=True)) == []
+    assert control_characters(run_cli(*words, stdin=stdin, is_terminal=True)) == []
 
 
 @pytest.mark.parametrize("words", [
@@ -173,7 +177,7 @@ def test_nothing_of_a_project_is_obeyed(words: tuple[str, ...], hostile_director
     decisions = {"trusted": [str(isolated_home / EVIL)] + ([str(hostile_directory)] if "--remove" in words else [])}
     (isolated_home / "state" / "trust.json").write_text(json.dumps(decisions), encoding="utf-8")
     outcome = run_cli(*words, stdin="n\n", is_terminal=words != ("chat",))
-    assert obeyed(outcome) == []
+    assert control_characters(outcome) == []
 
 
 def test_the_question_of_trust_shows_everything_on_lines_of_its_own(
@@ -184,7 +188,7 @@ def test_the_question_of_trust_shows_everything_on_lines_of_its_own(
     (hostile_directory / "toolglot.toml").write_text(PROJECT.replace(f'tools = ["{TOML_EVIL}"]', padding), encoding="utf-8")
     prepare(Flags(), confirm=lambda question: question != "Do you trust this directory?")
     shown = capsys.readouterr()
-    assert obeyed(Outcome(0, shown.out, shown.err)) == []
+    assert control_characters(Outcome(0, shown.out, shown.err)) == []
     assert [row for row in shown.out.splitlines()[1:] if not row.startswith("  ")] == []
     for key in ("tools", "providers.openai.base_url", "providers.openai.headers"):
         assert f"\n  {key}" in shown.out
@@ -199,10 +203,10 @@ def test_a_chat_shows_and_never_obeys() -> None:
         f"@{EVIL}.json", f"/save {EVIL}", f"/{EVIL}", "/undo", "/context", f"/show {EVIL}", "/new", "/quit",
     ]  # fmt: skip
     outcome = run_cli("chat", "--tools", "hostile_tools:all", stdin="\n".join(line.replace("\r", "") for line in lines))
-    assert obeyed(outcome) == []
+    assert control_characters(outcome) == []
     assert "needs approval" not in outcome.out
-    assert obeyed(run_cli("chat", "--load", "saved.jsonl", stdin="hi\n")) == []
-    assert obeyed(run_cli("chat", "--load", EVIL, stdin="hi\n")) == []
+    assert control_characters(run_cli("chat", "--load", "saved.jsonl", stdin="hi\n")) == []
+    assert control_characters(run_cli("chat", "--load", EVIL, stdin="hi\n")) == []
 
 
 def test_a_shell_completes_only_names(hostile_directory: Path) -> None:
@@ -216,14 +220,14 @@ def test_a_shell_completes_only_names(hostile_directory: Path) -> None:
 
 def test_the_command_line_prints_in_few_places() -> None:
     """Everything else goes through `printer`, `styled` and the screen, which make text harmless."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for path in sorted((ROOT / "src/toolglot/cli").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         count = len(
             re.findall(r"(?<![\w.])print\(|click\.s?echo\(|(?:stdout|stderr|buffer|_out)\.write\(|\.writelines\(", text)
         )
         if count:
-            found[str(path.relative_to(ROOT / "src/toolglot/cli"))] = count
-    assert found == {"call.py": 1, "printer.py": 4, "run.py": 3, "styled.py": 1}, (
+            counts[str(path.relative_to(ROOT / "src/toolglot/cli"))] = count
+    assert counts == {"call.py": 1, "printer.py": 4, "run.py": 3, "styled.py": 1}, (
         "use print_line, print_note, write_text or Printer"
     )

@@ -58,7 +58,7 @@ class Broken(io.StringIO):
         raise BrokenPipeError(32, "Broken pipe")
 
 
-def written(level: str = "debug", out: io.StringIO | None = None) -> io.StringIO:
+def log_to(level: str = "debug", out: io.StringIO | None = None) -> io.StringIO:
     """A stderr of our own that lines go to."""
     sys.stderr = out or io.StringIO()
     configure_logging(level, None, secrets=secrets)
@@ -99,32 +99,32 @@ class TestTheLevel:
         ("level", "heard"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")], ids=lambda value: value
     )
     def test_what_is_below_it_is_not_written(self, level: str, heard: str) -> None:
-        out = written(level)
+        out = log_to(level)
         for name in ("debug", "info", "warning", "error"):
             getattr(log, name)(f"<{name[0]}>")
         assert "".join(re.findall("<(.)>", out.getvalue())) == heard
 
     def test_other_loggers_are_silent_unless_it_is_debug(self) -> None:
-        out = written("info")
+        out = log_to("info")
         logging.getLogger("asyncio").error("a task was lost")
         logging.getLogger("aiohttp.client").error("a session was lost")
         logging.getLogger("mcp.server.streamable_http").error("a session was lost")
         assert out.getvalue() == ""
-        out = written("debug")
+        out = log_to("debug")
         logging.getLogger("asyncio").error("a task was lost with %s", SECRET)
         assert "asyncio error: a task was lost with [hidden]" in out.getvalue()
 
     def test_the_root_logger_is_not_touched(self) -> None:
         root = logging.getLogger()
         before = (root.level, root.handlers[:])
-        written()
+        log_to()
         assert (root.level, root.handlers) == before
         assert logging.getLogger("toolglot").propagate
 
     def test_configuring_again_replaces_what_was_there(self, tmp_path: Path) -> None:
-        first = written()
+        first = log_to()
         configure_logging("debug", tmp_path / "a", secrets=secrets)
-        out = written()
+        out = log_to()
         log.info("once")
         assert first.getvalue() == (tmp_path / "a").read_text() == ""
         assert out.getvalue().count("once") == 1
@@ -133,7 +133,7 @@ class TestTheLevel:
 
 class TestLinesForPeople:
     def test_a_line_is_short(self) -> None:
-        out = written()
+        out = log_to()
         fields = {"model": "m", "request": "12ab34cd", "usage": {"input": 5, "output": 0}, "none": ""}
         log.info("%s answered", "m", extra=fields)
         log.warning("careful")
@@ -156,12 +156,12 @@ class TestLinesForPeople:
         self, out: type[io.StringIO], variable: str, value: str, is_dim: bool, monkeypatch: Patch
     ) -> None:
         monkeypatch.setenv(variable, value)
-        stderr = written(out=out())
+        stderr = log_to(out=out())
         log.info("hello")
         assert re.fullmatch("\x1b\\[2m.*hello\x1b\\[0m\n" if is_dim else "[^\x1b]*hello\n", stderr.getvalue())
 
     def test_nothing_that_a_terminal_would_interpret_gets_through(self) -> None:
-        out = written()
+        out = log_to()
         log.info("a\x1b[2Jb\r\nc", extra={"url": "x\x07y"})
         try:
             raise ValueError(f"the key {SECRET} is wrong\x07")
@@ -174,7 +174,7 @@ class TestLinesForPeople:
 
     @pytest.mark.parametrize("state", ["broken", "closed", "missing"])
     def test_a_stderr_that_cannot_be_written_is_quiet(self, state: str) -> None:
-        out = written(out=Broken() if state == "broken" else io.StringIO())
+        out = log_to(out=Broken() if state == "broken" else io.StringIO())
         if state == "closed":
             out.close()
         sys.stderr = None if state == "missing" else out
@@ -281,10 +281,10 @@ class TestTheFile:
         log.info("after")
         assert [line[:6] for line in path.read_text().splitlines()] == ["before", '{"time']
 
-    @pytest.mark.parametrize(("name", "why"), [("missing/log", "No such file"), ("", "Is a directory")])
-    def test_one_that_cannot_be_written_is_named_and_nothing_changes(self, tmp_path: Path, name: str, why: str) -> None:
-        out = written("error")
-        with pytest.raises(UsageError, match=f"the log .*{re.escape(str(tmp_path))}.*{why}.*log.file"):
+    @pytest.mark.parametrize(("name", "reason"), [("missing/log", "No such file"), ("", "Is a directory")])
+    def test_one_that_cannot_be_written_is_named_and_nothing_changes(self, tmp_path: Path, name: str, reason: str) -> None:
+        out = log_to("error")
+        with pytest.raises(UsageError, match=f"the log .*{re.escape(str(tmp_path))}.*{reason}.*log.file"):
             configure_logging("debug", tmp_path / name, secrets=secrets)
         log.error("still here")
         assert "still here" in out.getvalue()
@@ -300,7 +300,7 @@ class TestTheFile:
 class TestWhatIsTold:
     """A conversation at debug: every request with its id, every call, and what went wrong."""
 
-    def told(self, lines: Any, prompt: str, provider: str = "anthropic") -> list[dict[str, Any]]:
+    def log_records(self, lines: Any, prompt: str, provider: str = "anthropic") -> list[dict[str, Any]]:
         @tool
         def look(x: int) -> str:
             """Look at a number."""
@@ -313,7 +313,7 @@ class TestWhatIsTold:
         return lines()
 
     def test_asking_and_answering(self, lines: Any) -> None:
-        asking, answered = self.told(lines, "say hi")
+        asking, answered = self.log_records(lines, "say hi")
         assert asking["level"] == "debug"
         assert asking["url"] == "http://simulator/@anthropic/v1/messages"
         assert asking["bytes"] > 50
@@ -326,17 +326,17 @@ class TestWhatIsTold:
         assert answered["usage"]["input"] > 0
 
     def test_each_request_has_its_own_id_and_keeps_it(self, lines: Any) -> None:
-        told = self.told(lines, 'call look {"x": 1}\nfault rate-limit\nsay done')
-        asked = [line["request"] for line in told if line["message"].startswith("sending a request")]
+        records = self.log_records(lines, 'call look {"x": 1}\nfault rate-limit\nsay done')
+        asked = [line["request"] for line in records if line["message"].startswith("sending a request")]
         assert len(asked) == 3
         assert asked[0] == asked[1] != asked[2]
-        again = next(line for line in told if "retrying in" in line["message"])
+        again = next(line for line in records if "retrying in" in line["message"])
         assert (again["request"], again["error"], again["attempt"]) == (asked[0], "RateLimited", 1)
 
     def test_calls_of_tools(self, lines: Any) -> None:
-        told = self.told(lines, 'call look {"x": 1}\ncall look {"x": 9}')
-        assert [(line["tool"], line["kind"]) for line in told if "kind" in line] == [("look", "ok"), ("look", "execution")]
-        assert ["RuntimeError: too high" in line["exception"] for line in told if "exception" in line] == [True]
+        records = self.log_records(lines, 'call look {"x": 1}\ncall look {"x": 9}')
+        assert [(line["tool"], line["kind"]) for line in records if "kind" in line] == [("look", "ok"), ("look", "execution")]
+        assert ["RuntimeError: too high" in line["exception"] for line in records if "exception" in line] == [True]
 
     def test_the_query_and_the_user_of_an_address_are_not_told(self, lines: Any) -> None:
         engine = create_engine("simulator:gemini")

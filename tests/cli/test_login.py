@@ -64,10 +64,10 @@ def memory(monkeypatch: Patch, tmp_path: Path) -> Iterator[Memory]:
     for name in ("HOME", "USERPROFILE", "APPDATA", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setattr("toolglot.engine.signin.environment._hidden_keys", {})
-    before, made = keyring.get_keyring(), Memory()
-    keyring.set_keyring(made)
+    before, backend = keyring.get_keyring(), Memory()
+    keyring.set_keyring(backend)
     auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    yield made
+    yield backend
     keyring.set_keyring(before)
 
 
@@ -204,13 +204,13 @@ class StandIn:
 
 @pytest.fixture
 def github() -> Iterator[StandIn]:
-    made = StandIn()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    server = StandIn()
+    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
-    made.server.shutdown()
+    yield server
+    server.server.shutdown()
     thread.join()
-    made.server.server_close()
+    server.server.server_close()
 
 
 class TestCopilot:
@@ -237,10 +237,10 @@ class TestCopilot:
         keyring.set_keyring(backend())
         assert invoke("login", "copilot") == 0
         out, err = capsys.readouterr()
-        place = "the system keyring" if backend is Memory else str(copilot.login_file())
+        location = "the system keyring" if backend is Memory else str(copilot.login_file())
         assert out.splitlines() == [
             f"open {github.url}/login/device[31m and enter the code ABCD-1234",
-            f"signed in; the Copilot login is stored in {place}",
+            f"signed in; the Copilot login is stored in {location}",
         ]
         assert LOGIN not in out + err
         assert self.pauses == [5.0, 5.0]

@@ -83,12 +83,17 @@ class World:
         if os.getuid() == 0:
             for path in (self.base, *self.base.rglob("*")):
                 os.chown(path, self.user, self.user, follow_symlinks=False)
-        python, own = find_python(self.user)
+        python, environment = find_python(self.user)
         directories = ["", ".", "bin", f"{self.work}/bin", f"{self.outside}/links", f"{self.outside}/bin", SYSTEM_PATH]
-        own |= {"PATH": os.pathsep.join(directories), "HOME": str(self.base / "home"), "NO_COLOR": "1", "COLUMNS": "500"}
+        environment |= {
+            "PATH": os.pathsep.join(directories),
+            "HOME": str(self.base / "home"),
+            "NO_COLOR": "1",
+            "COLUMNS": "500",
+        }
         return subprocess.run(
             [python, "-P", "-m", "toolglot.cli.main", *words],
-            env={**own, **variables},
+            env={**environment, **variables},
             cwd=self.work,
             input=stdin,
             capture_output=True,
@@ -155,7 +160,7 @@ def test_what_a_command_writes_does_not_run_when_a_server_starts(world: World) -
     world.add_good_server(env={"PYTHONPATH": str(world.outside / "site")})
     escape = f'#!/bin/sh\\necho "$0 $TOKEN" >> {world.base}/escaped\\n'
     places = ("node_modules/.bin/some-docs-server", "bin/python3", "bin/npx")
-    script = "".join(f"mkdir -p $(dirname {place}); printf '{escape}' > {place}; chmod +x {place};" for place in places)
+    script = "".join(f"mkdir -p $(dirname {path}); printf '{escape}' > {path}; chmod +x {path};" for path in places)
     done = world.start("call", "shell", json.dumps({"command": script}), "--root", ".", "--yes", "--no-mcp")
     assert (done.returncode, os.access(world.work / places[0], os.X_OK)) == (0, True), done.stderr
     assert world.start(*COMMANDS["run"], "--root", ".").returncode == 0

@@ -15,7 +15,7 @@ from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.profile import Profile
 
 
-def shown(*words: str, columns: int = 80) -> str:
+def run_models(*words: str, columns: int = 80) -> str:
     code, out, err = run_cli("models", *words, COLUMNS=str(columns))
     assert (code, err) == (0, "")
     return out
@@ -26,23 +26,25 @@ def shown(*words: str, columns: int = 80) -> str:
 
 @pytest.mark.parametrize("columns", [30, 40, 60, 80, 120, 200])
 def test_all_providers_fit_the_terminal(columns: int) -> None:
-    out = shown(columns=columns)
+    out = run_models(columns=columns)
     assert max(map(len, out.splitlines())) <= columns
     assert all(id in out for id in PROFILES)
     assert "\x1b" not in out
 
 
 def test_a_wide_terminal_has_all_columns() -> None:
-    head, *rows = shown(columns=200).splitlines()
+    head, *rows = run_models(columns=200).splitlines()
     assert head.split() == ["provider", "wire", "tools", "strict", "tool", "choice", "key", "facade", "as", "of"]
-    found = {row.split()[0]: row.split()[1:] for row in rows if row}
-    assert " ".join(found["anthropic"]) == "anthropic-messages - yes except subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
-    assert found["mistral"][3:7] == ["except", "none,", "subset", "MISTRAL_API_KEY"]
-    assert found["ollama"][3] == "auto"
+    columns = {row.split()[0]: row.split()[1:] for row in rows if row}
+    assert (
+        " ".join(columns["anthropic"]) == "anthropic-messages - yes except subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
+    )
+    assert columns["mistral"][3:7] == ["except", "none,", "subset", "MISTRAL_API_KEY"]
+    assert columns["ollama"][3] == "auto"
 
 
 def test_what_has_no_room_is_said() -> None:
-    assert "Columns hidden (use a wider terminal or --json): key, facade, as of" in shown()
+    assert "Columns hidden (use a wider terminal or --json): key, facade, as of" in run_models()
 
 
 def test_colors_are_for_terminals_only() -> None:
@@ -51,7 +53,7 @@ def test_colors_are_for_terminals_only() -> None:
 
 
 def test_json_has_one_complete_object_a_line() -> None:
-    lines = [json.loads(line) for line in shown("--json").splitlines()]
+    lines = [json.loads(line) for line in run_models("--json").splitlines()]
     assert [line["id"] for line in lines] == list(PROFILES)
     for line in lines:
         assert {*line} == {*Profile.__struct_fields__, "facade", "window", "facts", "models"}
@@ -63,7 +65,7 @@ def test_json_has_one_complete_object_a_line() -> None:
 
 
 def test_one_model_in_full() -> None:
-    out = shown("anthropic:claude-opus-5")
+    out = run_models("anthropic:claude-opus-5")
     for part in (
         "Anthropic Messages · anthropic:claude-opus-5",
         "https://api.anthropic.com/v1/messages",
@@ -82,7 +84,7 @@ def test_one_model_in_full() -> None:
 
 
 def test_what_is_not_known_is_said_so() -> None:
-    out = shown("groq:some-model")
+    out = run_models("groq:some-model")
     assert out.count("unknown") == 2
     assert "this model is not in the catalog" in out
     assert "For this model" not in out
@@ -91,18 +93,18 @@ def test_what_is_not_known_is_said_so() -> None:
 @pytest.mark.parametrize("pattern", ["openai", "compatible", "vertex:gemini-3-pro-preview", "openrouter:google/gemini-2.5-pro"])
 @pytest.mark.parametrize("columns", [40, 80])
 def test_one_of_them_fits_the_terminal(pattern: str, columns: int) -> None:
-    assert max(map(len, shown(pattern, columns=columns).splitlines())) <= columns
+    assert max(map(len, run_models(pattern, columns=columns).splitlines())) <= columns
 
 
 def test_json_of_a_model_has_its_facts_with_sources() -> None:
-    (line,) = shown("anthropic:claude-opus-5", "--json").splitlines()
-    said: dict[str, Any] = json.loads(line)
-    assert said["model"] == "claude-opus-5"
-    assert said["window"]["context"] == said["limits"]["context"] == 1_000_000
-    assert said["price"]["output"] == 25.0
-    assert said["facade"] == "claude-code"
-    assert {"efforts", "default_max_tokens"} <= {name for fact in said["facts"] for name in fact["changes"]}
-    assert all(fact["source"] for fact in said["facts"])
+    (line,) = run_models("anthropic:claude-opus-5", "--json").splitlines()
+    report: dict[str, Any] = json.loads(line)
+    assert report["model"] == "claude-opus-5"
+    assert report["window"]["context"] == report["limits"]["context"] == 1_000_000
+    assert report["price"]["output"] == 25.0
+    assert report["facade"] == "claude-code"
+    assert {"efforts", "default_max_tokens"} <= {name for fact in report["facts"] for name in fact["changes"]}
+    assert all(fact["source"] for fact in report["facts"])
 
 
 @pytest.mark.parametrize(
@@ -134,14 +136,14 @@ def test_a_name_leads_to_its_row(name: str, id: str, model: str) -> None:
     ],
 )
 def test_a_provider_lists_the_models_that_are_known(provider: str, row: str) -> None:
-    table = [" ".join(line.split()) for line in shown(provider).partition("Known models")[2].splitlines()]
+    table = [" ".join(line.split()) for line in run_models(provider).partition("Known models")[2].splitlines()]
     assert row in table
-    (line,) = shown(provider, "--json").splitlines()
+    (line,) = run_models(provider, "--json").splitlines()
     assert row.split()[0] in json.loads(line)["models"]
 
 
 def test_a_local_server_lists_no_models() -> None:
-    assert "Known models" not in shown("ollama")
+    assert "Known models" not in run_models("ollama")
 
 
 def test_listed_models_are_known_under_their_names() -> None:

@@ -53,8 +53,8 @@ def home(isolated_home: Path) -> Path:
     return isolated_home
 
 
-def secret_of(place: str) -> str:
-    return f"planted{list(PLACES).index(place)}Xq92Lm"
+def secret_of(location: str) -> str:
+    return f"planted{list(PLACES).index(location)}Xq92Lm"
 
 
 def fill(value: Any, secret: str) -> Any:
@@ -62,11 +62,11 @@ def fill(value: Any, secret: str) -> Any:
     return json.loads(json.dumps(value).replace("{}", secret))
 
 
-def filled_places(kind: str = "") -> dict[str, dict[str, Any]]:
+def fill_places(kind: str = "") -> dict[str, dict[str, Any]]:
     """The servers `planted-0` and so on, each with its own secret."""
     return {
-        f"planted-{number}": fill(fields, secret_of(place))
-        for number, (place, fields) in enumerate(PLACES.items())
+        f"planted-{number}": fill(fields, secret_of(location))
+        for number, (location, fields) in enumerate(PLACES.items())
         if kind in fields or not kind
     }
 
@@ -87,12 +87,12 @@ def find_leaks(home: Path, *commands: tuple[str, ...]) -> list[tuple[str, str]]:
         outcome = run_cli(*words, stdin="/mcp\n")
         log = home / "log.jsonl"
         written = outcome.out + outcome.err + (log.read_text() if log.exists() else "")
-        leaks += [(" ".join(words), place) for place in PLACES if secret_of(place) in written]
+        leaks += [(" ".join(words), location) for location in PLACES if secret_of(location) in written]
     return leaks
 
 
 def test_no_command_shows_a_secret_of_the_users_servers(home: Path) -> None:
-    (home / "user" / "config.toml").write_text(to_toml(filled_places()))
+    (home / "user" / "config.toml").write_text(to_toml(fill_places()))
     assert "planted-16" in run_cli("doctor").out
     tests = [("mcp", "test", f"planted-{number}") for number, fields in enumerate(PLACES.values()) if "url" in fields]
     assert find_leaks(home, *SHOWING, *tests) == []
@@ -100,7 +100,7 @@ def test_no_command_shows_a_secret_of_the_users_servers(home: Path) -> None:
 
 @pytest.mark.parametrize("is_trusted", [False, True], ids=["untrusted", "trusted"])
 def test_no_command_shows_a_secret_of_a_projects_servers(home: Path, is_trusted: bool) -> None:
-    (home / "toolglot.toml").write_text(to_toml(filled_places("command")))
+    (home / "toolglot.toml").write_text(to_toml(fill_places("command")))
     if is_trusted:
         trust_directory(home)
     assert "planted-0" in run_cli("doctor").out
@@ -108,7 +108,7 @@ def test_no_command_shows_a_secret_of_a_projects_servers(home: Path, is_trusted:
 
 
 def test_no_command_shows_a_secret_of_a_projects_files(home: Path) -> None:
-    (home / ".mcp.json").write_text(json.dumps({"mcpServers": filled_places("command")}))
+    (home / ".mcp.json").write_text(json.dumps({"mcpServers": fill_places("command")}))
     assert "planted-0" in run_cli("mcp", "list").out
     assert find_leaks(home, *SHOWING, *STARTING, ("chat", "-m", "simulator"), ("trust", ".")) == []
 
@@ -116,7 +116,7 @@ def test_no_command_shows_a_secret_of_a_projects_files(home: Path) -> None:
 def test_servers_that_repeat_their_arguments_give_nothing_away(home: Path) -> None:
     script = 'echo "wrong: $*" >&2; exit 1'
     servers = {
-        name: {"command": "sh", "args": ["-c", script, "sh", *fields["args"]]} for name, fields in filled_places("args").items()
+        name: {"command": "sh", "args": ["-c", script, "sh", *fields["args"]]} for name, fields in fill_places("args").items()
     }
     (home / "user" / "config.toml").write_text(to_toml(servers))
     assert "wrong: " in run_cli("mcp", "test", "planted-0").out

@@ -99,9 +99,9 @@ def install(tmp_path: Path) -> Install:
 class TestExample:
     def test_doctor_lists_one_of_each_kind(self) -> None:
         report = json.loads(run_cli("doctor", "--json").out)
-        own = [row for row in report["plugins"] if row["package"] == "toolglot-example-plugin"]
-        assert {row["kind"] for row in own} == {*plugins.PLUGIN_KINDS}
-        assert {row["version"] for row in own} == {"1.0"}
+        rows = [row for row in report["plugins"] if row["package"] == "toolglot-example-plugin"]
+        assert {row["kind"] for row in rows} == {*plugins.PLUGIN_KINDS}
+        assert {row["version"] for row in rows} == {"1.0"}
         assert "toolglot_example_plugin.tools:DICE_TOOLS" in run_cli("doctor").out
 
     def test_tools_by_flag_and_by_setting(self, isolated_home: Path) -> None:

@@ -24,7 +24,7 @@ def project(isolated_home: Path) -> Path:
     return isolated_home
 
 
-def sent_prompt(cli_setup: CliSetup) -> str:
+def prompt_of(cli_setup: CliSetup) -> str:
     """What the model is told."""
     with cli_setup:
         body = asyncio.run(cli_setup.create_agent(approve=None).preview_request()).body
@@ -40,7 +40,7 @@ def test_the_user_is_asked_once(project: Path, answer: bool, capsys: Capture) ->
         return answer
 
     for _ in range(2):
-        prompt = sent_prompt(prepare(Flags(builtin=True), confirm=confirm))
+        prompt = prompt_of(prepare(Flags(builtin=True), confirm=confirm))
         assert "Answer in Latin." in prompt
         assert ("Use tabs." in prompt) is ("- notes: Writes notes." in prompt) is ('"Skill"' in prompt) is answer
     assert questions == [f"Do you trust {project}?"]
@@ -86,7 +86,7 @@ def test_a_skill_is_loaded_in_a_run(project: Path) -> None:
 
 def test_they_can_be_switched_off(project: Path) -> None:
     trust_directory(project)
-    prompt = sent_prompt(prepare(Flags(builtin=True, no_instructions=True)))
+    prompt = prompt_of(prepare(Flags(builtin=True, no_instructions=True)))
     assert "Latin" not in prompt
     assert "- notes:" not in prompt
 
@@ -94,7 +94,7 @@ def test_they_can_be_switched_off(project: Path) -> None:
 def test_models_without_the_tool_are_told_of_no_skills(project: Path) -> None:
     trust_directory(project)
     for flags in (Flags(builtin=False), Flags(builtin=True, allow=("read",)), Flags(builtin=True, deny=("Skill",))):
-        prompt = sent_prompt(prepare(flags))
+        prompt = prompt_of(prepare(flags))
         assert "Use tabs." in prompt
         assert "- notes:" not in prompt
 

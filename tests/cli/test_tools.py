@@ -34,9 +34,9 @@ def get_weather(city: str, days: int = 3) -> str:
     return f"{city} {days}"
 
 
-def add(one: int, other: int) -> int:
+def add(left: int, other: int) -> int:
     """Adds two numbers."""
-    return one + other
+    return left + other
 
 
 ROUTE = ToolDefinition(
@@ -78,7 +78,7 @@ def _width(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def shown(capsys: Capture, tools: Iterable[Any], code: int = 0, **options: Any) -> tuple[str, str]:
+def list_tools(capsys: Capture, tools: Iterable[Any], code: int = 0, **options: Any) -> tuple[str, str]:
     assert show_tools(list(tools), **options) == code
     return capsys.readouterr()
 
@@ -88,31 +88,31 @@ def shown(capsys: Capture, tools: Iterable[Any], code: int = 0, **options: Any) 
 
 @pytest.mark.parametrize("wire", SPECS)
 def test_a_wire_is_enough(wire: str, capsys: Capture) -> None:
-    out, err = shown(capsys, [add], wire=wire, json=True)
+    out, err = list_tools(capsys, [add], wire=wire, json=True)
     assert "Adds two numbers." in out
     assert err == ""
 
 
 def test_deferred_tools_are_counted(capsys: Capture) -> None:
-    out, err = shown(capsys, many_tools(), model="openai-chat:gpt-4o", json=True)
+    out, err = list_tools(capsys, many_tools(), model="openai-chat:gpt-4o", json=True)
     assert [item["function"]["name"] for item in json.loads(out)] == ["search_tools"]
     assert "300 tools deferred, which saves about 32," in err
     assert "accepts at most 128 tools" in err
-    out, err = shown(capsys, [add], model="anthropic:claude-sonnet-4-5", defer=True)
+    out, err = list_tools(capsys, [add], model="anthropic:claude-sonnet-4-5", defer=True)
     assert "1 tool deferred, which saves about" in out
 
 
 def test_with_json_what_is_lost_goes_to_stderr(capsys: Capture) -> None:
-    out, err = shown(capsys, [ROUTE], model="anthropic:claude-opus-5", json=True)
+    out, err = list_tools(capsys, [ROUTE], model="anthropic:claude-opus-5", json=True)
     assert json.loads(out)[0]["name"].startswith("maps_plan_route")
     assert err.startswith("repaired: tool name 'maps.plan_route' at tools")
-    out, err = shown(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview", json=True)
+    out, err = list_tools(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview", json=True)
     json.loads(out)
     assert [line.split(" at ")[0] for line in err.splitlines()] == ["lost: default", "lost: map"]
 
 
 def test_where_no_tool_is_left_the_field_is_null(capsys: Capture) -> None:
-    out, err = shown(capsys, [SEARCH], code=1, wire="ollama-chat", json=True)
+    out, err = list_tools(capsys, [SEARCH], code=1, wire="ollama-chat", json=True)
     assert out == "null\n"
     assert "web_search" in err
 
@@ -121,7 +121,7 @@ def test_where_no_tool_is_left_the_field_is_null(capsys: Capture) -> None:
 
 
 def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: Capture) -> None:
-    out, err = shown(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview")
+    out, err = list_tools(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview")
     assert err == ""
     assert out.startswith("Google Gemini (Developer API) · gemini-3-pro-preview · gemini\n")
     assert "\nget_weather\n  Weather of a city.\n" in out
@@ -141,30 +141,30 @@ def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: Capture) 
     ],
 )
 def test_every_tool_is_shown_by_its_name_on_the_wire(wire: str, names: list[str], capsys: Capture) -> None:
-    out, _ = shown(capsys, [add, SEARCH, GOOGLE, PATCH, LOOK], wire=wire)
+    out, _ = list_tools(capsys, [add, SEARCH, GOOGLE, PATCH, LOOK], wire=wire)
     heads = [line for before, line in pairwise(out.splitlines()) if not before and not line.startswith(("lost:", "repaired:"))]
     assert heads == names
 
 
 def test_without_a_target_tools_are_shown_as_they_were_defined(capsys: Capture) -> None:
-    out, _ = shown(capsys, [add, ROUTE, LOOK])
+    out, _ = list_tools(capsys, [add, ROUTE, LOOK])
     assert out.startswith("As defined")
     assert "\nfiles.look\n" in out
-    out, err = shown(capsys, [add, ROUTE], json=True)
-    assert [one["name"] for one in json.loads(out)] == ["add", "maps.plan_route"]
+    out, err = list_tools(capsys, [add, ROUTE], json=True)
+    assert [tool["name"] for tool in json.loads(out)] == ["add", "maps.plan_route"]
     assert json.loads(out)[1]["parameters"] == ROUTE.parameters
     assert err == ""
 
 
 def test_a_description_cannot_command_the_terminal(capsys: Capture) -> None:
     evil = ToolDefinition("evil", "a\x1b]0;b\x07\u202e", {"type": "object", "properties": {"x": {"description": "\u202e\x9b"}}})
-    out, _ = shown(capsys, [evil], wire="openai-chat")
+    out, _ = list_tools(capsys, [evil], wire="openai-chat")
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*out}
 
 
 def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    out, _ = shown(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview")
+    out, _ = list_tools(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview")
     assert max(len(line) for line in out.splitlines() if '"' not in line) <= 40
 
 
@@ -239,7 +239,7 @@ def test_error_is_one_sentence(words: list[str], message: str, directory: Path) 
 @pytest.mark.parametrize(("tools", "error"), [([], UsageError), ([3], InvalidTool)])
 def test_without_tools_there_is_nothing_to_show(tools: list[Any], error: type[Exception], capsys: Capture) -> None:
     with pytest.raises(error):
-        shown(capsys, tools)
+        list_tools(capsys, tools)
 
 
 # ---- facades
@@ -272,7 +272,7 @@ class Wiretap:
         return await self._simulator.send(request)
 
 
-def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
+def tools_sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
     transport = Wiretap()
     asyncio.run(Agent(create_engine(model, transport=transport), tools=tools, **options).run("say hello"))
     return transport.bodies[0]["tools"]
@@ -298,8 +298,8 @@ def test_tools_that_cannot_be_used_are_named_with_the_reason(monkeypatch: Patch)
 @pytest.mark.parametrize("model", MODELS)
 def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: str, tmp_path: Path, capsys: Capture) -> None:
     tools: list[Any] = [*coding_tools(tmp_path), get_weather, add]
-    out, _ = shown(capsys, tools, model=model, json=True)
-    assert json.loads(out) == sent_by_an_agent(model, tools)
+    out, _ = list_tools(capsys, tools, model=model, json=True)
+    assert json.loads(out) == tools_sent_by_an_agent(model, tools)
     assert out.count("\n") == 1
 
 
@@ -307,8 +307,8 @@ def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: st
 @pytest.mark.parametrize("facade", FACADE_MODULES)
 def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: Capture) -> None:
     model, tools = "simulator:anthropic/claude-sonnet-4-5", coding_tools(tmp_path)
-    out, _ = shown(capsys, tools, model=model, facade=facade, json=True)
-    assert json.loads(out) == sent_by_an_agent(model, tools, facade=facade)
+    out, _ = list_tools(capsys, tools, model=model, facade=facade, json=True)
+    assert json.loads(out) == tools_sent_by_an_agent(model, tools, facade=facade)
 
 
 @pytest.mark.parametrize("facade", ["own_harness:mine", "own_harness.py:mine"])
@@ -347,7 +347,7 @@ def test_a_language_that_cannot_be_run_is_an_error(mode: str, language: str, mon
 def test_the_head_names_the_facade(capsys: Capture) -> None:
     out = run_cli("tools", "-m", "openai:gpt-5", "--facade", "codex@0.166").out
     assert out.splitlines()[0] == "OpenAI Responses · gpt-5 · openai-responses · facade codex-shell"
-    assert "facade" not in shown(capsys, [add], model="openai:gpt-5")[0].splitlines()[0]
+    assert "facade" not in list_tools(capsys, [add], model="openai:gpt-5")[0].splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -379,12 +379,12 @@ def test_tools_that_a_model_knows_are_declared_by_their_types(
 
 
 def test_without_a_model_built_in_tools_have_our_names(tmp_path: Path, capsys: Capture) -> None:
-    out, _ = shown(capsys, coding_tools(tmp_path), wire="gemini", json=True)
+    out, _ = list_tools(capsys, coding_tools(tmp_path), wire="gemini", json=True)
     names = {tool["name"] for tool in json.loads(out)[0]["functionDeclarations"]}
     assert {"read", "multi_edit", "patch"} <= names
 
 
 def test_model_and_wire_may_agree(capsys: Capture) -> None:
-    out, _ = shown(capsys, [add], model="xai:grok-4", wire="openai-chat", facade="neutral")
+    out, _ = list_tools(capsys, [add], model="xai:grok-4", wire="openai-chat", facade="neutral")
     assert out.startswith("xAI Grok · grok-4 · openai-chat")
     assert "\nadd\n" in out  # a facade leaves other tools alone

@@ -67,8 +67,8 @@ def test_any_bytes_are_a_value_or_a_value_error(data: bytes) -> None:
 
 def test_only_an_object_is_accepted_as_an_object() -> None:
     assert loads_object('{"a":1}') == {"a": 1}
-    for text, what in (("[]", "an array"), ("7", "a number"), ("null", "null"), ('""', "a string"), ("true", "a boolean")):
-        with pytest.raises(ValueError, match=what):
+    for text, kind in (("[]", "an array"), ("7", "a number"), ("null", "null"), ('""', "a string"), ("true", "a boolean")):
+        with pytest.raises(ValueError, match=kind):
             loads_object(text)
 
 
@@ -132,8 +132,8 @@ NEARLY_PLAIN: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("value", "plain"), NEARLY_PLAIN)
 def test_what_is_nearly_plain_becomes_plain(value: Any, plain: Any) -> None:
-    found = to_plain(value)
-    assert (type(found), dumps(found), found) == (type(plain), dumps(plain), plain)
+    converted = to_plain(value)
+    assert (type(converted), dumps(converted), converted) == (type(plain), dumps(plain), plain)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -167,9 +167,9 @@ class TestPrograms:
 
 
 def test_every_logger_of_ours_hides_keys() -> None:
-    found = {
+    others = {
         (path.relative_to(SOURCE).as_posix(), name)
         for path in SOURCE.rglob("*.py")
         for name in re.findall(r"""getLogger\(\s*(?:__name__|["']toolglot[^"']*["'])?\s*\)""", path.read_text(encoding="utf-8"))
     }
-    assert found == {("cli/logging_setup.py", 'getLogger("toolglot")')}  # which only has the handler
+    assert others == {("cli/logging_setup.py", 'getLogger("toolglot")')}  # which only has the handler

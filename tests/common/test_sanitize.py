@@ -28,7 +28,7 @@ SCRIPTS = [
 ]
 
 
-def obeyed(character: str) -> bool:
+def is_control_character(character: str) -> bool:
     """What a terminal does something with, but for a tab and a new line."""
     return unicodedata.category(character) == "Cc" and character not in "\t\n"
 
@@ -61,8 +61,16 @@ class TestHarmless:
 
     def test_only_what_is_obeyed_is_changed(self) -> None:
         escaped = escape_controls(ANYTHING)
-        assert not [hex(ord(one)) for one in escaped if obeyed(one) or one in "\u202a\u202b\u202c\u202d\u202e"]
-        changed = {one for one in ANYTHING if not obeyed(one) and escape_controls(one) != one}
+        assert not [
+            hex(ord(character))
+            for character in escaped
+            if is_control_character(character) or character in "\u202a\u202b\u202c\u202d\u202e"
+        ]
+        changed = {
+            character
+            for character in ANYTHING
+            if not is_control_character(character) and escape_controls(character) != character
+        }
         assert changed <= {*BIDI, *map(chr, range(0xD800, 0xE000))}
         escaped.encode()  # every UTF-8 terminal can write it
 
@@ -97,7 +105,7 @@ class TestVisible:
 
     def test_no_format_character_of_unicode_hides(self) -> None:
         escaped = escape_invisible(ANYTHING)
-        left = {ord(one) for one in escaped if unicodedata.category(one) in ("Cf", "Cs", "Zl", "Zp")}
+        left = {ord(character) for character in escaped if unicodedata.category(character) in ("Cf", "Cs", "Zl", "Zp")}
         assert left <= _SEEN
         escaped.encode()  # every UTF-8 terminal can write it
 
@@ -113,7 +121,7 @@ _SEEN = {0x70F, 0x8E2, 0x110BD, 0x110CD, *range(0x600, 0x606), 0x6DD, 0x890, 0x8
 
 class TestShortened:
     @pytest.mark.parametrize(
-        ("text", "most", "shown"),
+        ("text", "limit", "shown"),
         [
             ("", 5, ""),
             ("abc", 3, "abc"),
@@ -124,12 +132,12 @@ class TestShortened:
             ("abc", 0, "…"),
         ],
     )
-    def test_a_text_in_one_line(self, text: str, most: int, shown: str) -> None:
-        assert shorten(text, most) == shown
+    def test_a_text_in_one_line(self, text: str, limit: int, shown: str) -> None:
+        assert shorten(text, limit) == shown
 
     @given(st.text(), st.integers(1, 50))
-    def test_it_is_one_line_and_short_enough(self, text: str, most: int) -> None:
-        line = shorten(text, most)
-        assert len(line) <= most
+    def test_it_is_one_line_and_short_enough(self, text: str, limit: int) -> None:
+        line = shorten(text, limit)
+        assert len(line) <= limit
         assert len(line.splitlines()) <= 1
-        assert not any(map(obeyed, line))
+        assert not any(map(is_control_character, line))

@@ -96,9 +96,9 @@ def test_any_iterable_is_kept_as_a_tuple_or_a_frozenset() -> None:
 
 
 def test_one_tag_is_not_taken_apart() -> None:
-    made = tool(lambda: None, name="f", tags="weather")
-    assert made.tags == made.definition.tags == frozenset({"weather"})
-    assert made.replace(tags=["a"]).definition.tags == frozenset({"a"})
+    tagged = tool(lambda: None, name="f", tags="weather")
+    assert tagged.tags == tagged.definition.tags == frozenset({"weather"})
+    assert tagged.replace(tags=["a"]).definition.tags == frozenset({"a"})
 
 
 def test_messages_take_lists_and_texts_at_run_time() -> None:

@@ -41,8 +41,8 @@ class Home:
     def project_file(self) -> Path:
         return self.project / "toolglot.toml"
 
-    def read(self, user: str = "", project: str = "", *, trusted: bool | None = None, **more: Any) -> Configuration:
+    def read(self, user: str = "", project: str = "", *, trusted: bool | None = None, **options: Any) -> Configuration:
         self.user_file.write_text(user, encoding="utf-8")
         self.project_file.write_text(project, encoding="utf-8")
-        environ: Mapping[str, str] = {**os.environ, **more.pop("environ", {})}
-        return read_configuration(directory=self.project, environ=environ, trusted=trusted, **more)
+        environ: Mapping[str, str] = {**os.environ, **options.pop("environ", {})}
+        return read_configuration(directory=self.project, environ=environ, trusted=trusted, **options)

@@ -45,9 +45,9 @@ class TestFiles:
         for path, text in ((tmp_path / "user", "mine"), (project, "top"), (project / "src" / "app", "near")):
             (path / "AGENTS.md").write_text(text)
         (tmp_path / "AGENTS.md").write_text("above the repository")
-        found = read(project / "src" / "app")
-        assert list(found.files.values()) == ["mine", "top", "near"]
-        prompt = found.compose("Be brief.") or ""
+        instructions = read(project / "src" / "app")
+        assert list(instructions.files.values()) == ["mine", "top", "near"]
+        prompt = instructions.compose("Be brief.") or ""
         assert prompt.startswith("Be brief.\n\nThe user has these instructions")
         assert f'<instructions path="{project}/AGENTS.md">\ntop\n</instructions>' in prompt
         assert "A subdirectory may have its own AGENTS.md" in prompt
@@ -71,9 +71,9 @@ class TestFiles:
 
     def test_a_long_file_is_truncated_and_an_empty_one_left_out(self, project: Path) -> None:
         (project / "AGENTS.md").write_text("é" * 500)
-        found = read(project, max_chars=100)
-        assert found.files[project / "AGENTS.md"] == f"{'é' * 100}\n[truncated: read {project}/AGENTS.md for the rest]"
-        assert found.problems == (f"'{project}/AGENTS.md' is truncated to 100 characters (instructions.max_chars)",)
+        instructions = read(project, max_chars=100)
+        assert instructions.files[project / "AGENTS.md"] == f"{'é' * 100}\n[truncated: read {project}/AGENTS.md for the rest]"
+        assert instructions.problems == (f"'{project}/AGENTS.md' is truncated to 100 characters (instructions.max_chars)",)
         (project / "AGENTS.md").write_text(" \n")
         assert read(project).compose(None) is None
 
@@ -82,9 +82,9 @@ class TestFiles:
         (tmp_path / "secret").write_text("the key")
         (project / "AGENTS.md").symlink_to(tmp_path / "secret")
         os.mkfifo(project / "src" / "AGENTS.md")
-        found = read(project / "src")
-        assert not found.files
-        assert "it is a symbolic link to a file outside" in found.problems[0]
+        instructions = read(project / "src")
+        assert not instructions.files
+        assert "it is a symbolic link to a file outside" in instructions.problems[0]
         (project / "AGENTS.md").unlink()
         (project / "CLAUDE.md").write_text("claude")
         (project / "AGENTS.md").symlink_to("CLAUDE.md")
@@ -98,11 +98,11 @@ class TestTrust:
         (app / "AGENTS.md").write_text("near")
         add_skill(app / ".agents" / "skills", "evil")
         refuse_trust(project / "src")
-        found = read(app)
-        assert list(found.files.values()) == ["top"]
-        assert found.skills == ()
-        assert found.withheld == {app / "AGENTS.md": app, app / ".agents" / "skills": app}
-        assert "evil" not in (found.compose("x") or "")
+        instructions = read(app)
+        assert list(instructions.files.values()) == ["top"]
+        assert instructions.skills == ()
+        assert instructions.withheld == {app / "AGENTS.md": app, app / ".agents" / "skills": app}
+        assert "evil" not in (instructions.compose("x") or "")
 
     def test_it_can_be_switched_off(self, project: Path) -> None:
         (project / "AGENTS.md").write_text("top")
@@ -118,28 +118,30 @@ class TestSkills:
         add_skill(project / ".toolglot" / "skills", "notes")
         add_skill(tmp_path / ".agents" / "skills", "pdf")
         add_skill(tmp_path / ".claude" / "skills", "mine")
-        found = read(project / "src")
-        assert [(skill.name, skill.origin) for skill in found.skills] == [
+        instructions = read(project / "src")
+        assert [(skill.name, skill.origin) for skill in instructions.skills] == [
             ("pdf", "project"),
             ("notes", "project"),
             ("mine", "user"),
         ]
-        assert found.skills[0].directory == project / "src" / ".claude" / "skills" / "pdf"
-        assert len(found.problems) == 1
-        assert "has the same name" in found.problems[0]
-        assert found.render_skills().endswith("- pdf: Works with pdf.\n- notes: Works with notes.\n- mine: Works with mine.")
-        assert found.unlist_skills().compose(None) is None
-        assert list(found.estimate_tokens("gpt-5.5")) == ["the list of skills"]
-        assert found.unlist_skills().estimate_tokens("gpt-5.5") == {}
+        assert instructions.skills[0].directory == project / "src" / ".claude" / "skills" / "pdf"
+        assert len(instructions.problems) == 1
+        assert "has the same name" in instructions.problems[0]
+        assert instructions.render_skills().endswith(
+            "- pdf: Works with pdf.\n- notes: Works with notes.\n- mine: Works with mine."
+        )
+        assert instructions.unlist_skills().compose(None) is None
+        assert list(instructions.estimate_tokens("gpt-5.5")) == ["the list of skills"]
+        assert instructions.unlist_skills().estimate_tokens("gpt-5.5") == {}
 
     @pytest.mark.skipif(os.name != "posix", reason="links")
     def test_a_link_out_of_the_project_is_left_out(self, project: Path, tmp_path: Path) -> None:
         add_skill(tmp_path / "elsewhere", "pdf")
         (project / ".agents" / "skills").mkdir(parents=True)
         (project / ".agents" / "skills" / "pdf").symlink_to(tmp_path / "elsewhere" / "pdf")
-        found = read(project)
-        assert found.skills == ()
-        assert "it is a symbolic link out of the project" in found.problems[0]
+        instructions = read(project)
+        assert instructions.skills == ()
+        assert "it is a symbolic link out of the project" in instructions.problems[0]
 
     def test_many_skills_have_shorter_descriptions(self) -> None:
         skills = [Skill(name=f"s{number}", description="word " * 100, directory=Path()) for number in range(100)]

@@ -13,26 +13,26 @@ from toolglot.errors import UsageError
 
 
 def origins(configuration: Configuration) -> dict[str, str]:
-    return {one.key: one.origin for one in configuration.values}
+    return {value.key: value.origin for value in configuration.values}
 
 
 def values(configuration: Configuration) -> dict[str, Any]:
-    return {one.key: one.value for one in configuration.values}
+    return {value.key: value.value for value in configuration.values}
 
 
 class TestLayers:
     def test_without_any_file_everything_is_the_default(self) -> None:
-        found = read_configuration(environ={"TOOLGLOT_CONFIG": "/nowhere/config.toml"})
-        assert found.settings == Settings()
-        assert set(origins(found).values()) == {"default"}
-        assert found.project is None
-        assert not found.trusted
+        configuration = read_configuration(environ={"TOOLGLOT_CONFIG": "/nowhere/config.toml"})
+        assert configuration.settings == Settings()
+        assert set(origins(configuration).values()) == {"default"}
+        assert configuration.project is None
+        assert not configuration.trusted
 
     def test_every_setting_has_a_value(self, home: Home) -> None:
-        found = home.read(
+        configuration = home.read(
             '[providers.gemini]\nparallel = false\n[mcp.servers.x]\nurl = "http://x"\n[aliases]\nfast = "simulator"\n'
         )
-        keys = list(origins(found))
+        keys = list(origins(configuration))
         assert len(keys) == len(set(keys))
         for leaf in setting_fields():
             shown = (
@@ -54,34 +54,37 @@ class TestLayers:
             "environ": (30, "variable TOOLGLOT_POLICY_MAX_ITERATIONS"),
             "flags": (40, "flag --max-iterations"),
         }
-        given: dict[str, Any] = {}
+        sources: dict[str, Any] = {}
         for layer, (turns, origin) in expected.items():
             if layer in layers:
-                given[layer] = layers[layer]
-            found = home.read(**given)
-            assert (found.settings.policy.max_iterations, origins(found)["policy.max_iterations"]) == (turns, origin)
+                sources[layer] = layers[layer]
+            configuration = home.read(**sources)
+            assert (configuration.settings.policy.max_iterations, origins(configuration)["policy.max_iterations"]) == (
+                turns,
+                origin,
+            )
 
     def test_tables_with_free_names_are_merged_entry_by_entry(self, home: Home) -> None:
-        found = home.read(
+        configuration = home.read(
             '[aliases]\na = "simulator:gemini"\nb = "simulator:ollama"\n[policy.max_uses]\nx = 3\n',
             '[aliases]\nb = "simulator:anthropic"\n"c.d" = "simulator"\n[policy.max_uses]\ny = 1\n',
             trusted=True,
         )
-        assert found.settings.aliases == {"a": "simulator:gemini", "b": "simulator:anthropic", "c.d": "simulator"}
-        assert found.settings.policy.max_uses == {"x": 3, "y": 1}
+        assert configuration.settings.aliases == {"a": "simulator:gemini", "b": "simulator:anthropic", "c.d": "simulator"}
+        assert configuration.settings.policy.max_uses == {"x": 3, "y": 1}
         user, project = f"user file {home.user_file}", f"project file {home.project_file}"
         expected = {"aliases.a": user, "aliases.b": project, 'aliases."c.d"': project, "policy.max_uses.x": user}
-        assert origins(found).items() >= expected.items()
+        assert origins(configuration).items() >= expected.items()
 
     def test_sections_of_a_provider_are_merged_too(self, home: Home) -> None:
-        found = home.read('[providers."llama.cpp"]\nstrict = true\n', "[providers.'llama.cpp'.generation]\ntop_p = 1\n")
-        section = found.settings.providers["llama.cpp"]
+        configuration = home.read('[providers."llama.cpp"]\nstrict = true\n', "[providers.'llama.cpp'.generation]\ntop_p = 1\n")
+        section = configuration.settings.providers["llama.cpp"]
         assert (section.strict, section.generation.top_p) == (True, 1.0)
-        assert origins(found)['providers."llama.cpp".generation.top_p'] == f"project file {home.project_file}"
+        assert origins(configuration)['providers."llama.cpp".generation.top_p'] == f"project file {home.project_file}"
 
     def test_a_flag_that_is_none_is_not_set(self, home: Home) -> None:
-        found = home.read('model = "simulator"', flags={"model": None, "policy.allow": ["a"]})
-        assert (found.settings.model, found.settings.policy.allow) == ("simulator", ("a",))
+        configuration = home.read('model = "simulator"', flags={"model": None, "policy.allow": ["a"]})
+        assert (configuration.settings.model, configuration.settings.policy.allow) == ("simulator", ("a",))
 
     @pytest.mark.parametrize(("key", "value", "expected"), [
         ('providers."llama.cpp".base_url', "http://x", "http://x"),
@@ -94,17 +97,19 @@ class TestLayers:
         ("audit", False, False),
     ])  # fmt: skip
     def test_flags_are_dotted_keys(self, home: Home, key: str, value: Any, expected: Any) -> None:
-        assert expected in [one.value for one in home.read(flags={key: value}).values if one.origin.startswith("flag --")]
+        assert expected in [
+            setting.value for setting in home.read(flags={key: value}).values if setting.origin.startswith("flag --")
+        ]
 
     def test_flags_are_named_as_on_the_command_line(self, home: Home) -> None:
         flags = {"policy.max_iterations": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
-        said = origins(home.read(flags=flags))
-        assert [said[key] for key in flags] == ["flag --max-iterations", "flag --log-file", "flag --base-url"]
+        sources = origins(home.read(flags=flags))
+        assert [sources[key] for key in flags] == ["flag --max-iterations", "flag --log-file", "flag --base-url"]
 
     def test_paths_are_relative_to_the_file_that_names_them(self, home: Home) -> None:
-        found = home.read('audit = "a.jsonl"', '[log]\nfile = "~/log.jsonl"', trusted=True)
-        assert found.settings.audit == str(home.user_file.parent / "a.jsonl")
-        assert found.settings.log.file == str(home.directory / "log.jsonl")
+        configuration = home.read('audit = "a.jsonl"', '[log]\nfile = "~/log.jsonl"', trusted=True)
+        assert configuration.settings.audit == str(home.user_file.parent / "a.jsonl")
+        assert configuration.settings.log.file == str(home.directory / "log.jsonl")
 
     def test_none_is_no_limit(self, home: Home) -> None:
         settings = home.read('[policy]\ntimeout = "none"\n[timeouts]\nidle = "none"\n[context]\nbudget = "none"\n').settings
@@ -116,8 +121,8 @@ class TestLayers:
 
     def test_the_user_file_is_no_project_file(self, home: Home) -> None:
         home.project_file.write_text("audit = false")
-        found = read_configuration(directory=home.project, environ={"TOOLGLOT_CONFIG": str(home.project_file)})
-        assert (found.settings.audit, found.project, found.withheld) == (False, None, ())
+        configuration = read_configuration(directory=home.project, environ={"TOOLGLOT_CONFIG": str(home.project_file)})
+        assert (configuration.settings.audit, configuration.project, configuration.withheld) == (False, None, ())
 
 
 class TestProjects:
@@ -162,7 +167,7 @@ class TestProjects:
 
 
 class TestErrors:
-    @pytest.mark.parametrize(("text", "line", "said"), [
+    @pytest.mark.parametrize(("text", "line", "expected"), [
         ("model = ", "line 1, column 9", "invalid TOML: Invalid value"),
         ('a = 1\nmodel "x"', "line 2, column 7", "invalid TOML: Expected '=' after a key in a key/value pair"),
         ('system = """\nnever', "line 2, column 6", "invalid TOML: "),
@@ -219,13 +224,13 @@ class TestErrors:
         ("chat.result_lines = -1", "line 1", "chat.result_lines must be an integer of at least 0, not -1"),
         ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
     ])  # fmt: skip
-    def test_a_mistake_in_a_file_is_one_sentence_with_its_line(self, home: Home, text: str, line: str, said: str) -> None:
+    def test_a_mistake_in_a_file_is_one_sentence_with_its_line(self, home: Home, text: str, line: str, expected: str) -> None:
         for user, project, file in ((text, "", home.user_file), ("", text, home.project_file)):
             with pytest.raises(UsageError) as error:
                 home.read(user, project)
             message = str(error.value)
             assert message.startswith(f"{file}, {line}: ")
-            assert said in message
+            assert expected in message
             assert "\n" not in message
 
     def test_a_line_of_a_multi_line_string_is_no_setting(self, home: Home) -> None:
@@ -275,8 +280,10 @@ class TestErrors:
 
     def test_dots_in_strings_and_comments_do_not_count(self, home: Home) -> None:
         dots = "a." * 100
-        found = home.read(f'system = """\n{dots} "quoted" {dots}\n"""  # {dots}\nmodel = \'{dots}\'\naudit = false # "{dots}')
-        assert found.settings.model == dots
+        configuration = home.read(
+            f'system = """\n{dots} "quoted" {dots}\n"""  # {dots}\nmodel = \'{dots}\'\naudit = false # "{dots}'
+        )
+        assert configuration.settings.model == dots
 
     @pytest.mark.parametrize(
         "name",
@@ -286,17 +293,17 @@ class TestErrors:
         with pytest.raises(UsageError, match=f"^.*line 2: '{name}' is the name of a provider or of a model: choose another"):
             home.read("", f'[aliases]\n"{name}" = "simulator"')
 
-    @pytest.mark.parametrize(("flags", "said"), [
+    @pytest.mark.parametrize(("flags", "expected"), [
         ({"policy.max_iterations": 0}, "the flag --max-iterations must be an integer of at least 1, not 0"),
         ({"policy.max_iterations": "x"}, "the flag --max-iterations must be an integer of at least 1, not 'x'"),
         ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
         ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
         ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
     ])  # fmt: skip
-    def test_a_wrong_flag_is_named(self, home: Home, flags: dict[str, Any], said: str) -> None:
+    def test_a_wrong_flag_is_named(self, home: Home, flags: dict[str, Any], expected: str) -> None:
         with pytest.raises(UsageError) as error:
             home.read(flags=flags)
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(expected)
 
 
 class TestEnvironment:
@@ -316,14 +323,14 @@ class TestEnvironment:
         ("TOOLGLOT_LOG_LEVEL", "debug", "log.level", "debug"),
     ])  # fmt: skip
     def test_a_variable_sets_its_key(self, home: Home, name: str, text: str, key: str, value: Any) -> None:
-        found = home.read(environ={name: text})
-        assert values(found)[key] == value
-        assert origins(found)[key] == f"variable {name}"
+        configuration = home.read(environ={name: text})
+        assert values(configuration)[key] == value
+        assert origins(configuration)[key] == f"variable {name}"
 
     def test_an_empty_variable_is_not_set(self, home: Home) -> None:
         assert origins(home.read(environ=dict.fromkeys(setting_variables(), " "))) == origins(home.read())
 
-    @pytest.mark.parametrize(("name", "text", "said"), [
+    @pytest.mark.parametrize(("name", "text", "expected"), [
         ("TOOLGLOT_POLICY_MAX_ITERATIONS", "many", "must be an integer of at least 1, not 'many'"),
         ("TOOLGLOT_POLICY_MAX_ITERATIONS", "0", "must be an integer of at least 1, not 0"),
         ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
@@ -331,10 +338,10 @@ class TestEnvironment:
         ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
         ("TOOLGLOT_CONTEXT_KEEP", "2", "must be a number above 0 and below 1, not 2"),
     ])  # fmt: skip
-    def test_a_bad_value_names_its_variable(self, home: Home, name: str, text: str, said: str) -> None:
+    def test_a_bad_value_names_its_variable(self, home: Home, name: str, text: str, expected: str) -> None:
         with pytest.raises(UsageError) as error:
             home.read(environ={name: text})
-        assert str(error.value) == f"the variable {name} {said}"
+        assert str(error.value) == f"the variable {name} {expected}"
 
     @pytest.mark.parametrize(
         ("name", "meant"), [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")]

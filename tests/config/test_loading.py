@@ -58,9 +58,9 @@ class TestNames:
         (tmp_path / "facade_module.py").write_text(
             "from toolglot.facades.view import Facade\nmine = Facade(id='mine', title='', views=())\nother = 3\n"
         )
-        found = load_facade_by_name("facade_module:mine", directory=tmp_path)
-        assert isinstance(found, Facade)
-        assert found.id == "mine"
+        facade = load_facade_by_name("facade_module:mine", directory=tmp_path)
+        assert isinstance(facade, Facade)
+        assert facade.id == "mine"
         with pytest.raises(UsageError, match="'facade_module:other' is not a Facade"):
             load_facade_by_name("facade_module:other", directory=tmp_path)
 
@@ -92,13 +92,13 @@ class TestHostileDirectory:
             monkeypatch.delitem(sys.modules, name, raising=False)
         return mark
 
-    @pytest.mark.parametrize("more", [
+    @pytest.mark.parametrize("arguments", [
         {"user": 'tools = ["good_tools:ALL"]'},
         {"environ": {"TOOLGLOT_TOOLS": "good_tools:ALL"}},
         {"project": 'tools = ["good_tools:ALL"]', "trusted": True},
     ])  # fmt: skip
-    def test_installed_modules_come_first(self, home: Home, mark: Path, more: dict[str, Any]) -> None:
-        assert [tool.name for tool in load_configured_tools(home.read(**more))] == ["good"]
+    def test_installed_modules_come_first(self, home: Home, mark: Path, arguments: dict[str, Any]) -> None:
+        assert [tool.name for tool in load_configured_tools(home.read(**arguments))] == ["good"]
         assert not mark.exists()
 
     @pytest.mark.parametrize("name", ["absent_tools:ALL", "absent_tools.py:ALL"])
@@ -106,17 +106,17 @@ class TestHostileDirectory:
     def test_modules_of_the_current_directory_are_not_found(self, home: Home, mark: Path, source: str, name: str) -> None:
         for setting, value in (("tools", f'["{name}"]'), ("facade", f'"{name}"')):
             variables = {f"TOOLGLOT_{setting.upper()}": name} if source == "variable" else {}
-            found = home.read("" if variables else f"{setting} = {value}", environ=variables)
-            setup = Setup(found.settings, code_directory=found.code_directories.get("facade"))
+            configuration = home.read("" if variables else f"{setting} = {value}", environ=variables)
+            setup = Setup(configuration.settings, code_directory=configuration.code_directories.get("facade"))
             with pytest.raises(UsageError, match="cannot load"):
-                setup.resolve_facade() if setting == "facade" else load_configured_tools(found)
+                setup.resolve_facade() if setting == "facade" else load_configured_tools(configuration)
         assert not mark.exists()
 
     def test_a_trusted_directory_a_trusted_file_and_a_flag_may_name_them(self, home: Home, mark: Path) -> None:
         (home.project / "my_tools.py").write_text("from toolglot import tool\nALL = [tool(lambda: 1, name='mine')]\n")
         assert load_tools("my_tools.py:ALL", home.project)[0].name == "mine"  # as --tools does
-        found = home.read("", 'tools = ["my_tools:ALL"]', trusted=True)
-        assert load_configured_tools(found)[0].name == "mine"
+        configuration = home.read("", 'tools = ["my_tools:ALL"]', trusted=True)
+        assert load_configured_tools(configuration)[0].name == "mine"
         variables = {"TOOLGLOT_TOOLS": "my_tools.py:ALL"}
         with pytest.raises(UsageError, match="use its full path, pass it with a flag, or trust the current directory"):
             load_configured_tools(home.read(environ=variables))

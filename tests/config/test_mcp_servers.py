@@ -44,7 +44,7 @@ def parse(**entry: Any) -> tuple[ServerSettings, str, tuple[str, ...]]:
     return file.servers["s"].settings, file.servers["s"].problem, file.notes
 
 
-def changed(settings: ServerSettings) -> dict[str, Any]:
+def non_default_fields(settings: ServerSettings) -> dict[str, Any]:
     return {name: value for name, value in asdict(settings).items() if value != getattr(ServerSettings(), name)}
 
 
@@ -72,7 +72,7 @@ class TestForms:
     ])  # fmt: skip
     def test_what_other_programs_write(self, entry: dict[str, Any], expected: dict[str, Any]) -> None:
         settings, problem, notes = parse(**entry)
-        assert (changed(settings), problem, notes) == (expected, "", ())
+        assert (non_default_fields(settings), problem, notes) == (expected, "", ())
 
     @pytest.mark.parametrize(("entry", "words"), [
         ({}, "neither a command nor a url"),
@@ -173,7 +173,7 @@ class TestForms:
         assert parse_env_file(text) == {"A": "1", "B": "two # words\n", "C": "$x", "D": "plain", "E": ""}
 
 
-def found(catalog: ServerCatalog) -> dict[str, str]:
+def targets_of(catalog: ServerCatalog) -> dict[str, str]:
     return {entry.name: entry.target for entry in catalog.servers}
 
 
@@ -187,7 +187,7 @@ class TestPlaces:
     def test_settings(self, home: Home) -> None:
         configuration = home.read('[mcp.servers.a]\ncommand = "x"\nargs = ["-y", "b c"]\n[mcp.servers.b]\nurl = "https://x"')
         catalog = find_servers(configuration, directory=home.project)
-        assert found(catalog) == {"a": "x -y 'b c'", "b": "https://x"}
+        assert targets_of(catalog) == {"a": "x -y 'b c'", "b": "https://x"}
         assert [(entry.is_project, entry.is_sandboxed) for entry in catalog.servers] == [(False, False)] * 2
         assert catalog.servers[0].origin == os.environ["TOOLGLOT_CONFIG"]
 
@@ -196,12 +196,12 @@ class TestPlaces:
         project = '[mcp.servers.toml]\ncommand = "y"'
         configuration = home.read("", project, trusted=False)
         catalog = find_servers(configuration, directory=home.project)
-        assert found(catalog) == {}
+        assert targets_of(catalog) == {}
         assert [(entry.name, entry.settings.command) for entry in catalog.withheld] == [("json", "x"), ("toml", "y")]
         assert [withheld.key for withheld in configuration.withheld] == ["mcp.servers.toml.command"]
         trust_directory(home.project)
         catalog = find_servers(home.read("", project), directory=home.project)
-        assert found(catalog) == {"json": "x", "toml": "y"}
+        assert targets_of(catalog) == {"json": "x", "toml": "y"}
         assert all(entry.is_project and entry.is_sandboxed for entry in catalog.servers)
         assert catalog.withheld == ()
 
@@ -210,19 +210,19 @@ class TestPlaces:
             write_project(home, name, same={"command": f"x{number}"}, **{f"s{number}": {"command": "y"}})
         (home.project / "a" / "b").mkdir(parents=True)
         catalog = find_servers(home.read(trusted=True), directory=home.project / "a" / "b", trusted=True)
-        assert found(catalog) == {"same": "x2", "s2": "y", "s1": "y", "s0": "y"}
+        assert targets_of(catalog) == {"same": "x2", "s2": "y", "s1": "y", "s0": "y"}
         assert catalog.servers[0].directory == home.project
         assert len(catalog.notes) == 2
         assert f"the MCP server same is in {home.project}/.mcp.json and in {home.project}/.vscode/mcp.json" in catalog.notes[0]
         off = home.read("[mcp]\nproject_files = false", trusted=True)
-        assert found(find_servers(off, directory=home.project, trusted=True)) == {}
+        assert targets_of(find_servers(off, directory=home.project, trusted=True)) == {}
 
     def test_a_broken_file_of_the_project_is_told(self, home: Home) -> None:
         (home.project / ".mcp.json").write_text("{")
         (home.project / ".vscode").mkdir()
         write_project(home, ".vscode/mcp.json", ok={"command": "x"})
         catalog = find_servers(home.read(), directory=home.project, trusted=True)
-        assert found(catalog) == {"ok": "x"}
+        assert targets_of(catalog) == {"ok": "x"}
         assert "is not JSON" in catalog.notes[0]
         assert "its servers are left out" in catalog.notes[0]
         assert find_servers(home.read(), directory=home.project, trusted=False).notes == ()
@@ -231,13 +231,13 @@ class TestPlaces:
         write_project(home, ".mcp.json", s={"command": "project"}, only={"command": "project"})
         configuration = home.read('[mcp.servers.s]\ncommand = "user"')
         catalog = find_servers(configuration, directory=home.project, trusted=True)
-        assert found(catalog) == {"only": "project", "s": "user"}
+        assert targets_of(catalog) == {"only": "project", "s": "user"}
         assert "s is in" in catalog.notes[0]
         assert ".mcp.json: the first is used" in catalog.notes[0]
         flag = tmp_path / "flag.json"
         flag.write_text('{"mcpServers": {"s": {"command": "flag"}}}')
         catalog = find_servers(configuration, files=[flag], directory=home.project, trusted=True)
-        assert found(catalog) == {"only": "project", "s": "flag"}
+        assert targets_of(catalog) == {"only": "project", "s": "flag"}
         assert catalog.servers[1].is_project is False
         with pytest.raises(UsageError, match="No such file"):
             find_servers(configuration, files=[tmp_path / "none"])
@@ -256,7 +256,7 @@ class TestPlaces:
         user = '[mcp.servers.s]\nurl = "https://mine"\nheaders.Authorization = "Bearer 12345678"\ntrust = true'
         project = '[mcp.servers.s]\nurl = "https://theirs"'
         (entry,) = find_servers(home.read(user, project, trusted=True), directory=home.project).servers
-        assert changed(entry.settings) == {"url": "https://theirs"}
+        assert non_default_fields(entry.settings) == {"url": "https://theirs"}
         (entry,) = find_servers(home.read(user, project, trusted=False), directory=home.project).servers
         assert (entry.settings.url, entry.is_project) == ("https://mine", False)
 

@@ -149,7 +149,9 @@ def test_an_answer_can_name_the_workspace(home: Home) -> None:
     file.write_text(json.dumps({"servers": {"s": server}, "inputs": inputs}))
     (entry,) = find_servers(home.read(), files=[file], directory=home.project).servers
     assert not entry.is_sandboxed  # as far as is known
-    assert [entry.resolve(lambda wanted, place=place: place).sandbox for place in (str(home.project), "/opt", "")] == [
+    assert [
+        entry.resolve(lambda wanted, directory=directory: directory).sandbox for directory in (str(home.project), "/opt", "")
+    ] == [
         True,
         False,
         False,

@@ -45,7 +45,7 @@ TOOLS = [git_log, git_push, read]
 NAMES = ["git_log", "git_push", "read"]
 
 
-def sent(setup: Setup, model: str) -> HttpRequest:
+def request_of(setup: Setup, model: str) -> HttpRequest:
     """What goes out for a model."""
     engine = setup.engine(model)
     with pytest.raises(ConnectFailed):
@@ -120,7 +120,7 @@ class TestEngines:
         monkeypatch.setenv("MY_KEY", "k-from-my-variable")
         section = {"base_url": "http://proxy/base", "key_env": "MY_KEY", "headers": {"X-Team": "a"}}
         setup = Setup(settings(providers={"anthropic": section}, retry={"max_retries": 0}), transport=DeafTransport())
-        request = sent(setup, "anthropic:claude-x")
+        request = request_of(setup, "anthropic:claude-x")
         assert request.url.startswith("http://proxy/base/")
         assert (request.headers["x-api-key"], request.headers["x-team"]) == ("k-from-my-variable", "a")
 
@@ -160,18 +160,18 @@ class TestEngines:
         monkeypatch.setenv("KEY_B", "b-key")
         monkeypatch.delenv("TOOLGLOT_API_KEY", raising=False)
         providers = {name: {"base_url": base, "key_env": variable} for name, (base, variable) in sections.items()}
-        request = sent(Setup(settings(providers=providers, retry={"max_retries": 0}), transport=DeafTransport()), model)
+        request = request_of(Setup(settings(providers=providers, retry={"max_retries": 0}), transport=DeafTransport()), model)
         assert request.url.startswith(url)
-        assert [one for one in ("a-key", "b-key") if one in str(request.headers)] == ([key] if key else [])
+        assert [key_name for key_name in ("a-key", "b-key") if key_name in str(request.headers)] == ([key] if key else [])
 
     def test_all_engines_share_one_transport(self) -> None:
         setup = Setup(settings(timeouts={"connect": 3}))
         simulated = setup.engine("simulator")
         assert isinstance(simulated.transport, SimulatedTransport)
-        one, other = setup.engine("anthropic:x"), setup.engine("gemini:y")
-        assert isinstance(one.transport, HttpTransport)
-        assert one.transport is other.transport
-        assert one is setup.engine("anthropic:x")
+        engine, other = setup.engine("anthropic:x"), setup.engine("gemini:y")
+        assert isinstance(engine.transport, HttpTransport)
+        assert engine.transport is other.transport
+        assert engine is setup.engine("anthropic:x")
         asyncio.run(setup.close())
 
     def test_arguments_override_the_settings(self) -> None:
@@ -180,10 +180,15 @@ class TestEngines:
         assert setup.engine("anthropic:x").profile.base_url == "http://a"
 
     def test_the_simulator_has_the_settings_of_the_provider_that_it_stands_in_for(self) -> None:
-        own = {"tools": {"deny": ["git_*"]}, "generation": {"max_tokens": 9, "top_p": 0.5}, "parallel": False, "strict": True}
+        shared = {
+            "tools": {"deny": ["git_*"]},
+            "generation": {"max_tokens": 9, "top_p": 0.5},
+            "parallel": False,
+            "strict": True,
+        }
         address = {"base_url": "http://a", "key_env": "MY_KEY", "headers": {"x-key": "secret"}}
         simulator = {"generation": {"max_tokens": 7}}
-        setup = Setup(settings(providers={"gemini": {**own, **address}, "simulator": simulator}))
+        setup = Setup(settings(providers={"gemini": {**shared, **address}, "simulator": simulator}))
         names = ["git_log", "read"]
         for model in ("simulator:gemini", "simulator:gemini/gemini-2.5-pro"):
             config, options = setup.tool_config(model, names), setup.generation_options(model)
@@ -209,13 +214,20 @@ class TestEngines:
 class TestRules:
     def test_tool_config(self) -> None:
         limits = {"max_iterations": 3, "timeout": "none", "run_timeout": 9, "max_parallel": 2, "max_uses": {"read": 1}}
-        more = {"max_result": 500, "max_tokens": 1000, "max_cost": 0.5, "max_repeats": 0, "on_error": "abort", "ask": ["write"]}
-        policy: dict[str, Any] = {**limits, **more}
-        found = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
-        assert (found.max_iterations, found.timeout, found.run_timeout, found.max_parallel) == (3, None, 9, 2)
-        assert (found.max_uses, found.max_result, found.max_tokens, found.max_cost) == ({"read": 1}, 500, 1000, 0.5)
-        assert (found.max_repeats, found.on_error, found.approval_effects) == (0, "abort", frozenset({"write"}))
-        assert (found.retry.max_retries, found.allowed_tools, found.parallel) == (7, None, None)
+        further = {
+            "max_result": 500,
+            "max_tokens": 1000,
+            "max_cost": 0.5,
+            "max_repeats": 0,
+            "on_error": "abort",
+            "ask": ["write"],
+        }
+        policy: dict[str, Any] = {**limits, **further}
+        config = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
+        assert (config.max_iterations, config.timeout, config.run_timeout, config.max_parallel) == (3, None, 9, 2)
+        assert (config.max_uses, config.max_result, config.max_tokens, config.max_cost) == ({"read": 1}, 500, 1000, 0.5)
+        assert (config.max_repeats, config.on_error, config.approval_effects) == (0, "abort", frozenset({"write"}))
+        assert (config.retry.max_retries, config.allowed_tools, config.parallel) == (7, None, None)
 
     def test_a_limit_has_one_name_in_the_configuration_and_in_python(self) -> None:
         own_names = {"allow", "ask", "keep_env"}  # patterns, effects and the environment
@@ -240,8 +252,8 @@ class TestRules:
         self, policy: dict[str, Any], provider: dict[str, Any], expected: set[str] | None
     ) -> None:
         setup = Setup(settings(policy=policy, providers={"gemini": {"tools": provider, "parallel": False}}))
-        found = setup.tool_config("gemini:x", NAMES)
-        assert (found.allowed_tools, found.parallel) == (expected, False)
+        config = setup.tool_config("gemini:x", NAMES)
+        assert (config.allowed_tools, config.parallel) == (expected, False)
 
     def test_settings_of_a_provider_apply_to_no_other(self) -> None:
         setup = Setup(settings(providers={"gemini": {"tools": {"deny": ["*"]}, "generation": {"effort": "high"}}}))
@@ -319,7 +331,7 @@ class TestAgents:
         assert setup_of(agent).config.context.when_full == "trim"
         assert agent.config.allowed_tools == {"git_log", "read"}
         outcomes = agent.run_sync('call read {"path": "a"}\ncall! git_push {}').outcomes
-        assert [one.result.is_error for one in outcomes] == [False, True]
+        assert [outcome.result.is_error for outcome in outcomes] == [False, True]
 
     def test_arguments_override_the_settings_for_good(self) -> None:
         config = ToolConfig(max_iterations=1)
@@ -362,7 +374,7 @@ class TestAgents:
         assert agent.config.allowed_tools is None
         result = agent.run_sync('call! git_push {}\ncall read {"path": "a"}')
         assert agent.model.startswith("simulator:gemini/")
-        assert [one.result.error_kind for one in result.outcomes] == ["not_allowed", None]
+        assert [outcome.result.error_kind for outcome in result.outcomes] == ["not_allowed", None]
 
     def test_a_saved_conversation_is_resumed_in_another_process(self) -> None:
         setup = Setup(settings(aliases={"m": "simulator:ollama"}))
@@ -427,7 +439,7 @@ class TestFromConfig:
         trust_directory(home.project)
         agent = from_config(directory=below, tools=[read])
         monkeypatch.delitem(sys.modules, "tools_of_project")
-        assert [one.name for one in agent.tools] == ["wave", "read"]
+        assert [tool.name for tool in agent.tools] == ["wave", "read"]
         assert str(home.project) not in sys.path
 
     def test_tools_that_cannot_be_loaded_are_named(self, home: Home) -> None:
@@ -473,7 +485,7 @@ class TestFallbacks:
 
     def test_an_engine_is_used_as_it_is(self) -> None:
         engine = create_engine("simulator:ollama")
-        agent = Setup(settings(), transport=DeafTransport()).create_agent(CLAUDE, fallbacks=(one for one in [engine]))
+        agent = Setup(settings(), transport=DeafTransport()).create_agent(CLAUDE, fallbacks=(fallback for fallback in [engine]))
         assert setup_of(agent).use_fallback(0) == 1
         assert agent.view().engine is engine
 
@@ -489,7 +501,7 @@ class TestHostedTools:
         "web_fetch", kind="hosted", wire="anthropic-messages", opaque={"type": "web_fetch_20250910", "name": "web_fetch"}
     )
 
-    def offered(self, agent: Agent) -> set[str]:
+    def visible_names(self, agent: Agent) -> set[str]:
         return {definition.name for definition in agent.view().model_view.tools()}
 
     @pytest.mark.parametrize(("policy", "expected"), [
@@ -505,9 +517,9 @@ class TestHostedTools:
         """Also after a change of model, when the rules are applied again."""
         setup = Setup(settings(policy=policy), transport=DeafTransport())
         agent = setup.create_agent(CLAUDE, tools=[read, git_log, self.FETCH], hosted=["web_search"])
-        assert self.offered(agent) == expected
+        assert self.visible_names(agent) == expected
         agent.switch("anthropic:claude-haiku-4-5")
-        assert self.offered(agent) == expected
+        assert self.visible_names(agent) == expected
 
     def test_the_filter_of_a_provider(self) -> None:
         document = {"providers": {"gemini": {"tools": {"deny": ["web_search", "git_log"]}}}}
@@ -515,4 +527,4 @@ class TestHostedTools:
         agent = setup.create_agent(CLAUDE, tools=[read, git_log], hosted=["web_search"])
         for model in (CLAUDE, "gemini:gemini-2.5-flash", CLAUDE):
             agent.switch(model)
-            assert self.offered(agent) == ({"read"} if model != CLAUDE else {"read", "git_log", "web_search"})
+            assert self.visible_names(agent) == ({"read"} if model != CLAUDE else {"read", "git_log", "web_search"})

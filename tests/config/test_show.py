@@ -36,14 +36,14 @@ def run(*words: str) -> None:
 
 class TestShow:
     def test_every_value_stands_there_with_its_origin(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        found = home.read(USER, PROJECT)
-        show_configuration(found, json=False)
+        configuration = home.read(USER, PROJECT)
+        show_configuration(configuration, json=False)
         lines = capsys.readouterr().out.splitlines()
         assert lines[1].split(maxsplit=2) == ["defer", '["all"]', f"(project file {home.project_file})"]
         assert any(line.split(maxsplit=2) == ["policy.max_iterations", "5", f"(user file {home.user_file})"] for line in lines)
         assert any(line.split() == ["generation.top_p", "unset"] for line in lines)
         shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "ignored"))]
-        assert len(shown) == len(found.values)
+        assert len(shown) == len(configuration.values)
         first_default = lines.index("")
         assert all(" file " in line for line in lines[:first_default])
 
@@ -61,16 +61,16 @@ class TestShow:
         self, home: Home, capsys: pytest.CaptureFixture[str], as_json: bool, trusted: bool
     ) -> None:
         show_configuration(home.read(USER, PROJECT, trusted=trusted), json=as_json)
-        said = capsys.readouterr().out
-        assert [one for one in SECRETS if one in said] == []
-        assert "\x1b" not in said
-        assert as_json or "\u202e" not in said
+        output = capsys.readouterr().out
+        assert [secret for secret in SECRETS if secret in output] == []
+        assert "\x1b" not in output
+        assert as_json or "\u202e" not in output
 
     def test_json_has_it_all(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        found = home.read(USER, PROJECT)
-        show_configuration(found, json=True)
+        configuration = home.read(USER, PROJECT)
+        show_configuration(configuration, json=True)
         document = json.loads(capsys.readouterr().out)
-        assert [one["key"] for one in document["values"]] == [one.key for one in found.values]
+        assert [value["key"] for value in document["values"]] == [value.key for value in configuration.values]
         origin = f"project file {home.project_file}"
         assert {"key": "defer", "value": ["all"], "origin": origin} in document["values"]
         reason = "only a trusted directory may set it"
@@ -108,21 +108,21 @@ class TestTrustFolder:
         below.mkdir()
         monkeypatch.chdir(below)
         run("trust")
-        said = capsys.readouterr().out
-        assert said.index("evil:tools") < said.index(f"{home.project} is now trusted: ")
+        output = capsys.readouterr().out
+        assert output.index("evil:tools") < output.index(f"{home.project} is now trusted: ")
         assert is_trusted(home.project)
         run("trust")
         assert capsys.readouterr().out == f"{home.project} is already trusted\n"
         run("trust", "--list")
         assert capsys.readouterr().out == f"{home.project}\n"
         run("trust", str(home.project), "--remove")
-        said = capsys.readouterr().out
-        assert said.startswith(f"{home.project} is no longer trusted\n")
-        assert "evil:tools" in said
+        output = capsys.readouterr().out
+        assert output.startswith(f"{home.project} is no longer trusted\n")
+        assert "evil:tools" in output
         assert not is_trusted(home.project)
         run("trust", "--list")
         assert capsys.readouterr() == ("", "toolglot: no directory is trusted\n")
-        assert [one for one in SECRETS if one in said] == []
+        assert [secret for secret in SECRETS if secret in output] == []
 
     def test_a_file_with_a_mistake_is_not_trusted(self, home: Home) -> None:
         home.project_file.write_text("modle = 1")
@@ -170,6 +170,6 @@ class TestTrustFolder:
 def test_the_example_of_the_documentation_is_a_configuration(home: Home) -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
     example = page.partition("## File format")[2].partition("```toml\n")[2].partition("```")[0]
-    found = home.read(example)
-    sections = {one.key.partition(".")[0] for one in found.values if one.origin != "default"}
+    configuration = home.read(example)
+    sections = {value.key.partition(".")[0] for value in configuration.values if value.origin != "default"}
     assert sections == {leaf.key[0] for leaf in setting_fields()}

@@ -69,10 +69,10 @@ def test_what_cannot_be_done() -> None:
 def test_comments_and_blank_lines_of_others_stay() -> None:
     before = "# mine\n\n\n\nmodel = 'simulator'\n\n"
     after = "# about chat\n\n# and more\n[chat]\nthinking = 'shown'\n\n\n\n# the end\n"
-    own = "[mcp.servers.a] # a\n# inside\ncommand = 'x'\n\n"
-    assert remove_server(before + own + after, "a") == before + after
-    assert remove_server(before + after + own, "a") == (before + after)
-    assert remove_server(own, "a") == ""
+    section = "[mcp.servers.a] # a\n# inside\ncommand = 'x'\n\n"
+    assert remove_server(before + section + after, "a") == before + after
+    assert remove_server(before + after + section, "a") == (before + after)
+    assert remove_server(section, "a") == ""
 
 
 def test_lines_end_as_they_did() -> None:

@@ -107,8 +107,8 @@ class TestTrust:
     def test_trust_decides_what_a_project_may_do(self, home: Home) -> None:
         assert home.read("", "audit = false").settings.audit is True
         trust_directory(home.project)
-        found = home.read("", "audit = false")
-        assert (found.settings.audit, found.trusted, found.project) == (False, True, home.project)
+        configuration = home.read("", "audit = false")
+        assert (configuration.settings.audit, configuration.trusted, configuration.project) == (False, True, home.project)
 
     def test_a_missing_directory_cannot_be_trusted(self, home: Home) -> None:
         with pytest.raises(UsageError, match=r"^there is no directory '.*nowhere' to trust$"):

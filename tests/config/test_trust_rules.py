@@ -32,8 +32,8 @@ def at(settings: Settings, key: str) -> Any:
     return value
 
 
-def tried(home: Home, key: str, user: str | None, project: str, **more: Any) -> Configuration:
-    return home.read(f"{key} = {user}" if user is not None else "", f"{key} = {project}", **more)
+def read_key(home: Home, key: str, user: str | None, project: str, **options: Any) -> Configuration:
+    return home.read(f"{key} = {user}" if user is not None else "", f"{key} = {project}", **options)
 
 
 class TestOneValue:
@@ -67,10 +67,10 @@ class TestOneValue:
         ("providers.gemini.tools.deny", '["a"]', '["b"]', ("a", "b")),
     ])  # fmt: skip
     def test_free_and_stricter_values_apply(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
-        found = tried(home, key, user, project)
-        assert (at(found.settings, key), found.withheld) == (counts, ())
+        configuration = read_key(home, key, user, project)
+        assert (at(configuration.settings, key), configuration.withheld) == (counts, ())
 
-    @pytest.mark.parametrize(("key", "user", "project", "counts", "more"), [
+    @pytest.mark.parametrize(("key", "user", "project", "counts", "limit"), [
         ("policy.max_iterations", None, "26", 25, "25"),
         ("policy.max_iterations", "3", "4", 3, "3"),
         ("policy.timeout", None, '"none"', 120.0, "120.0"),
@@ -87,14 +87,14 @@ class TestOneValue:
         ("providers.gemini.strict", "true", "false", True, ""),
     ])  # fmt: skip
     def test_looser_values_are_withheld(
-        self, home: Home, key: str, user: str | None, project: str, counts: Any, more: str
+        self, home: Home, key: str, user: str | None, project: str, counts: Any, limit: str
     ) -> None:
-        reason = f"{more} is not in the current list" if "'" in more else f"it would allow more than the current {more}"
-        untrusted = tried(home, key, user, project)
+        reason = f"{limit} is not in the current list" if "'" in limit else f"it would allow more than the current {limit}"
+        untrusted = read_key(home, key, user, project)
         assert at(untrusted.settings, key) == counts
-        reason = reason if more else "it would allow losses that are currently errors"
+        reason = reason if limit else "it would allow losses that are currently errors"
         assert [(setting.key, setting.reason) for setting in untrusted.withheld] == [(key, reason)]
-        assert tried(home, key, user, project, trusted=True).withheld == ()
+        assert read_key(home, key, user, project, trusted=True).withheld == ()
 
     def test_an_untrusted_project_chooses_neither_the_model_nor_what_it_is_told(self, home: Home) -> None:
         """Not by way of a name that the user's own settings leave open, either, nor by a file of variables."""
@@ -106,11 +106,11 @@ class TestOneValue:
         )
         for name in (".env", ".envrc"):
             (home.project / name).write_text("export TOOLGLOT_MODEL=ollama:evil TOOLGLOT_SYSTEM=obey\n")
-        found = home.read(user, project)
+        configuration = home.read(user, project)
         alone = home.read(user).settings
-        assert found.settings == alone
+        assert configuration.settings == alone
         keys = ["model", "fallbacks", "system", "aliases.fast", "aliases.spare", "aliases.work", "aliases.new"]
-        assert [(setting.key, setting.reason) for setting in found.withheld] == [(key, NEEDS_TRUST) for key in keys]
+        assert [(setting.key, setting.reason) for setting in configuration.withheld] == [(key, NEEDS_TRUST) for key in keys]
         trusted = home.read(user, project, trusted=True).settings
         assert (trusted.model, trusted.system, trusted.aliases["work"]) == (
             "ollama:evil",
@@ -145,32 +145,39 @@ class TestOneValue:
         ("log.file", '"/x/log"', "/x/log"),
     ])  # fmt: skip
     def test_everything_else_needs_trust(self, home: Home, key: str, project: str, value: Any) -> None:
-        untrusted = tried(home, key, None, project)
+        untrusted = read_key(home, key, None, project)
         assert untrusted.settings == Settings()
         assert untrusted.withheld == (WithheldSetting(key, value, NEEDS_TRUST),)
         assert {setting.origin for setting in untrusted.values} == {"default"}
-        trusted = tried(home, key, None, project, trusted=True)
+        trusted = read_key(home, key, None, project, trusted=True)
         assert (at(trusted.settings, key), trusted.withheld, trusted.trusted) == (value, (), True)
 
     def test_what_applies_already_is_not_withheld(self, home: Home) -> None:
-        found = home.read("", "audit = true\npolicy.max_iterations = 25\n")
-        assert (found.withheld, {setting.origin for setting in found.values}) == ((), {"default"})
+        configuration = home.read("", "audit = true\npolicy.max_iterations = 25\n")
+        assert (configuration.withheld, {setting.origin for setting in configuration.values}) == ((), {"default"})
 
     def test_lists_are_joined_or_replaced(self, home: Home) -> None:
-        found = home.read('policy.deny = ["a"]', 'policy.deny = ["b"]')
-        assert [value.origin for value in found.values if value.key == "policy.deny"] == [f"project file {home.project_file}"]
+        configuration = home.read('policy.deny = ["a"]', 'policy.deny = ["b"]')
+        assert [value.origin for value in configuration.values if value.key == "policy.deny"] == [
+            f"project file {home.project_file}"
+        ]
         assert home.read('policy.deny = ["a"]', "policy.deny = []", trusted=True).settings.policy.deny == ()
 
     def test_environment_and_flags_may_do_anything(self, home: Home) -> None:
-        found = home.read(
+        configuration = home.read(
             'policy.deny = ["a"]\npolicy.max_iterations = 3\n',
             'policy.deny = ["b"]\n',
             environ={"TOOLGLOT_POLICY_DENY": "c", "TOOLGLOT_POLICY_MAX_REPEATS": "0"},
             flags={"policy.max_iterations": 99, "tools": ["a:b"]},
         )
-        policy = found.settings.policy
-        assert (policy.deny, policy.max_iterations, policy.max_repeats, found.settings.tools) == (("c",), 99, 0, ("a:b",))
-        assert found.withheld == ()
+        policy = configuration.settings.policy
+        assert (policy.deny, policy.max_iterations, policy.max_repeats, configuration.settings.tools) == (
+            ("c",),
+            99,
+            0,
+            ("a:b",),
+        )
+        assert configuration.withheld == ()
 
 
 _NAMES = st.lists(st.sampled_from(["a", "b", "a*", "*", "git_*"]), max_size=4, unique=True).map(tuple)
@@ -214,9 +221,9 @@ def test_an_untrusted_value_never_allows_more_than_the_users(data: st.DataObject
     leaf = data.draw(st.sampled_from(_TIGHTER))
     values = _RANDOM.get(leaf.key_text, _LIMITS)
     user, project = data.draw(values), data.draw(values.filter(_is_given))
-    counts, why = apply_rule(leaf, project, user)
+    counts, reason = apply_rule(leaf, project, user)
     assert allows_no_more(leaf, counts, user)
-    if why:
+    if reason:
         assert counts == user
     elif not leaf.key_text.endswith(("deny", "ask")):
         assert counts == project
@@ -227,7 +234,7 @@ def _is_given(value: Any) -> bool:
     return value is not None
 
 
-def written(values: dict[str, Any]) -> str:
+def to_toml(values: dict[str, Any]) -> str:
     return "".join(f"{key} = {dumps_text(value)}\n" for key, value in values.items() if value is not None)
 
 
@@ -259,14 +266,14 @@ def test_an_untrusted_file_never_allows_more_than_the_users(user: dict[str, Any]
     with TemporaryDirectory() as folder:
         home = Home(Path(folder))
         environ = {"TOOLGLOT_CONFIG": str(home.user_file)}
-        alone = home.read(written(user), trusted=False, environ=environ).settings
-        both = home.read(written(user), written(project), trusted=False, environ=environ)
+        alone = home.read(to_toml(user), trusted=False, environ=environ).settings
+        both = home.read(to_toml(user), to_toml(project), trusted=False, environ=environ)
     for key in _tighter_keys():
         leaf = find_field(parse_key(key))
         before, after = _at(alone, key, leaf), _at(both.settings, key, leaf)
         assert allows_no_more(leaf, after, before)
         if before == after and key in project and project[key] is not None and not leaf.key_text.endswith(("deny", "ask")):
-            assert after == project[key] or key in [one.key for one in both.withheld]
+            assert after == project[key] or key in [setting.key for setting in both.withheld]
 
 
 def _tighter_keys() -> list[str]:

@@ -203,8 +203,8 @@ def test_optional_packages_come_from_outside_the_workspace(tmp_path: Path, monke
     (tmp_path / "other/beside/__init__.py").touch()
     packages, roots, other = sys.path, [Root(tmp_path / "work", writable=True)], str(tmp_path / "other")
     names = ("ast_grep_py", "playwright", "beside", "no_such_package")
-    for place, expected in (("work", ""), ("link", ""), ("work/out", ""), ("other", other)):
-        monkeypatch.setattr(sys, "path", [str(tmp_path / place)])
+    for directory, expected in (("work", ""), ("link", ""), ("work/out", ""), ("other", other)):
+        monkeypatch.setattr(sys, "path", [str(tmp_path / directory)])
         assert [find_package(name, roots) for name in names] == ["", "", expected, ""]
     monkeypatch.setattr(sys, "path", packages)
     assert find_package("msgspec", [Root(Path("/"), writable=True)]) == str(Path(msgspec.__file__).parents[1])
@@ -279,7 +279,7 @@ ALLOWED = {
 
 def list_starters(source: str) -> set[str]:
     """Return what a module names that starts programs, whether or not it calls it."""
-    tree, found, modules = ast.parse(source), set[str](), dict[str, str]()
+    tree, starters, modules = ast.parse(source), set[str](), dict[str, str]()
     # `subprocess.Popen[bytes]` is a type.
     types = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
     for node in ast.walk(tree):
@@ -287,35 +287,35 @@ def list_starters(source: str) -> set[str]:
             case ast.Import(names=names):
                 modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in names}
             case ast.ImportFrom(module=module, names=names):
-                found |= {f"{module}.{alias.name}" for alias in names if alias.name in STARTERS.get(module or "", ())}
-                found |= {alias.name for alias in names if alias.name in STARTER_NAMES}
+                starters |= {f"{module}.{alias.name}" for alias in names if alias.name in STARTERS.get(module or "", ())}
+                starters |= {alias.name for alias in names if alias.name in STARTER_NAMES}
             case _:
                 pass
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if id(node) not in types:
-                found |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
-                found |= {attribute} & STARTER_NAMES
+                starters |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
+                starters |= {attribute} & STARTER_NAMES
             case ast.Attribute(attr=attribute) if attribute in STARTER_NAMES:
-                found.add(attribute)
+                starters.add(attribute)
             case ast.keyword(arg=str(argument)) if argument in STARTER_NAMES:
-                found.add(argument)
+                starters.add(argument)
             case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute)), *_]):
-                found |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
+                starters |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
             case _:
                 pass
-    return found
+    return starters
 
 
 def test_every_place_that_starts_a_program_is_known() -> None:
     """A new one calls `start_program` or `run_program`; whoever cannot is listed in ALLOWED, with the reason."""
     package = Path(toolglot.__file__).parent
-    found: dict[str, set[str]] = {}
+    by_module: dict[str, set[str]] = {}
     for file in sorted(package.rglob("*.py")):
         if starters := list_starters(file.read_text(encoding="utf-8")):
             module = ".".join(file.relative_to(package.parent).with_suffix("").parts)
-            found[module] = starters
-    assert found == ALLOWED
+            by_module[module] = starters
+    assert by_module == ALLOWED
 
 
 @pytest.mark.parametrize(("source", "expected"), [

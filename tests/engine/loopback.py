@@ -156,8 +156,8 @@ class Proxy(Listener):
             writer.write(reply(b"", status=self.refuse))
             return
         method, target, _ = sent.line.split()
-        place, _, path = target.removeprefix("http://").partition("/")
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(place.partition(":")[2]))
+        address, _, path = target.removeprefix("http://").partition("/")
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(address.partition(":")[2]))
         if method == "CONNECT":
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:

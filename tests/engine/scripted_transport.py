@@ -144,8 +144,8 @@ STOP = chunk({}, "stop")
 DONE = b"data: [DONE]\n\n"
 
 
-def stream_reply(*parts: Part, **more: Any) -> ScriptedReply:
-    return ScriptedReply(parts, headers={**SSE, **more})
+def stream_reply(*parts: Part, **options: Any) -> ScriptedReply:
+    return ScriptedReply(parts, headers={**SSE, **options})
 
 
 def whole_reply(text: str = "Hello world") -> ScriptedReply:
@@ -164,19 +164,19 @@ def call_reply(name: str, arguments: str, id: str = "call_1") -> ScriptedReply:
 
 
 def error_reply(
-    status: int, message: str = "no", *, code: str = "", headers: Mapping[str, str] | None = None, **more: Any
+    status: int, message: str = "no", *, code: str = "", headers: Mapping[str, str] | None = None, **options: Any
 ) -> ScriptedReply:
-    error = {"message": message, "type": code or "error", "code": code or None, **more}
+    error = {"message": message, "type": code or "error", "code": code or None, **options}
     return ScriptedReply((dumps({"error": error}),), status, {**JSON, **(headers or {})})
 
 
 HELLO_WORLD = stream_reply(STARTED, HELLO, WORLD, STOP, DONE)
 
 
-def chat_engine(transport: Transport, model: str = "openai-chat:gpt-4o", **more: Any) -> Engine:
+def chat_engine(transport: Transport, model: str = "openai-chat:gpt-4o", **options: Any) -> Engine:
     """An engine that asks the script."""
-    more = {"key": KEY, "retry": QUICK, **more}
-    return create_engine(model, transport=transport, **more)
+    options = {"key": KEY, "retry": QUICK, **options}
+    return create_engine(model, transport=transport, **options)
 
 
 def text_request(text: str = "Hi", **fields: Any) -> Request:

@@ -229,13 +229,16 @@ class TestKeyring:
     def test_it_is_read_again_after_a_refusal_once(self, memory: Memory) -> None:
         store_key("openai-chat", KEY)
 
-        def changed(_: object) -> Any:
+        def change_key(_: object) -> Any:
             store_key("openai-chat", "another-key")
             return error_reply(401, "wrong")
 
-        transport = ScriptedTransport(changed, whole_reply(), whole_reply())
+        transport = ScriptedTransport(change_key, whole_reply(), whole_reply())
         ask("openai-chat:m", transport, 2)
-        assert [one.headers["authorization"] for one in transport.requests] == [f"Bearer {KEY}", *["Bearer another-key"] * 2]
+        assert [request.headers["authorization"] for request in transport.requests] == [
+            f"Bearer {KEY}",
+            *["Bearer another-key"] * 2,
+        ]
         with pytest.raises(AuthenticationFailed):
             ask("openai-chat:m", ScriptedTransport(error_reply(401, "no"), error_reply(401, "no"), whole_reply()))
 
@@ -244,7 +247,7 @@ class TestKeyring:
         memory.asked = 0
         transport = ScriptedTransport(whole_reply(), error_reply(401, "who are you?"), whole_reply(), whole_reply())
         ask("compatible:m", transport, 3, base_url="http://host/v1")
-        assert [one.headers.get("authorization") for one in transport.requests] == [None, None, *[f"Bearer {KEY}"] * 2]
+        assert [request.headers.get("authorization") for request in transport.requests] == [None, None, *[f"Bearer {KEY}"] * 2]
         assert memory.asked == 1
 
     def test_a_server_that_needs_a_missing_key(self) -> None:
@@ -268,9 +271,9 @@ class TestKeyring:
         keyring.set_keyring(Memory())
         copilot.store_login(Login("gho_2"))
         assert not copilot.login_file().exists()
-        found = copilot.find_login()
-        assert found is not None
-        assert found[0].token == "gho_2"
+        login = copilot.find_login()
+        assert login is not None
+        assert login[0].token == "gho_2"
 
     def test_a_failing_keyring_counts_as_empty_and_logs_no_secret(self, caplog: pytest.LogCaptureFixture) -> None:
         keyring.set_keyring(Broken())
@@ -320,11 +323,11 @@ class TestDescribeKeyOrigin:
 
 
 def test_a_provider_outside_the_catalog(memory: Memory) -> None:
-    own = replace(resolve_profile("openai-chat", "m"), id="own", title="Own", key_env=())
+    profile = replace(resolve_profile("openai-chat", "m"), id="own", title="Own", key_env=())
     with pytest.raises(AuthenticationFailed, match="no key for Own"):
-        asyncio.run(KeySource(own).headers())
+        asyncio.run(KeySource(profile).headers())
     store_key("own", KEY)
-    assert asyncio.run(KeySource(own).headers()) == {"authorization": f"Bearer {KEY}"}
+    assert asyncio.run(KeySource(profile).headers()) == {"authorization": f"Bearer {KEY}"}
     assert memory.kept == {("toolglot", "own"): KEY}
 
 

@@ -61,12 +61,12 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(main, 20))
 
 
-def asked(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> EngineResult:
-    return run(chat_engine(transport, **more).ask(request or text_request()))
+def ask(transport: ScriptedTransport, request: Request | None = None, **options: Any) -> EngineResult:
+    return run(chat_engine(transport, **options).ask(request or text_request()))
 
 
-def shown(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> list[Any]:
-    return run(collect_events(chat_engine(transport, **more), request or stream_request()))
+def stream(transport: ScriptedTransport, request: Request | None = None, **options: Any) -> list[Any]:
+    return run(collect_events(chat_engine(transport, **options), request or stream_request()))
 
 
 def text_of(events: list[Any]) -> str:
@@ -89,7 +89,7 @@ async def ticks(count: int = 10) -> None:
 
 def test_whole_answer() -> None:
     transport = ScriptedTransport(whole_reply())
-    answered = asked(transport)
+    answered = ask(transport)
     assert answered.reply.text == "Hello world"
     assert (answered.retries, answered.repairs, answered.losses) == (0, (), ())
     assert answered.seconds >= 0
@@ -104,7 +104,7 @@ def test_whole_answer() -> None:
 
 def test_streamed_answer() -> None:
     transport = ScriptedTransport(HELLO_WORLD)
-    events = shown(transport)
+    events = stream(transport)
     assert [type(event) for event in events[:3]] == [ReplyStarted, TextDelta, TextDelta]
     assert isinstance(events[-1], ReplyDone)
     assert text_of(events) == events[-1].reply.text == "Hello world"
@@ -118,7 +118,7 @@ def test_streamed_answer() -> None:
 def test_the_method_decides_whether_to_stream(request_streams: bool) -> None:
     """Not the request: `stream` is called for the pieces, `ask` for the whole reply."""
     request, transport = text_request(stream=request_streams), ScriptedTransport(HELLO_WORLD, whole_reply())
-    assert text_of(shown(transport, request)) == asked(transport, request).reply.text == "Hello world"
+    assert text_of(stream(transport, request)) == ask(transport, request).reply.text == "Hello world"
     assert [sent.stream for sent in transport.requests] == [True, False]
     assert ["stream_options" in body for body in transport.bodies] == [True, False]
 
@@ -137,7 +137,7 @@ async def test_events_are_shown_as_they_come() -> None:
 
 def test_own_defaults_give_way_to_the_caller() -> None:
     transport = ScriptedTransport(HELLO_WORLD)
-    shown(transport, stream_request(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}))
+    stream(transport, stream_request(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}))
     assert transport.bodies[0]["stream_options"] == {"include_usage": False}
     assert transport.bodies[0]["user"] == "u"
 
@@ -145,14 +145,14 @@ def test_own_defaults_give_way_to_the_caller() -> None:
 def test_responses_keep_nothing_at_the_provider() -> None:
     body: dict[str, Any] = {"id": "r", "model": "m", "status": "completed", "output": []}
     transport = ScriptedTransport(ScriptedReply((dumps(body),)))
-    asked(transport, model="openai-responses:gpt-5")
+    ask(transport, model="openai-responses:gpt-5")
     assert transport.bodies[0]["store"] is False
     assert transport.bodies[0]["include"] == ["reasoning.encrypted_content"]
 
 
 def test_the_model_is_the_engines() -> None:
     transport = ScriptedTransport(whole_reply())
-    asked(transport, Request("other-model", [user("Hi")]))
+    ask(transport, Request("other-model", [user("Hi")]))
     assert transport.bodies[0]["model"] == "gpt-4o"
     with pytest.raises(errors.UsageError, match="anthropic:MODEL"):
         Engine(resolve_profile("anthropic"), transport=ScriptedTransport())
@@ -197,7 +197,7 @@ RETRIED_WHOLE = {
 @pytest.mark.parametrize("case", RETRIED)
 def test_failures_before_a_stream_are_retried(case: str) -> None:
     transport = ScriptedTransport(RETRIED[case], RETRIED[case], HELLO_WORLD)
-    events = shown(transport)
+    events = stream(transport)
     assert [(event.attempt, event.seconds) for event in events[:2]] == [(1, 0.0), (2, 0.0)]
     assert all(isinstance(event, Retrying) and event.reason for event in events[:2])
     assert isinstance(events[2], ReplyStarted)
@@ -210,7 +210,7 @@ def test_failures_before_a_stream_are_retried(case: str) -> None:
 def test_failures_of_a_whole_reply_are_retried(case: str) -> None:
     failure = (RETRIED | RETRIED_WHOLE)[case]
     transport = ScriptedTransport(failure, failure, whole_reply())
-    result = asked(transport)
+    result = ask(transport)
     assert (result.reply.text, result.retries) == ("Hello world", 2)
     assert len({request.body for request in transport.requests}) == 1
     assert transport.all_closed
@@ -219,7 +219,7 @@ def test_failures_of_a_whole_reply_are_retried(case: str) -> None:
 def test_attempts_end() -> None:
     transport = ScriptedTransport(*[error_reply(500, f"oops {number}") for number in range(4)])
     with pytest.raises(errors.ServerFailed, match="oops 2"):
-        asked(transport)
+        ask(transport)
     assert len(transport.requests) == 3
     assert transport.all_closed
 
@@ -245,7 +245,7 @@ def test_final_errors(answer: Any, kind: type[Exception], options: dict[str, Any
 
     transport = ScriptedTransport(fail if isinstance(answer, RuntimeError) else answer, whole_reply())
     with pytest.raises(kind):
-        asked(transport, **options)
+        ask(transport, **options)
     assert len(transport.requests) == 1
     assert transport.all_closed
 
@@ -261,14 +261,14 @@ def test_it_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPatch) 
     body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": "39s"}]}}
     refusals = [error_reply(429, headers={"retry-after": "7"}), error_reply(429, headers={"retry-after-ms": "1500"})]
     transport = ScriptedTransport(*refusals, ScriptedReply((dumps(body),), 429), whole_reply())
-    assert asked(transport, retry=RetryConfig(max_retries=5)).retries == 3
+    assert ask(transport, retry=RetryConfig(max_retries=5)).retries == 3
     assert delays == [7.0, 1.5, 39.0]
 
 
 def test_an_endless_refusal_is_not_read_to_its_end() -> None:
     transport = ScriptedTransport(ScriptedReply((b"x" * 100_000,) * 100, 400, {"content-type": "text/plain"}))
     with pytest.raises(errors.InvalidRequest) as caught:
-        asked(transport)
+        ask(transport)
     assert transport.answers[0].reads < 20
     assert len(str(caught.value)) <= 2_000
     assert transport.all_closed
@@ -291,7 +291,7 @@ BROKEN: dict[str, tuple[Any, type[errors.ToolglotError]]] = {
 def test_a_stream_that_showed_nothing_is_retried(case: str, before: tuple[bytes, ...]) -> None:
     parts, _ = BROKEN[case]
     transport = ScriptedTransport(stream_reply(*before, *parts), HELLO_WORLD)
-    events = shown(transport)
+    events = stream(transport)
     assert [type(event) for event in events[:2]] == [Retrying, ReplyStarted]
     assert sum(isinstance(event, ReplyStarted) for event in events) == 1
     assert text_of(events) == "Hello world"
@@ -319,7 +319,7 @@ async def test_a_stream_that_showed_something_is_not_retried(case: str, part: by
 @pytest.mark.parametrize("failure", [RESET, errors.TimedOut("no end", "idle")], ids=["reset", "stalled"])
 def test_a_failure_after_the_last_event_does_not_matter(end: tuple[bytes, ...], failure: errors.TransportError) -> None:
     transport = ScriptedTransport(stream_reply(STARTED, HELLO, *end, failure))
-    events = shown(transport)
+    events = stream(transport)
     assert isinstance(events[-1], ReplyDone)
     assert events[-1].reply.text == "Hello"
 
@@ -327,7 +327,7 @@ def test_a_failure_after_the_last_event_does_not_matter(end: tuple[bytes, ...], 
 # ---- keys
 
 
-def numbered_keys() -> Callable[[], str]:
+def number_keys() -> Callable[[], str]:
     numbers = iter(range(1, 10))
     return lambda: f"key-number-{next(numbers)}"
 
@@ -342,16 +342,16 @@ def used_keys(transport: ScriptedTransport) -> list[str]:
 ])  # fmt: skip
 def test_a_key_is_requested_before_each_attempt(refusals: list[ScriptedReply], keys: list[str], retries: int) -> None:
     transport = ScriptedTransport(*refusals, whole_reply())
-    assert asked(transport, key=numbered_keys()).retries == retries
+    assert ask(transport, key=number_keys()).retries == retries
     assert used_keys(transport) == keys
     assert transport.all_closed
 
 
-@pytest.mark.parametrize(("key", "attempts"), [(numbered_keys(), 2), (KEY, 1)], ids=["renewable", "fixed"])
+@pytest.mark.parametrize(("key", "attempts"), [(number_keys(), 2), (KEY, 1)], ids=["renewable", "fixed"])
 def test_a_refused_key_is_renewed_at_most_once(key: Any, attempts: int) -> None:
     transport = ScriptedTransport(error_reply(401, "expired"), error_reply(401, "expired"), whole_reply())
     with pytest.raises(errors.AuthenticationFailed, match="expired"):
-        asked(transport, key=key)
+        ask(transport, key=key)
     assert len(transport.requests) == attempts
 
 
@@ -362,16 +362,16 @@ def test_google_reports_a_wrong_key_as_an_invalid_request() -> None:
     wrong = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "details": [detail]}}
     fine = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
     transport = ScriptedTransport(ScriptedReply((dumps(wrong),), 400), ScriptedReply((dumps(fine),)))
-    assert asked(transport, model="gemini:gemini-3-pro", key=numbered_keys()).reply.text == "ok"
+    assert ask(transport, model="gemini:gemini-3-pro", key=number_keys()).reply.text == "ok"
     with pytest.raises(errors.AuthenticationFailed):
-        asked(ScriptedTransport(ScriptedReply((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
+        ask(ScriptedTransport(ScriptedReply((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
 
 
 def test_nothing_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     transport = ScriptedTransport(whole_reply())
     with pytest.raises(errors.AuthenticationFailed, match="OPENAI_API_KEY"):
-        asked(transport, key=None)
+        ask(transport, key=None)
     assert transport.requests == []
 
 
@@ -390,11 +390,11 @@ ECHOES: dict[str, Any] = {
 
 def everything(error: BaseException | None) -> str:
     """All that can be seen of an error and of what caused it."""
-    found = list[str]()
+    texts = list[str]()
     while error is not None:
-        found += [str(error), repr(error), repr(vars(error)), repr(error.args)]
+        texts += [str(error), repr(error), repr(vars(error)), repr(error.args)]
         error = error.__cause__ or error.__context__
-    return "\n".join(found)
+    return "\n".join(texts)
 
 
 @pytest.mark.parametrize("case", ECHOES)
@@ -415,7 +415,7 @@ def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: py
 def test_no_key_in_the_repr_of_a_request() -> None:
     """It stands in tracebacks with local variables, and in the logs of transports."""
     transport = ScriptedTransport(whole_reply())
-    asked(transport)
+    ask(transport)
     assert KEY not in repr(transport.requests[0])
 
 
@@ -432,10 +432,10 @@ SAMPLING = "Unsupported value: 'temperature' does not support 0.2 with this mode
 ])  # fmt: skip
 def test_strict_sends_nothing_that_loses_something(options: Options, refusals: list[ScriptedReply], lost: list[str]) -> None:
     request = text_request(options=options)
-    assert [loss.subject for loss in asked(ScriptedTransport(*refusals, whole_reply()), request).losses] == lost
+    assert [loss.subject for loss in ask(ScriptedTransport(*refusals, whole_reply()), request).losses] == lost
     transport = ScriptedTransport(*refusals, whole_reply())
     with pytest.raises(errors.LossyEncoding, match=lost[0]) if lost else nullcontext():
-        asked(transport, request, strict=True)
+        ask(transport, request, strict=True)
     assert len(transport.requests) == len(refusals) + (not lost)
 
 
@@ -474,7 +474,7 @@ def test_prepared_tools_are_in_the_providers_format_with_its_losses_and_as_the_c
 
 def test_losses_of_the_reply_are_reported() -> None:
     choices = [{"index": index, "message": {"content": "x"}, "finish_reason": "stop"} for index in (0, 1)]
-    answered = asked(ScriptedTransport(ScriptedReply((dumps({"id": "c1", "model": "m", "choices": choices}),))))
+    answered = ask(ScriptedTransport(ScriptedReply((dumps({"id": "c1", "model": "m", "choices": choices}),))))
     assert answered.reply.text == "x"
     assert answered.losses
 
@@ -489,12 +489,12 @@ def test_names_that_the_target_refuses_are_mapped_back() -> None:
         name = transport.bodies[-1]["tools"][0]["function"]["name"]
         assert name != "math.add"
         started = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": '{"a":'}}
-        more = {"index": 0, "function": {"arguments": "1}"}}
-        calls = [chunk({"tool_calls": [part]}) for part in (started, more)]
+        continued = {"index": 0, "function": {"arguments": "1}"}}
+        calls = [chunk({"tool_calls": [part]}) for part in (started, continued)]
         return stream_reply(STARTED, *calls, chunk({}, "tool_calls"), DONE)
 
     transport = ScriptedTransport(answer)
-    events = shown(transport, stream_request(tools=(dotted,)))
+    events = stream(transport, stream_request(tools=(dotted,)))
     started = next(event for event in events if isinstance(event, ToolCallStarted))
     ready = next(event for event in events if isinstance(event, ToolCallReady))
     assert started.name == "math.add"
@@ -505,7 +505,7 @@ def test_names_that_the_target_refuses_are_mapped_back() -> None:
 def test_a_freeform_tool_that_was_sent_as_a_function_comes_back_as_text() -> None:
     sql = ToolDefinition("sql", "Runs SQL.", kind="freeform")
     transport = ScriptedTransport(call_reply("sql", '{"input": "select 1"}'))
-    answered = asked(transport, text_request(tools=(sql,)), model="groq:llama")
+    answered = ask(transport, text_request(tools=(sql,)), model="groq:llama")
     (call,) = answered.reply.calls
     assert (call.freeform, call.raw, call.arguments) == (True, "select 1", None)
 
@@ -709,7 +709,7 @@ async def test_a_running_session_is_healed_for_its_next_requests() -> None:
 def test_a_request_is_healed_at_most_once(replies: list[ScriptedReply], heal: bool, attempts: int, message: str) -> None:
     transport = ScriptedTransport(*replies, whole_reply())
     with pytest.raises(errors.InvalidRequest, match=message):
-        asked(transport, text_request(options=LIMITED), heal=heal, **SERVER)
+        ask(transport, text_request(options=LIMITED), heal=heal, **SERVER)
     assert len(transport.requests) == attempts
 
 
@@ -719,13 +719,13 @@ BUSY = error_reply(503, "busy")
 @pytest.mark.parametrize(("replies", "retries"), [([BUSY, REFUSED, BUSY], 2), ([error_reply(401), REFUSED, BUSY], 1)])
 def test_a_heal_is_no_retry(replies: list[ScriptedReply], retries: int) -> None:
     transport = ScriptedTransport(*replies, whole_reply())
-    answered = asked(transport, text_request(options=LIMITED), key=numbered_keys(), **SERVER)
+    answered = ask(transport, text_request(options=LIMITED), key=number_keys(), **SERVER)
     assert (answered.retries, len(answered.repairs)) == (retries, 1)
     assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
 
 
 def test_a_heal_shows_no_events() -> None:
-    events = shown(ScriptedTransport(REFUSED, HELLO_WORLD), stream_request(options=LIMITED), **SERVER)
+    events = stream(ScriptedTransport(REFUSED, HELLO_WORLD), stream_request(options=LIMITED), **SERVER)
     assert not any(isinstance(event, Retrying) for event in events)
     assert text_of(events) == "Hello world"
 
@@ -740,10 +740,10 @@ async def test_sessions_that_are_refused_at_once_are_all_healed() -> None:
     for hold in (first, second):
         await hold.reached.wait()
         hold.release.set()
-    found = await asyncio.gather(*tasks)
-    assert [answered.reply.text for answered in found] == ["one", "two"]
+    results = await asyncio.gather(*tasks)
+    assert [answered.reply.text for answered in results] == ["one", "two"]
     assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
-    assert all(answered.repairs for answered in found)
+    assert all(answered.repairs for answered in results)
 
 
 async def test_a_request_goes_where_it_was_encoded_for() -> None:
@@ -820,7 +820,7 @@ def test_usage_after_the_finish_reason_is_waited_for() -> None:
 
 def test_nothing_is_read_after_the_end_mark() -> None:
     transport = ScriptedTransport(stream_reply(HELLO, STOP, DONE, WORLD, b"data: garbage\n\n", RESET))
-    assert text_of(shown(transport)) == "Hello"
+    assert text_of(stream(transport)) == "Hello"
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -836,10 +836,10 @@ def test_an_endless_reply_is_an_error(part: bytes, stream: bool, monkeypatch: py
 
 
 def test_a_status_without_a_body_is_retried() -> None:
-    assert asked(ScriptedTransport(ScriptedReply(status=204), whole_reply())).reply.text == "Hello world"
-    assert text_of(shown(ScriptedTransport(ScriptedReply(status=204), HELLO_WORLD))) == "Hello world"
+    assert ask(ScriptedTransport(ScriptedReply(status=204), whole_reply())).reply.text == "Hello world"
+    assert text_of(stream(ScriptedTransport(ScriptedReply(status=204), HELLO_WORLD))) == "Hello world"
 
 
 def test_a_status_that_is_not_modified_is_an_error() -> None:
     with pytest.raises(errors.InvalidRequest, match="status 304 is not a reply"):
-        asked(ScriptedTransport(ScriptedReply(status=304)))
+        ask(ScriptedTransport(ScriptedReply(status=304)))

@@ -28,10 +28,10 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name, raising=False)
 
 
-def sent(model: str, *, stream: bool = False, **more: Any) -> HttpRequest:
+def request_of(model: str, *, stream: bool = False, **overrides: Any) -> HttpRequest:
     """What an engine sends."""
     transport = ScriptedTransport(HELLO_WORLD if stream else whole_reply())
-    options: dict[str, Any] = {"key": KEY, "retry": ONCE, **more}
+    options: dict[str, Any] = {"key": KEY, "retry": ONCE, **overrides}
     engine = create_engine(model, transport=transport, **options)
 
     async def main() -> None:
@@ -48,8 +48,8 @@ def sent(model: str, *, stream: bool = False, **more: Any) -> HttpRequest:
     return transport.requests[0]
 
 
-def url(model: str, **more: Any) -> str:
-    return sent(model, **more).url
+def url(model: str, **options: Any) -> str:
+    return request_of(model, **options).url
 
 
 # ---- every row: URL
@@ -152,10 +152,10 @@ def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch:
     from ollama._client import _parse_host  # pyright: ignore[reportPrivateUsage]
 
     monkeypatch.setenv("OLLAMA_HOST", host)
-    found, expected = urlsplit(url("ollama:m")), urlsplit(_parse_host(host) + "/api/chat")
+    parsed, expected = urlsplit(url("ollama:m")), urlsplit(_parse_host(host) + "/api/chat")
     ports = {"http": 80, "https": 443}
-    assert (found.scheme, found.hostname, found.path) == (expected.scheme, expected.hostname, expected.path)
-    assert (found.port or ports[found.scheme]) == expected.port
+    assert (parsed.scheme, parsed.hostname, parsed.path) == (expected.scheme, expected.hostname, expected.path)
+    assert (parsed.port or ports[parsed.scheme]) == expected.port
 
 
 # ---- URL parameters
@@ -172,9 +172,9 @@ def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch:
 def test_vertex_locations(location: str, host: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "proj")
     monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location if way == "environment" else "elsewhere")
-    more: dict[str, Any] = {"location": location} if way == "argument" else {}
+    arguments: dict[str, Any] = {"location": location} if way == "argument" else {}
     path = f"/v1/projects/proj/locations/{location}/publishers/google/models/gemini-3-pro:generateContent"
-    assert url("vertex:gemini-3-pro", **more) == f"https://{host}{path}"
+    assert url("vertex:gemini-3-pro", **arguments) == f"https://{host}{path}"
 
 
 def test_vertex_without_a_location_is_global() -> None:
@@ -204,11 +204,11 @@ ODD = ["a/b", "a:b", "a b", "a?b=c", "a#b", "a%2Fb", "ä", "a@001", "{project}",
 def test_odd_names_in_a_url(provider: str, model: str) -> None:
     """The name arrives as it is, and nothing but the name."""
     plain = urlsplit(url(f"{provider}:MODEL", **parameters_of(provider)))
-    found = urlsplit(url(f"{provider}:{model}", **parameters_of(provider)))
-    assert (found.netloc, found.query, found.fragment) == (plain.netloc, plain.query, "")
-    assert unquote(found.path) == plain.path.replace("MODEL", model)
-    assert found.path.isascii()
-    assert " " not in found.path
+    parsed = urlsplit(url(f"{provider}:{model}", **parameters_of(provider)))
+    assert (parsed.netloc, parsed.query, parsed.fragment) == (plain.netloc, plain.query, "")
+    assert unquote(parsed.path) == plain.path.replace("MODEL", model)
+    assert parsed.path.isascii()
+    assert " " not in parsed.path
 
 
 @pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4.5:free", "~google/gemini-pro", "qwen3:32b", "a:b:c"])
@@ -322,8 +322,8 @@ def test_cost() -> None:
 
 @pytest.mark.parametrize("provider", PROFILES)
 def test_headers(provider: str) -> None:
-    more: dict[str, Any] = {"base_url": "http://h"} if provider == "compatible" else {**parameters_of(provider)}
-    headers = sent(f"{provider}:m", **more).headers
+    arguments: dict[str, Any] = {"base_url": "http://h"} if provider == "compatible" else {**parameters_of(provider)}
+    headers = request_of(f"{provider}:m", **arguments).headers
     assert headers["content-type"] == "application/json"
     assert headers["user-agent"].startswith("toolglot")
     assert (headers.get("anthropic-version") == "2023-06-01") == (provider == "anthropic")
@@ -349,12 +349,12 @@ def test_no_key_in_any_url() -> None:
 ])  # fmt: skip
 def test_headers_of_the_caller_override_ours(name: str, value: str) -> None:
     """Names of headers are case-insensitive: there is one of each, the caller's."""
-    headers = sent("anthropic:m", headers={name: value}).headers
-    assert [found for key, found in headers.items() if key.lower() == name.lower()] == [value]
+    headers = request_of("anthropic:m", headers={name: value}).headers
+    assert [header for key, header in headers.items() if key.lower() == name.lower()] == [value]
 
 
 def test_betas_of_the_caller_are_added_to_ours() -> None:
-    request = sent("anthropic:claude-opus-4-8", headers={"Anthropic-Beta": "context-1m-2025-08-07"})
+    request = request_of("anthropic:claude-opus-4-8", headers={"Anthropic-Beta": "context-1m-2025-08-07"})
     ours = resolve_profile("anthropic", "claude-opus-4-8").headers["anthropic-beta"]
     assert request.headers["anthropic-beta"] == f"{ours},context-1m-2025-08-07"
 
@@ -371,8 +371,8 @@ def test_headers_are_copied() -> None:
 
 def test_engines_share_one_transport_and_have_their_own_options() -> None:
     retry = RetryConfig(max_retries=9)
-    one, other = create_engine("anthropic:m", key=KEY), create_engine("openai:m", key=KEY, retry=retry)
-    assert one.transport is other.transport is default_transport() is default_transport()
+    first, other = create_engine("anthropic:m", key=KEY), create_engine("openai:m", key=KEY, retry=retry)
+    assert first.transport is other.transport is default_transport() is default_transport()
     assert other.retry is retry
 
 

@@ -81,12 +81,12 @@ def silent(text: str) -> Callable[[Doc], bool]:
     return lambda body: text not in dumps(body).decode()
 
 
-def forced(body: Doc) -> bool:
+def is_forced(body: Doc) -> bool:
     return body.get("tool_choice") not in (None, "auto", {"type": "auto"})
 
 
 def free(body: Doc) -> bool:
-    return not forced(body) and bool(body["tools"])
+    return not is_forced(body) and bool(body["tools"])
 
 
 TOOLS: Doc = {"tools": (TOOL,)}
@@ -103,7 +103,7 @@ def limit(model: str, words: str, before: str, after: str, code: str = "") -> Ca
 
 
 def choice(model: str, words: str) -> Case:
-    return Case(model, words, forced, free, fields={**TOOLS, "tool_choice": ToolChoice("required")})
+    return Case(model, words, is_forced, free, fields={**TOOLS, "tool_choice": ToolChoice("required")})
 
 
 def opaque(model: str, words: str, text: str, messages: Sequence[Message]) -> Case:
@@ -283,8 +283,8 @@ def test_every_row_has_a_case() -> None:
     def rows(case: Case) -> list[int]:
         provider, _, model = case.model.partition(":")
         profile = resolve_profile(provider, model)
-        found = heal_profile(case.words, profile)
-        return [number for number, heal in enumerate(HEAL_RULES) if found and heal.reason == found.reason]
+        healed = heal_profile(case.words, profile)
+        return [number for number, heal in enumerate(HEAL_RULES) if healed and heal.reason == healed.reason]
 
     reasons = {HEAL_RULES[row].reason for case in CASES.values() for row in rows(case)}
     assert reasons == {heal.reason for heal in HEAL_RULES}

@@ -37,12 +37,12 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(main, 20))
 
 
-def request(url: str, *, stream: bool = True, **more: Any) -> HttpRequest:
-    return HttpRequest(url, more.pop("headers", HEADERS), more.pop("body", b'{"a": 1}'), stream, **more)
+def request(url: str, *, stream: bool = True, **options: Any) -> HttpRequest:
+    return HttpRequest(url, options.pop("headers", HEADERS), options.pop("body", b'{"a": 1}'), stream, **options)
 
 
-async def fetch(transport: Transport, url: str, *, stream: bool = True, **more: Any) -> bytes:
-    answer = await transport.send(request(url, stream=stream, **more))
+async def fetch(transport: Transport, url: str, *, stream: bool = True, **options: Any) -> bytes:
+    answer = await transport.send(request(url, stream=stream, **options))
     try:
         data = b""
         while piece := await answer.read():
@@ -65,10 +65,10 @@ async def serve(timeouts: Timeouts = Timeouts()) -> AsyncGenerator[tuple[Server,
         yield server, transport
 
 
-async def expect_error(kind: type[Failure], transport: Transport, url: str, sentence: str, **more: Any) -> Failure:
+async def expect_error(kind: type[Failure], transport: Transport, url: str, sentence: str, **options: Any) -> Failure:
     """The request fails with one sentence that holds nothing of the request. HOST in it stands for the host of the URL."""
     with pytest.raises(kind) as caught:
-        await fetch(transport, f"{url}?key={SECRET}", **more)
+        await fetch(transport, f"{url}?key={SECRET}", **options)
     error = caught.value
     assert str(error).startswith(sentence.replace("HOST", url.split("/")[2]))
     assert "\n" not in str(error)
@@ -529,7 +529,7 @@ def trust_authority(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
 
 
-def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
+def certify(authority: trustme.CA, *names: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(*names).configure_cert(context)  # pyright: ignore[reportUnknownMemberType] - knows pyOpenSSL too
     return context
@@ -537,7 +537,7 @@ def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
 
 @pytest.mark.usefixtures("trust_authority")
 async def test_tls_with_another_authority(authority: trustme.CA) -> None:
-    async with Server(certified(authority, "127.0.0.1")) as server, connect() as transport:
+    async with Server(certify(authority, "127.0.0.1")) as server, connect() as transport:
         for path, body in (("ok", b"ok"), ("chunks", b"abcdeabcde"), ("gzip", b"abcde" * 100)):
             assert await fetch(transport, server.url(path)) == body
         assert server.accepted == 1
@@ -550,7 +550,7 @@ async def test_tls_with_another_authority(authority: trustme.CA) -> None:
 async def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, request: pytest.FixtureRequest) -> None:
     if trusted:
         request.getfixturevalue("trust_authority")
-    async with Server(certified(authority, "other.test" if trusted else "127.0.0.1")) as server, connect() as transport:
+    async with Server(certify(authority, "other.test" if trusted else "127.0.0.1")) as server, connect() as transport:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # the server's side of it
         await expect_error(ConnectFailed, transport, server.url("ok"), "the certificate of HOST is not trusted: ")
         assert not server.requests
@@ -594,7 +594,7 @@ async def test_a_proxy_for_http(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("trust_authority")
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "explicit"])
 async def test_a_tunnel_for_https(name: str, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Server(certified(authority, FAR)) as server, Proxy() as proxy:
+    async with Server(certify(authority, FAR)) as server, Proxy() as proxy:
         async with open_with_proxy(name, f"http://{proxy.address}", monkeypatch) as transport:
             for _ in range(2):
                 assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
@@ -626,8 +626,8 @@ async def test_no_proxy(direct: bool, host: str, exceptions: str, monkeypatch: p
     """Without a proxy the name is looked up here: every name is this machine."""
     real = socket.getaddrinfo
 
-    def getaddrinfo(name: object, *rest: Any, **named: Any) -> Any:
-        return real("127.0.0.1", *rest, **named)
+    def getaddrinfo(name: object, *arguments: Any, **named: Any) -> Any:
+        return real("127.0.0.1", *arguments, **named)
 
     async with Server() as server, Proxy() as proxy, connect() as transport:
         monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.address}")

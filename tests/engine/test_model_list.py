@@ -38,14 +38,14 @@ GEMINI = {"models": [{"name": "models/gemini-2.5-pro"}, {"name": "models/gemini-
 OLLAMA = {"models": [{"name": "qwen3:8b"}]}
 
 
-@pytest.mark.parametrize(("model", "said", "url", "names"), [
+@pytest.mark.parametrize(("model", "answer", "url", "names"), [
     ("openai-chat:gpt-4", OPENAI, "https://api.openai.com/v1/models", ("gpt-4o", "gpt-4o-mini", "o3")),
     ("anthropic:x", {"data": []}, "https://api.anthropic.com/v1/models", ()),
     ("gemini:x", GEMINI, "https://generativelanguage.googleapis.com/v1beta/models", ("gemini-2.5-flash", "gemini-2.5-pro")),
     ("ollama:x", OLLAMA, "http://127.0.0.1:11434/api/tags", ("qwen3:8b",)),
 ])  # fmt: skip
-def test_names_are_read_from_the_providers_own_list(model: str, said: Any, url: str, names: tuple[str, ...]) -> None:
-    transport = provider(said)
+def test_names_are_read_from_the_providers_own_list(model: str, answer: Any, url: str, names: tuple[str, ...]) -> None:
+    transport = provider(answer)
     assert asyncio.run(list_models(engine(model, transport))) == names
     assert (transport.requests[0].method, transport.requests[0].url) == ("GET", url)
 
@@ -61,13 +61,13 @@ def test_an_invalid_list_is_an_error() -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
 @pytest.mark.parametrize("model", ["openai-chat:x", "anthropic:x", "gemini:x"])
 def test_errors_show_no_key(model: str, status: int) -> None:
-    said = {"error": {"message": "Incorrect API key provided: k-123456.", "headers": {"key": "k-123456"}}}
+    answer = {"error": {"message": "Incorrect API key provided: k-123456.", "headers": {"key": "k-123456"}}}
     with pytest.raises(ProviderError) as caught:
-        asyncio.run(list_models(engine(model, provider(said, status))))
+        asyncio.run(list_models(engine(model, provider(answer, status))))
     error = caught.value
     assert "Incorrect API key provided" in str(error)
-    told = "".join(traceback.format_exception(error)) + repr(error) + str(error.body)
-    assert "k-123456" not in told
+    output = "".join(traceback.format_exception(error)) + repr(error) + str(error.body)
+    assert "k-123456" not in output
 
 
 def test_the_simulator_has_no_list() -> None:

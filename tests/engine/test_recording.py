@@ -151,9 +151,9 @@ def test_a_recording_is_a_plain_file(tmp_path: Path) -> None:
     assert doc["answer"]["body"] == (STARTED + HELLO + STOP + DONE).decode()
 
 
-def record(path: Path, inner: Transport, *requests: Request, **more: Any) -> None:
+def record(path: Path, inner: Transport, *requests: Request, **options: Any) -> None:
     async def main() -> None:
-        engine = chat_engine(RecordingTransport(inner, path), **more)
+        engine = chat_engine(RecordingTransport(inner, path), **options)
         for request in requests:
             with suppress(ToolglotError):
                 await engine.ask(request)
@@ -161,9 +161,9 @@ def record(path: Path, inner: Transport, *requests: Request, **more: Any) -> Non
     asyncio.run(main())
 
 
-def replay(path: Path, *requests: Request, **more: Any) -> list[str]:
+def replay(path: Path, *requests: Request, **options: Any) -> list[str]:
     async def main() -> list[str]:
-        engine = chat_engine(ReplayTransport(path), **more)
+        engine = chat_engine(ReplayTransport(path), **options)
         return [(await engine.ask(request)).reply.text for request in requests]
 
     return asyncio.run(main())
@@ -334,9 +334,9 @@ async def read_pieces(answer: HttpResponse) -> AsyncGenerator[bytes]:
 # ---- misses
 
 
-def miss(path: Path, request: Request, **more: Any) -> str:
+def miss(path: Path, request: Request, **options: Any) -> str:
     with pytest.raises(ReplayMiss) as caught:
-        replay(path, request, **more)
+        replay(path, request, **options)
     return str(caught.value)
 
 
@@ -414,7 +414,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def changed(part: str, **fields: Any) -> bytes:
+def alter_record(part: str, **fields: Any) -> bytes:
     return dumps({**GOOD, part: {key: value for key, value in {**GOOD[part], **fields}.items() if value is not ...}})
 
 
@@ -425,14 +425,14 @@ BROKEN = {
     "empty object": b"{}",
     "no answer": dumps({"request": GOOD["request"]}),
     "answer is text": dumps({**GOOD, "answer": "x"}),
-    "no status": changed("answer", status=...),
-    "status is text": changed("answer", status="200"),
-    "headers are a list": changed("answer", headers=[]),
-    "a header is a number": changed("answer", headers={"retry-after": 3}),
-    "body is a number": changed("answer", body=3),
-    "no body at all": changed("answer", body=...),
-    "base64 is not": changed("answer", base64="***a"),
-    "path is a number": changed("request", path=3),
+    "no status": alter_record("answer", status=...),
+    "status is text": alter_record("answer", status="200"),
+    "headers are a list": alter_record("answer", headers=[]),
+    "a header is a number": alter_record("answer", headers={"retry-after": 3}),
+    "body is a number": alter_record("answer", body=3),
+    "no body at all": alter_record("answer", body=...),
+    "base64 is not": alter_record("answer", base64="***a"),
+    "path is a number": alter_record("request", path=3),
     "not UTF-8": b"\xff\xfe",
 }
 
@@ -482,8 +482,10 @@ def clean(path: Path, key: str = KEY) -> bool:
 @pytest.mark.parametrize("model", ["openai-chat:m", "anthropic:m", "gemini:m", "azure-chat:m", "vllm:m"])
 def test_no_key_in_a_recording(case: str, model: str, tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
-    more: dict[str, Any] = {"resource": "res"} if "azure" in model else {}
-    record(path, ScriptedTransport(*[ECHO[case]() for _ in range(3)]), text_request(f"my key is {KEY}"), model=model, **more)
+    arguments: dict[str, Any] = {"resource": "res"} if "azure" in model else {}
+    record(
+        path, ScriptedTransport(*[ECHO[case]() for _ in range(3)]), text_request(f"my key is {KEY}"), model=model, **arguments
+    )
     assert clean(path)
 
 

@@ -66,7 +66,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def called(request: Request) -> Reply:
+def call_first_tool(request: Request) -> Reply:
     """A model that calls its first tool, under the name that it was sent."""
     tool = request.tools[0]
     if tool.kind == "freeform":
@@ -81,22 +81,22 @@ def engine(provider: str, *turns: Callable[[Request], Reply]) -> Engine:
     return create_engine(f"simulator:{provider}", transport=SimulatedTransport(Simulator(Script(turns))))
 
 
-async def events_of(found: Engine, request: Request) -> list[Any]:
-    return [event async for batch in found.new_state().stream_batches(request) for event in batch]
+async def events_of(player: Engine, request: Request) -> list[Any]:
+    return [event async for batch in player.new_state().stream_batches(request) for event in batch]
 
 
 @wires
 @pytest.mark.parametrize("case", OFFERED)
 async def test_calls_name_the_tool_as_defined(case: str, provider: str) -> None:
     tool = OFFERED[case]
-    events = await events_of(engine(provider, called), stream_request(tools=(tool,)))
+    events = await events_of(engine(provider, call_first_tool), stream_request(tools=(tool,)))
     (started,) = [event for event in events if isinstance(event, ToolCallStarted)]
     (ready,) = [event for event in events if isinstance(event, ToolCallReady)]
     done = events[-1]
     assert isinstance(done, ReplyDone)
     assert done.reply.calls == (ready.call,)
     assert (started.name, started.namespace, started.freeform) == (tool.name, tool.namespace, tool is SQL)
-    (call,) = (await engine(provider, called).ask(text_request(tools=(tool,)))).reply.calls
+    (call,) = (await engine(provider, call_first_tool).ask(text_request(tools=(tool,)))).reply.calls
     for each in (call, ready.call):
         assert (each.name, each.namespace, each.freeform) == (tool.name, tool.namespace, tool is SQL)
         assert each.arguments == (None if tool is SQL else ARGUMENTS.get(tool.name, {}))
@@ -107,8 +107,8 @@ async def test_calls_name_the_tool_as_defined(case: str, provider: str) -> None:
 @pytest.mark.parametrize("case", OFFERED)
 async def test_the_result_of_such_a_call_is_accepted(case: str, provider: str) -> None:
     """The history has the names as defined; the provider gets its own back."""
-    found = engine(provider, called)
-    session, tool = found.new_state(), OFFERED[case]
+    player = engine(provider, call_first_tool)
+    session, tool = player.new_state(), OFFERED[case]
     talk = [user("Hi")]
     answered = await session.ask(text_request(messages=talk, tools=(tool,)))
     (call,) = answered.reply.calls
@@ -116,28 +116,28 @@ async def test_the_result_of_such_a_call_is_accepted(case: str, provider: str) -
     assert (await session.ask(text_request(messages=talk, tools=(tool,), tool_choice=ToolChoice("none")))).reply.text
 
 
-def sent(*tools: ToolDefinition, provider: str = "openai-chat") -> EncodedBody:
+def encode_tools(*tools: ToolDefinition, provider: str = "openai-chat") -> EncodedBody:
     return PrefixEncoder(resolve_profile(provider, "m")).encode(Request("m", [user("Hi")], tools))
 
 
 def test_most_requests_need_no_restoring() -> None:
-    assert not needs_restoring(sent(WEATHER))
-    assert not needs_restoring(sent())
-    assert needs_restoring(sent(ADD))
-    assert needs_restoring(sent(SQL, provider="groq"))
+    assert not needs_restoring(encode_tools(WEATHER))
+    assert not needs_restoring(encode_tools())
+    assert needs_restoring(encode_tools(ADD))
+    assert needs_restoring(encode_tools(SQL, provider="groq"))
 
 
 def test_what_is_not_a_call_stays_the_same_object() -> None:
-    body = sent(ADD)
+    body = encode_tools(ADD)
     events: list[Event] = [ReplyStarted("r", "m"), TextDelta(0, "x"), ToolCallDelta(1, "{}"), BlockReady(0, Text("x"))]
-    assert all(one is other for one, other in zip(restore_events(events, body), events, strict=True))
+    assert all(event is other for event, other in zip(restore_events(events, body), events, strict=True))
     reply = Reply((Text("x"), ToolCall("c", "never_offered", {"a": 1})))
     assert restore_reply(reply, body) is reply
     assert restore_events([], body) == []
 
 
 def test_a_tool_that_was_not_offered_keeps_its_name() -> None:
-    body = sent(ADD)
+    body = encode_tools(ADD)
     call = ToolCall("c", "math-add-2", {"a": 1})
     events: list[Event] = [ToolCallStarted(0, "c", "math-add-2"), ToolCallReady(0, call)]
     assert restore_events(events, body) == events
@@ -145,7 +145,7 @@ def test_a_tool_that_was_not_offered_keeps_its_name() -> None:
 
 def test_two_tools_that_would_get_one_name_are_told_apart() -> None:
     dot, slash = (ToolDefinition(name, "", {"type": "object", "properties": {}}) for name in ("a.b", "a/b"))
-    body = sent(dot, slash)
+    body = encode_tools(dot, slash)
     names = [tool["function"]["name"] for tool in loads_object(body.body)["tools"]]
     assert len({*names}) == 2
     events = restore_events([ToolCallStarted(index, "c", name) for index, name in enumerate(names)], body)
@@ -211,9 +211,9 @@ def test_visible_text_of_a_responses_item_without_pieces() -> None:
 
 
 def same(encoder: PrefixEncoder, request: Request, provider: str) -> None:
-    found, full = encoder.encode(request), encode_request(request, resolve_profile(provider, "m"))
-    assert found.body == dumps(full.body)
-    assert (found.names, found.losses, found.freeform) == (full.names, full.losses, full.freeform)
+    encoded, full = encoder.encode(request), encode_request(request, resolve_profile(provider, "m"))
+    assert encoded.body == dumps(full.body)
+    assert (encoded.names, encoded.losses, encoded.freeform) == (full.names, full.losses, full.freeform)
 
 
 @pytest.mark.parametrize("provider", PROFILES)
@@ -255,12 +255,12 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_a_head_is_not_taken_for_another(change: str, provider: str) -> None:
     heads, profile = HeadCache(), resolve_profile(provider, "m")
     base: dict[str, Any] = {"messages": [system("Be kind."), user("Hi")], "tools": (ADD, WEATHER)}
-    one, other = Request("m", **base), Request("m", **{**base, **CHANGES[change]})
+    before, other = Request("m", **base), Request("m", **{**base, **CHANGES[change]})
     first, second = PrefixEncoder(profile, heads), PrefixEncoder(profile, heads)
     for _ in range(3):
-        same(first, one, provider)
+        same(first, before, provider)
         same(second, other, provider)
-        same(PrefixEncoder(profile, heads), one, provider)
+        same(PrefixEncoder(profile, heads), before, provider)
 
 
 def test_names_of_one_history_do_not_reach_another() -> None:

@@ -105,13 +105,13 @@ class VendorServer:
 
 @pytest.fixture
 def server(nobody_signed_in: None) -> Iterator[VendorServer]:
-    made = VendorServer()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    vendor = VendorServer()
+    thread = threading.Thread(target=vendor.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
-    made.server.shutdown()
+    yield vendor
+    vendor.server.shutdown()
     thread.join()
-    made.server.server_close()
+    vendor.server.server_close()
 
 
 pytestmark = pytest.mark.usefixtures("nobody_signed_in")
@@ -133,15 +133,15 @@ def ask(model: str, times: int = 1, **options: Any) -> list[EngineResult]:
     return asyncio.run(main())
 
 
-def refused(make: Callable[[], object], *words: str) -> str:
+def error_text(make: Callable[[], object], *words: str) -> str:
     """The sentence of the error that comes; it is one, and holds these words."""
     with pytest.raises(ToolglotError) as caught:
         make()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert [word for word in words if word not in said] == []
+    message = str(caught.value)
+    assert "\n" not in message
+    assert [word for word in words if word not in message] == []
     assert caught.value.__cause__ is None
-    return said
+    return message
 
 
 def bearers(requests: list[Received]) -> list[str]:
@@ -234,9 +234,9 @@ class TestCustomSignIn:
 
     def test_two_refusals_are_final(self, server: VendorServer) -> None:
         server.answers["/v1/chat/completions"] = (401, {"error": {"message": "expired token-1 token-2"}})
-        said = refused(lambda: ask("compatible:m", base_url=f"{server.url}/v1", key=Numbered()), "expired")
+        message = error_text(lambda: ask("compatible:m", base_url=f"{server.url}/v1", key=Numbered()), "expired")
         assert len(server.requests) == 2
-        assert "token-2" not in said
+        assert "token-2" not in message
 
     async def test_many_refusals_at_once_take_one_fetch(self, server: VendorServer) -> None:
         fetches = Fetches()
@@ -281,15 +281,15 @@ class TestEntra:
 
     def test_a_refused_identity_is_one_sentence(self, server: VendorServer) -> None:
         server.answers["/msi/token"] = (400, {"error": "invalid_request", "error_description": "no such identity"})
-        refused(lambda: headers("azure-chat"), "az login")
+        error_text(lambda: headers("azure-chat"), "az login")
 
     def test_nobody_is_signed_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
-        refused(lambda: headers("azure-chat"), "Azure OpenAI", "AZURE_OPENAI_API_KEY", "key=", "az login")
+        error_text(lambda: headers("azure-chat"), "Azure OpenAI", "AZURE_OPENAI_API_KEY", "key=", "az login")
         monkeypatch.setitem(sys.modules, "azure.identity", None)
-        refused(lambda: headers("azure-chat"), "AZURE_OPENAI_API_KEY", "pip install 'toolglot[azure]'", "Entra")
+        error_text(lambda: headers("azure-chat"), "AZURE_OPENAI_API_KEY", "pip install 'toolglot[azure]'", "Entra")
 
-    @pytest.mark.parametrize(("kind", "variables", "given"), [
+    @pytest.mark.parametrize(("kind", "variables", "arguments"), [
         ("ClientSecretCredential", SERVICE_PRINCIPAL, {"tenant_id": "t", "client_id": "c", "client_secret": "hide-me-1"}),
         ("CertificateCredential", CERTIFICATE,
             {"tenant_id": "t", "client_id": "c", "certificate_path": "p", "password": "hide-me-2"}),
@@ -297,7 +297,7 @@ class TestEntra:
             {"client_id": "c", "username": "u", "password": "hide-me-3"}),
     ])  # fmt: skip
     def test_hidden_secrets_are_handed_over_and_never_put_back(
-        self, kind: str, variables: dict[str, str], given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+        self, kind: str, variables: dict[str, str], arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("AZURE_TOKEN_CREDENTIALS")
         for name, value in variables.items():
@@ -315,7 +315,7 @@ class TestEntra:
         monkeypatch.setitem(sys.modules, "azure.identity", SimpleNamespace(**{kind: create_credential}))
         token = asyncio.run(EntraSignIn().token(fresh=False))
         assert (token.text, token.expires_at) == (f"for {SCOPE}", 5.0)
-        assert seen == [(given, False)]
+        assert seen == [(arguments, False)]
 
     def test_the_real_package_takes_what_is_handed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A secret with a tenant that cannot be is refused before anything is sent."""
@@ -323,7 +323,7 @@ class TestEntra:
         for name, value in {**SERVICE_PRINCIPAL, "AZURE_TENANT_ID": "not a tenant!"}.items():
             monkeypatch.setenv(name, value)
         hide_environment()
-        assert "hide-me-1" not in refused(lambda: headers("azure-chat"), "Entra returned no token", "tenant")
+        assert "hide-me-1" not in error_text(lambda: headers("azure-chat"), "Entra returned no token", "tenant")
 
     def test_describe_origin(self, monkeypatch: pytest.MonkeyPatch, server: VendorServer, tmp_path: Path) -> None:
         assert EntraSignIn().describe_origin() == "Entra sign-in"
@@ -341,9 +341,9 @@ def private_key() -> str:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return made.private_bytes(serialization.Encoding.PEM, form, none).decode()
+    return key.private_bytes(serialization.Encoding.PEM, form, none).decode()
 
 
 class TestGoogle:
@@ -396,7 +396,7 @@ class TestGoogle:
     @pytest.mark.usefixtures("account")
     def test_a_refused_account_is_one_sentence(self, server: VendorServer) -> None:
         server.answers["/token"] = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
-        refused(lambda: headers("vertex"), "Google refused", "gcloud auth application-default login")
+        error_text(lambda: headers("vertex"), "Google refused", "gcloud auth application-default login")
 
     def test_nobody_answers(self, account: Path) -> None:
         account.write_text(
@@ -411,7 +411,7 @@ class TestGoogle:
             account.unlink()
         else:
             account.write_text(text)
-        refused(lambda: headers("vertex"), "GOOGLE_APPLICATION_CREDENTIALS", str(account))
+        error_text(lambda: headers("vertex"), "GOOGLE_APPLICATION_CREDENTIALS", str(account))
 
     def test_the_machine_has_an_account(self, server: VendorServer, monkeypatch: pytest.MonkeyPatch) -> None:
         """As on Compute Engine. The package reads its variables when it is imported, so the places are set."""
@@ -435,7 +435,7 @@ class TestGoogle:
 
     def test_nobody_is_signed_in(self, caplog: pytest.LogCaptureFixture) -> None:
         words = ("Vertex", "GOOGLE_ACCESS_TOKEN", "key=", "gcloud auth application-default login")
-        refused(lambda: headers("vertex"), *words, "GOOGLE_APPLICATION_CREDENTIALS")
+        error_text(lambda: headers("vertex"), *words, "GOOGLE_APPLICATION_CREDENTIALS")
         assert [record for record in caplog.records if record.name.startswith("toolglot")] == []
 
     @pytest.mark.parametrize("package", ["google.auth", "requests"])
@@ -443,7 +443,7 @@ class TestGoogle:
         monkeypatch.setitem(sys.modules, package, None)
         if package == "requests":
             monkeypatch.delitem(sys.modules, "google.auth.transport.requests", raising=False)
-        refused(lambda: headers("vertex"), "GOOGLE_ACCESS_TOKEN", "pip install 'toolglot[vertex]'", "gcloud")
+        error_text(lambda: headers("vertex"), "GOOGLE_ACCESS_TOKEN", "pip install 'toolglot[vertex]'", "gcloud")
         assert AdcSignIn().describe_origin() is None
 
     def test_describe_origin(self, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,7 +490,7 @@ class TestCopilot:
         assert bearers(github.requests_to("/far/chat/completions")) == ["tid=1", "tid=2"]
         github.answers["/far/chat/completions"] = (401, "unauthorized: token expired")
         before = len(github.requests_to(self.PATH))
-        refused(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "expired")
+        error_text(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "expired")
         assert len(github.requests_to(self.PATH)) == before + 2
 
     def test_it_is_exchanged_again_when_it_expires(self, github: VendorServer) -> None:
@@ -503,8 +503,8 @@ class TestCopilot:
     @pytest.mark.parametrize("status", [401, 403, 404])
     def test_a_refused_login(self, status: int, github: VendorServer) -> None:
         github.answers[self.PATH] = (status, {"message": f"Bad credentials {LOGIN}"})
-        said = refused(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "run `toolglot login copilot`")
-        assert LOGIN not in said
+        message = error_text(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "run `toolglot login copilot`")
+        assert LOGIN not in message
         assert len(github.requests) == 1
 
     def test_a_failure_of_github_is_retried_and_shows_no_login(self, github: VendorServer) -> None:
@@ -529,7 +529,7 @@ class TestCopilot:
     ], ids=["empty", "absent", "a page", "a number", "plain", "odd", "broken"])  # fmt: skip
     def test_invalid_answers(self, answer: Any, words: str, github: VendorServer) -> None:
         github.answers[self.PATH] = (200, answer)
-        refused(lambda: headers("copilot", self.sign_in(github)), words)
+        error_text(lambda: headers("copilot", self.sign_in(github)), words)
 
     @pytest.mark.parametrize("answer", [{"token": "t"}, {"token": "t", "endpoints": None}, {"token": "t", "endpoints": {}}])
     def test_answers_without_an_address(self, answer: Any, github: VendorServer) -> None:
@@ -539,12 +539,12 @@ class TestCopilot:
 
     @pytest.mark.parametrize("api", ["http://api.example.com", "file:///etc", ""])
     def test_a_login_goes_over_https_only(self, api: str) -> None:
-        refused(lambda: headers("copilot", CopilotSignIn(Login(LOGIN, api))), "not https", "toolglot login copilot")
+        error_text(lambda: headers("copilot", CopilotSignIn(Login(LOGIN, api))), "not https", "toolglot login copilot")
 
     def test_it_needs_its_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         copilot.store_login(Login(LOGIN))
         monkeypatch.setattr("toolglot.engine.signin.keyring_store.is_installed", lambda: False)
-        refused(lambda: headers("copilot"), "pip install 'toolglot[copilot]'", "GITHUB_COPILOT_API_KEY")
+        error_text(lambda: headers("copilot"), "pip install 'toolglot[copilot]'", "GITHUB_COPILOT_API_KEY")
         assert describe_key_origin(resolve_profile("copilot", "m")) is None
 
     @pytest.mark.parametrize("name", ["GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"])
@@ -555,20 +555,22 @@ class TestCopilot:
     def test_other_tokens_of_github_are_never_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("GITHUB_TOKEN", "GH_TOKEN"):
             monkeypatch.setenv(name, LOGIN)
-        refused(lambda: headers("copilot"), "GitHub Copilot", "GITHUB_COPILOT_API_KEY", "key=", "run `toolglot login copilot`")
+        error_text(
+            lambda: headers("copilot"), "GitHub Copilot", "GITHUB_COPILOT_API_KEY", "key=", "run `toolglot login copilot`"
+        )
 
     def test_a_login_in_a_file_is_its_owners_only(self, github: VendorServer) -> None:
-        place = copilot.store_login(Login(LOGIN, github.url))
-        assert Path(place) == copilot.login_file()
+        location = copilot.store_login(Login(LOGIN, github.url))
+        assert Path(location) == copilot.login_file()
         if os.name == "posix":
-            assert (Path(place).stat().st_mode & 0o777, Path(place).parent.stat().st_mode & 0o777) == (0o600, 0o700)
-        assert CopilotSignIn().describe_origin() == f"GitHub sign-in ({place})"
+            assert (Path(location).stat().st_mode & 0o777, Path(location).parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert CopilotSignIn().describe_origin() == f"GitHub sign-in ({location})"
         assert headers("copilot") == {"authorization": "Bearer tid=1"}
-        assert [entry.name for entry in Path(place).parent.iterdir()] == ["copilot.json"]
+        assert [entry.name for entry in Path(location).parent.iterdir()] == ["copilot.json"]
         assert [copilot.delete_login(), copilot.delete_login()] == [True, False]
         assert CopilotSignIn().describe_origin() is None
 
-    @pytest.mark.parametrize(("text", "found"), [
+    @pytest.mark.parametrize(("text", "expected"), [
         (LOGIN, Login(LOGIN)),
         (f'{{"token":"{LOGIN}"}}', Login(LOGIN)),
         (f'{{"token":"{LOGIN}","api":"https://api.x"}}', Login(LOGIN, "https://api.x")),
@@ -577,16 +579,16 @@ class TestCopilot:
         ("two words", None),
         ("[]", None),
     ])  # fmt: skip
-    def test_login_file_formats(self, text: str, found: Login | None) -> None:
+    def test_login_file_formats(self, text: str, expected: Login | None) -> None:
         file = copilot.login_file()
         file.parent.mkdir(parents=True)
         file.write_text(text)
         kept = copilot.find_login()
-        assert (kept[0] if kept else None) == found
+        assert (kept[0] if kept else None) == expected
 
     def test_a_directory_that_cannot_be_written(self, tmp_path: Path) -> None:
         (tmp_path / "home").write_text("a file")
-        refused(lambda: copilot.store_login(Login(LOGIN)), "cannot create the directory", "home")
+        error_text(lambda: copilot.store_login(Login(LOGIN)), "cannot create the directory", "home")
 
 
 class TestDeviceFlow:
@@ -609,11 +611,11 @@ class TestDeviceFlow:
         assert (code.user_code, code.expires_in, code.interval) == ("U-1", 899.0, 7.0)
         assert parse_qs(server.requests[0].body) == {"client_id": ["Iv1.b507a08c87ecfe98"], "scope": ["read:user"]}
 
-    @pytest.mark.parametrize("said", [{"error": "unauthorized_client"}, {"device_code": 5}, {}])
-    def test_failure_to_start(self, said: Any, server: VendorServer) -> None:
-        server.answers["/login/device/code"] = (200, said)
+    @pytest.mark.parametrize("answer", [{"error": "unauthorized_client"}, {"device_code": 5}, {}])
+    def test_failure_to_start(self, answer: Any, server: VendorServer) -> None:
+        server.answers["/login/device/code"] = (200, answer)
         start = copilot.request_device_code(GitHub(server.url))
-        refused(lambda: asyncio.run(start), "did not start", said.get("error", "no reason"))
+        error_text(lambda: asyncio.run(start), "did not start", answer.get("error", "no reason"))
 
     def test_polling_interval(self, server: VendorServer) -> None:
         pending, slower = (200, {"error": "authorization_pending"}), (200, {"error": "slow_down", "interval": 10})
@@ -631,26 +633,26 @@ class TestDeviceFlow:
     ])  # fmt: skip
     def test_failure(self, error: str, words: str, server: VendorServer) -> None:
         server.answers[self.POLL] = (200, {"error": error})
-        refused(lambda: self.finish(server), words, "toolglot login copilot")
+        error_text(lambda: self.finish(server), words, "toolglot login copilot")
         assert len(server.requests) == 1
 
     def test_the_code_expires(self, server: VendorServer) -> None:
         server.answers[self.POLL] = (200, {"error": "authorization_pending"})
-        refused(lambda: self.finish(server), "not entered in time")
+        error_text(lambda: self.finish(server), "not entered in time")
         assert sum(self.pauses) == 60.0
 
     def test_network_errors_are_retried(self) -> None:
         nobody = VendorServer()
         nobody.server.server_close()
-        refused(lambda: self.finish(nobody), "not entered in time")
+        error_text(lambda: self.finish(nobody), "not entered in time")
 
-    @pytest.mark.parametrize(("host", "found"), [
+    @pytest.mark.parametrize(("host", "expected"), [
         (None, GitHub()),
         ("github.com", GitHub()),
         ("company.ghe.com", GitHub("https://company.ghe.com", "https://api.company.ghe.com")),
     ])  # fmt: skip
-    def test_enterprise_host(self, host: str | None, found: GitHub) -> None:
-        assert GitHub.for_host(host) == found
+    def test_enterprise_host(self, host: str | None, expected: GitHub) -> None:
+        assert GitHub.for_host(host) == expected
 
     @pytest.mark.parametrize("host", ["", "https://x.com", "x.com/path", "x.com:80", "a..b", "x@y.com", "ü.com"])
     def test_invalid_host(self, host: str) -> None:

@@ -43,9 +43,9 @@ def events(provider: str, *faults: str, stream: bool) -> list[Any]:
 @wires
 @ways
 def test_no_fault(provider: str, stream: bool) -> None:
-    found = events(provider, stream=stream)
-    assert isinstance(found[-1], ReplyDone)
-    assert found[-1].reply.text == "One two three four five six."
+    received = events(provider, stream=stream)
+    assert isinstance(received[-1], ReplyDone)
+    assert received[-1].reply.text == "One two three four five six."
 
 
 BEFORE = ["rate-limit:0", "rate-limit-date", "server-error", "overloaded", "reset", "html", "error-in-200-first"]
@@ -55,10 +55,10 @@ BEFORE = ["rate-limit:0", "rate-limit-date", "server-error", "overloaded", "rese
 @ways
 @pytest.mark.parametrize("fault", BEFORE)
 def test_faults_before_anything_is_shown_are_retried(fault: str, provider: str, stream: bool) -> None:
-    found = events(provider, fault, fault, stream=stream)
-    assert [type(event) for event in found[:2]] == [Retrying, Retrying]
-    assert found[-1].reply.text == "One two three four five six."
-    texts = [event.text for event in found if isinstance(event, TextDelta)]
+    received = events(provider, fault, fault, stream=stream)
+    assert [type(event) for event in received[:2]] == [Retrying, Retrying]
+    assert received[-1].reply.text == "One two three four five six."
+    texts = [event.text for event in received if isinstance(event, TextDelta)]
     assert "".join(texts) == "One two three four five six."
 
 
@@ -88,9 +88,9 @@ async def test_faults_after_something_was_shown(fault: str, kind: type[errors.To
 @wires
 @pytest.mark.parametrize("fault", ["reset-mid-stream", "truncated", "half-json", "error-in-200"])
 def test_the_same_faults_of_a_whole_reply_are_retried(fault: str, provider: str) -> None:
-    found = events(provider, fault, stream=False)
-    assert isinstance(found[0], Retrying)
-    assert found[-1].reply.text == "One two three four five six."
+    received = events(provider, fault, stream=False)
+    assert isinstance(received[0], Retrying)
+    assert received[-1].reply.text == "One two three four five six."
 
 
 FINAL = {"quota": errors.QuotaExceeded, "unauthorized": errors.AuthenticationFailed, "context-too-long": errors.ContextTooLong}
@@ -130,8 +130,8 @@ async def test_others_go_on_while_one_stalls() -> None:
     stalled = asyncio.create_task(collect_into([], shared))
     for _ in range(50):
         await asyncio.sleep(0)
-    found = await asyncio.gather(*(collect_into([], shared) for _ in range(20)))
-    assert all(isinstance(events[-1], ReplyDone) for events in found)
+    streams = await asyncio.gather(*(collect_into([], shared) for _ in range(20)))
+    assert all(isinstance(events[-1], ReplyDone) for events in streams)
     assert not stalled.done()
     await cancel(stalled)
 

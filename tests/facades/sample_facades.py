@@ -73,13 +73,13 @@ def _limit(base: dict[str, Any]) -> Any:
     return base["end_line"] - base.get("start_line", 1) + 1 if "end_line" in base else UNSET
 
 
-def _numbered(said: RenderContext) -> str:
-    first: int = said.data["first"]
-    return "\n".join(f"{number}\t{line}" for number, line in enumerate(said.data["lines"], first))
+def _number_lines(context: RenderContext) -> str:
+    first: int = context.data["first"]
+    return "\n".join(f"{number}\t{line}" for number, line in enumerate(context.data["lines"], first))
 
 
-def _failed(said: RenderContext) -> str:
-    return f"<error kind={said.kind}>{said.text}</error>"
+def _render_failure(context: RenderContext) -> str:
+    return f"<error kind={context.kind}>{context.text}</error>"
 
 
 _FILE = field("path", string())
@@ -92,7 +92,7 @@ READ = make_view(
         "offset": field("start_line", integer(minimum=1)),
         "limit": call_field("end_line", integer(minimum=1), _end, _limit),
     },
-    result=_numbered,
+    result=_number_lines,
     aliases=("View", "Cat"),
 )
 WRITE = make_view("Write", "Write a file.", "write", {"file_path!": _FILE, "content!": string()}, fixed={"mode": "overwrite"})
@@ -119,14 +119,14 @@ BASH = make_view(
     {"command!": string(), "timeout": field("timeout", number(), lambda ms: ms / 1000, lambda s: s * 1000)},
     accepts={"time_limit": unmapped(number())},
     ignores={"description"},
-    result=lambda said: f"{said.text}\n[{said.native['command']}]",
-    failure=lambda said: f"Exit: {said.text}",
+    result=lambda context: f"{context.text}\n[{context.native['command']}]",
+    failure=lambda context: f"Exit: {context.text}",
 )
 ACME = Facade(
     id="acme",
     title="Acme",
     views=(READ, WRITE, EDIT, BASH),
-    failure=_failed,
+    failure=_render_failure,
     note="Read before you Edit.",
     hides=frozenset({"patch"}),
 )

@@ -121,9 +121,9 @@ def test_the_name_of_a_facade_stands_for_its_provider(name: str, provider: str) 
     ("moonshotai", "kimi", {"Read"}),
 ])  # fmt: skip
 def test_the_facades_of_a_provider_and_all_their_tools(provider: str, ids: str, names: set[str]) -> None:
-    found = list_facades(provider)
-    assert [facade.id for facade in found] == ids.split()
-    newest = found[0]
+    facades = list_facades(provider)
+    assert [facade.id for facade in facades] == ids.split()
+    newest = facades[0]
     assert names <= {definition.name for definition in newest.definitions}
     assert not {view.name for view in newest.views if view.hidden} & {definition.name for definition in newest.definitions}
     assert find_facade(provider).provider == newest.provider if provider in FACADE_ALIASES else True
@@ -163,14 +163,14 @@ def test_no_step_of_the_recipe_is_missing(id: str) -> None:
 
 @pytest.mark.parametrize("id", FACADE_MODULES)
 def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
-    found = find_facade(id)
-    assert isinstance(found, Facade)
-    titles = [view.qualified_name for view in found.views]
+    facade = find_facade(id)
+    assert isinstance(facade, Facade)
+    titles = [view.qualified_name for view in facade.views]
     assert len({*titles}) == len(titles)
-    assert found.title
-    assert found.differences.keys() <= {*titles}
-    assert all(reason.endswith(".") for reason in found.differences.values())
-    for view in found.views:
+    assert facade.title
+    assert facade.differences.keys() <= {*titles}
+    assert all(reason.endswith(".") for reason in facade.differences.values())
+    for view in facade.views:
         assert view.select_case or "" in view.cases, view.qualified_name
         shown = (view.parameters or {}).get("properties", {})
         assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), view.qualified_name

@@ -32,7 +32,7 @@ class Net:
             self.web.pages.add(Page(url=url, requested=url, method="http", text=text, title=name.upper()))
         tools = web_tools(self.web)
         self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(approval_effects=(), max_repeats=0))
-        self.facade = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
+        self.facade = BoundFacade(find_facade("codex"), "gpt-5.5", [tool.name for tool in tools])
 
     def base(self, **arguments: Any) -> ToolResult:
         return asyncio.run(self.executor.run(ToolCall("c1", "web", arguments))).result
@@ -43,24 +43,24 @@ class Net:
 
 @pytest.fixture
 def net() -> Iterator[Net]:
-    found = Net()
-    yield found
-    found.web.close()
+    browser = Net()
+    yield browser
+    browser.web.close()
 
 
 class TestTheBaseTool:
     def test_parts_are_in_the_order_of_the_request(self, net: Net) -> None:
         result = net.base(find=[{"ref_id": "w1", "pattern": "pears"}], open=[{"ref_id": "w2", "lineno": 7}, {"ref_id": "w1"}])
         assert not result.is_error
-        assert [one["kind"] for one in result.data["parts"]] == ["open", "open", "find"]
-        assert [one["data"]["ref"] for one in result.data["parts"]] == ["w2", "w1", "w1"]
+        assert [part["kind"] for part in result.data["parts"]] == ["open", "open", "find"]
+        assert [part["data"]["ref"] for part in result.data["parts"]] == ["w2", "w1", "w1"]
         assert result.data["parts"][0]["data"]["start_line"] == 7
-        assert result.text == "\n\n---\n\n".join(one["text"] for one in result.data["parts"])
+        assert result.text == "\n\n---\n\n".join(part["text"] for part in result.data["parts"])
 
     def test_one_failure_does_not_affect_the_other_parts(self, net: Net) -> None:
         result = net.base(search_query=[{"q": "x"}], open=[{"ref_id": "w9"}], find=[{"ref_id": "w1", "pattern": "apples"}])
         assert not result.is_error
-        assert [one["is_error"] for one in result.data["parts"]] == [True, True, False]
+        assert [part["is_error"] for part in result.data["parts"]] == [True, True, False]
         assert "there is no ref 'w9'" in result.text
         assert "1: apples" in result.text
 
@@ -80,18 +80,18 @@ class TestAsCodexShowsIt:
     def test_a_long_page_explains_how_to_continue(self, net: Net) -> None:
         result = net.native(open=[{"ref_id": "w2"}])
         assert (result.name, result.is_error) == ("run", False)
-        more = re.search(r"\(There is more: open ref_id w2 with lineno (\d+)\.\)$", result.text)
-        assert more is not None
-        next_line = int(more[1])
+        match = re.search(r"\(There is more: open ref_id w2 with lineno (\d+)\.\)$", result.text)
+        assert match is not None
+        next_line = int(match[1])
         assert f"line {next_line} of many" in net.native(open=[{"ref_id": "w2", "lineno": next_line}]).text
 
     def test_several_things_are_one_result(self, net: Net) -> None:
         result = net.native(open=[{"ref_id": "w2"}, {"ref_id": "w1", "lineno": 2}], find=[{"ref_id": "w1", "pattern": "app"}])
-        page, other, found = result.text.split("\n\n[w1] A\n")
+        page, other, matches = result.text.split("\n\n[w1] A\n")
         assert "(There is more: open ref_id w2 with lineno" in page
         assert "web_open" not in result.text
         assert other.endswith("pears")
-        assert "1 of 2 lines" in found
+        assert "1 of 2 lines" in matches
 
     def test_unsupported_parts_are_reported_and_the_others_run(self, net: Net) -> None:
         result = net.native(find=[{"ref_id": "w1", "pattern": "app"}], finance=[{"ticker": "X"}])
@@ -99,8 +99,8 @@ class TestAsCodexShowsIt:
         assert result.text.endswith("[finance is not supported]")
 
     def test_a_click_opens_what_a_link_leads_to(self, net: Net) -> None:
-        one = net.native(click=[{"ref_id": "w3", "id": 2}])
-        assert "apples" in one.text
+        result = net.native(click=[{"ref_id": "w3", "id": 2}])
+        assert "apples" in result.text
         both = net.native(click=[{"ref_id": "w3", "id": 2}], find=[{"ref_id": "w1", "pattern": "pears"}])
         assert "apples" in both.text
         assert "has 2 links" in net.native(click=[{"ref_id": "w3", "id": 3}]).text

@@ -53,17 +53,17 @@ def gone(native: dict[str, Any]) -> Any:
     return native["gone"]
 
 
-def exit_code(said: RenderContext) -> Any:
-    return said.data["exit"]
+def exit_code(context: RenderContext) -> Any:
+    return context.data["exit"]
 
 
-def view(case: dict[str, Any] | None = None, **more: Any) -> View:
+def view(case: dict[str, Any] | None = None, **options: Any) -> View:
     cases = {"": replace(CASE, **case)} if case else SHOW.cases
-    return replace(SHOW, **{"cases": cases, **more})
+    return replace(SHOW, **{"cases": cases, **options})
 
 
-def mine(*views: View, **more: Any) -> Facade:
-    return Facade(id="mine", title="Mine", views=views, **more)
+def mine(*views: View, **options: Any) -> Facade:
+    return Facade(id="mine", title="Mine", views=views, **options)
 
 
 # ---- functions that fall
@@ -85,15 +85,15 @@ BROKEN_VIEWS = [
 ]
 
 
-@pytest.mark.parametrize(("table", "said"), [
+@pytest.mark.parametrize(("table", "expected"), [
     *((view({key: function}), PLAIN) for key, function in BROKEN_RENDERERS),
     *((table, NOT_UNDERSTOOD) for table in BROKEN_VIEWS),
 ])  # fmt: skip
-def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str, bool], ...]) -> None:
+def test_no_function_of_a_table_breaks_a_run(table: View, expected: tuple[tuple[str, bool], ...]) -> None:
     transport = make_transport()
     agent = Agent(make_engine("anthropic", transport), tools=base_tools(), facade=mine(table))
     outcomes = asyncio.run(agent.run('call show {"file": "a.txt"} call show {"file": "b"}')).outcomes
-    assert tuple((one.result.text, one.result.is_error) for one in outcomes) == said
+    assert tuple((outcome.result.text, outcome.result.is_error) for outcome in outcomes) == expected
     agent.switch(make_engine("openai-chat", transport))
     asyncio.run(agent.run("Go on."))
     assert list_refusals(transport.sent) == []
@@ -103,8 +103,8 @@ def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str,
 @pytest.mark.parametrize("back", [falls, five, thing])
 def test_an_expression_without_arguments_is_none(back: Any, caplog: pytest.LogCaptureFixture) -> None:
     transport = make_transport()
-    said = ToolCall("c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code"))
-    history = [user("Look."), Message("assistant", (said,)), tool_results(ToolResult("c1", (Text("one"),)))]
+    tool_call = ToolCall("c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code"))
+    history = [user("Look."), Message("assistant", (tool_call,)), tool_results(ToolResult("c1", (Text("one"),)))]
     agent = Agent(
         make_engine("gemini", transport),
         tools=base_tools(),
@@ -128,26 +128,26 @@ def test_an_expression_without_arguments_is_none(back: Any, caplog: pytest.LogCa
 def test_a_failing_renderer_is_logged_and_the_base_text_remains(
     table: View, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    face = BoundFacade(mine(table), "m", ["read"])
+    facade = BoundFacade(mine(table), "m", ["read"])
     with caplog.at_level("WARNING"):
-        found = render(face, ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),)))
-    assert (found.text, found.is_error, found.data, found.name) == ("one", False, None, "show")
+        result = render(facade, ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),)))
+    assert (result.text, result.is_error, result.data, result.name) == ("one", False, None, "show")
     assert logged in caplog.text
 
 
 def test_an_invalid_call_is_not_logged_for_what_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
-    face = BoundFacade(mine(view(select_case=gone)), "m", ["read"])
+    facade = BoundFacade(mine(view(select_case=gone)), "m", ["read"])
     wrong = ToolResult("c", (Text("no file"),), is_error=True, error_kind="validation")
     with caplog.at_level("WARNING"):
-        assert render(face, ToolCall("c", "show", {}), {}, wrong).text == "no file"
+        assert render(facade, ToolCall("c", "show", {}), {}, wrong).text == "no file"
     assert caplog.text == ""
 
 
 def test_a_result_may_be_an_error_without_a_renderer() -> None:
-    face = BoundFacade(mine(view({"is_failure": exit_code})), "m", ["read"])
+    facade = BoundFacade(mine(view({"is_failure": exit_code})), "m", ["read"])
     for code, failed in ((3, True), (0, False)):
         result = ToolResult("c", (Text("one"),), data={"exit": code})
-        assert render(face, ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
+        assert render(facade, ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
 
 
 def test_a_failure_may_be_a_success_of_this_harness() -> None:
@@ -155,26 +155,26 @@ def test_a_failure_may_be_a_success_of_this_harness() -> None:
         return f"binary: {context.code}"
 
     table = view({"successes": {"not_text"}, "result": name_code})
-    face = BoundFacade(mine(table), "m", ["read"])
+    facade = BoundFacade(mine(table), "m", ["read"])
     for code, expected in (("not_text", ("binary: not_text", False, "")), ("io_error", ("no", True, "io_error"))):
         result = ToolResult("c", (Text("no"),), is_error=True, error_kind="execution", error_code=code)
-        shown = render(face, ToolCall("c", "show", {"file": "a"}), {}, result)
+        shown = render(facade, ToolCall("c", "show", {"file": "a"}), {}, result)
         assert (shown.text, shown.is_error, shown.error_code) == expected
 
 
 def test_a_renderer_cannot_change_its_arguments() -> None:
-    def clears(said: RenderContext) -> str:
-        said.native.clear()
-        said.base.clear()
+    def clears(context: RenderContext) -> str:
+        context.native.clear()
+        context.base.clear()
         return "words"
 
-    face, made, arguments = (
+    facade, tool_call, arguments = (
         BoundFacade(mine(view({"failure": clears})), "m", ["read"]),
         ToolCall("c", "show", {"x": 1}),
         {"path": "a"},
     )
-    assert render(face, made, arguments, ToolResult("c", (Text("no"),), is_error=True)).text == "words"
-    assert (made.arguments, arguments) == ({"x": 1}, {"path": "a"})
+    assert render(facade, tool_call, arguments, ToolResult("c", (Text("no"),), is_error=True)).text == "words"
+    assert (tool_call.arguments, arguments) == ({"x": 1}, {"path": "a"})
 
 
 # ---- tables that cannot work
@@ -309,9 +309,9 @@ def test_an_aborted_call_is_named_as_the_model_named_it() -> None:
 
 
 def test_our_tables_name_tools_and_parameters_that_exist(tmp_path: Path) -> None:
-    own = builtins(tmp_path, state_dir=tmp_path)
-    own.close()
-    parameters = {tool.name: tool.accepted_parameters for tool in (*own.all_tools, search_tools_tool(()), ScriptHost().tool)}
+    tools = builtins(tmp_path, state_dir=tmp_path)
+    tools.close()
+    parameters = {tool.name: tool.accepted_parameters for tool in (*tools.all_tools, search_tools_tool(()), ScriptHost().tool)}
     assert parameters.keys() >= BASE_TOOLS
     for facade in map(find_facade, FACADE_MODULES):
         assert {*facade.hides} <= BASE_TOOLS

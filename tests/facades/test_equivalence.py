@@ -19,25 +19,25 @@ DELETED = "*** Begin Patch\n*** Delete File: a\n*** End Patch"
 CHUNK = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n x\n-y\n+z\n\n*** End Patch"
 
 
-@pytest.mark.parametrize(("tool", "one", "other"), [
+@pytest.mark.parametrize(("tool", "left", "other"), [
     ("read", {"path": "a", "start_line": 3, "max_lines": 4}, {"path": "a", "start_line": 3, "end_line": 6}),
     ("read", {"path": "a", "max_lines": 4}, {"path": "a", "start_line": 1, "end_line": 4}),
     ("read", {"path": "a", "start_line": 1, "end_line": None}, {"path": "a"}),
     ("shell", {"argv": ["ls", "a b"]}, {"command": "ls 'a b'"}),
     ("patch", {"ops": [{"type": "delete_file", "path": "a"}]}, {"text": "*** Begin Patch\n*** Delete File: a\n*** End Patch"}),
 ])  # fmt: skip
-def test_forms_of_one_call_are_equal(tool: str, one: Doc, other: Doc) -> None:
-    assert canonical_call(tool, one) == canonical_call(tool, other)
+def test_forms_of_one_call_are_equal(tool: str, left: Doc, other: Doc) -> None:
+    assert canonical_call(tool, left) == canonical_call(tool, other)
 
 
-@pytest.mark.parametrize(("tool", "one", "other"), [
+@pytest.mark.parametrize(("tool", "left", "other"), [
     ("read", {"path": "a", "max_lines": 4}, {"path": "a", "max_lines": 5}),
     ("read", {"path": "a", "start_line": 2}, {"path": "a"}),
     ("shell", {"command": "ls"}, {"command": "ls", "then": ["pwd"]}),
     ("grep", {"pattern": "a", "max_lines": 4}, {"pattern": "a", "end_line": 4}),
 ])  # fmt: skip
-def test_calls_that_differ_stay_different(tool: str, one: Doc, other: Doc) -> None:
-    assert canonical_call(tool, one) != canonical_call(tool, other)
+def test_calls_that_differ_stay_different(tool: str, left: Doc, other: Doc) -> None:
+    assert canonical_call(tool, left) != canonical_call(tool, other)
 
 
 @pytest.mark.parametrize(("tool", "arguments", "others"), [
@@ -107,16 +107,16 @@ def test_operations_are_rendered_as_a_patch() -> None:
 # ---- in use
 
 
-def shown(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall, list[Loss]]:
+def render_call(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall, list[Loss]]:
     """A call of Claude Code as another model sees it."""
-    face, lost = BoundFacade(find_facade(facade), model, BASE_TOOLS), dict[Loss, None]()
+    bound, lost = BoundFacade(find_facade(facade), model, BASE_TOOLS), dict[Loss, None]()
     call = ToolCall("c", "Whatever", {"x": 1}, base_call=BaseCall(tool, arguments, "claude-code"))
-    found = face.render_message(Message("assistant", (call,)), is_own=False, losses=lost).calls[0]
-    assert found.base_call == call.base_call
-    return found, list(lost)
+    rendered = bound.render_message(Message("assistant", (call,)), is_own=False, losses=lost).calls[0]
+    assert rendered.base_call == call.base_call
+    return rendered, list(lost)
 
 
-@pytest.mark.parametrize(("facade", "tool", "arguments", "name", "said"), [
+@pytest.mark.parametrize(("facade", "tool", "arguments", "name", "expected"), [
     ("codex", "read", {"path": "a", "end_line": 9}, "exec_command", {"cmd": "sed -n '1,9p' a"}),
     ("codex-shell", "grep", {"pattern": "x"}, "shell", {"command": ["bash", "-lc", "rg -n -e x ."]}),
     ("codex-shell-command", "list_dir", {"path": "."}, "shell_command", {"command": "ls -la ."}),
@@ -128,9 +128,11 @@ def shown(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall,
     ("claude-code", "read", {"path": "a", "start_line": 2, "max_lines": 3}, "Read",
         {"file_path": "a", "offset": 2, "limit": 3}),
 ])  # fmt: skip
-def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, arguments: Doc, name: str, said: Doc) -> None:
-    call, lost = shown(facade, "some-model", tool, arguments)
-    assert (call.name, call.arguments, lost) == (name, said, [])
+def test_a_model_sees_a_call_through_tools_that_it_has(
+    facade: str, tool: str, arguments: Doc, name: str, expected: Doc
+) -> None:
+    call, lost = render_call(facade, "some-model", tool, arguments)
+    assert (call.name, call.arguments, lost) == (name, expected, [])
 
 
 @pytest.mark.parametrize(("facade", "tool", "arguments"), [
@@ -143,7 +145,7 @@ def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, a
     ("claude-code", "shell", {"restart": True}),
 ])  # fmt: skip
 def test_an_inexpressible_call_has_our_name_and_a_loss(facade: str, tool: str, arguments: Doc) -> None:
-    call, lost = shown(facade, "some-model", tool, arguments)
+    call, lost = render_call(facade, "some-model", tool, arguments)
     assert (call.name, call.arguments) == (tool, arguments)
     assert [loss.subject for loss in lost] == [f"tool {tool!r}"]
 
@@ -153,11 +155,11 @@ def test_an_inexpressible_call_has_our_name_and_a_loss(facade: str, tool: str, a
     ("patch", {"text": DELETED}, DELETED),
 ])  # fmt: skip
 def test_a_change_is_free_text_where_patches_are(tool: str, arguments: Doc, patch: str) -> None:
-    call, _ = shown("codex", "gpt-5.5", tool, arguments)
+    call, _ = render_call("codex", "gpt-5.5", tool, arguments)
     assert (call.name, call.freeform, call.raw, call.arguments) == ("apply_patch", True, patch, None)
 
 
 @pytest.mark.parametrize("arguments", [{"edits": 7}, {"edits": [None]}, {"text": 5}, {"then": 3, "command": []}])
 @pytest.mark.parametrize("tool", ["multi_edit", "patch", "shell", "read"])
 def test_nonsense_in_a_saved_conversation_is_shown_anyway(tool: str, arguments: Doc) -> None:
-    assert shown("codex", "gpt-5.5", tool, arguments)[0].id == "c"
+    assert render_call("codex", "gpt-5.5", tool, arguments)[0].id == "c"

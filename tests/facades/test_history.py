@@ -45,7 +45,7 @@ NEUTRAL = Facade(id="ours", title="Ours", views=())
 PATCH = "*** Begin Patch\n*** End Patch"
 
 
-def called(name: str, **arguments: Any) -> ToolCall:
+def call(name: str, **arguments: Any) -> ToolCall:
     return ToolCall("", name, arguments)
 
 
@@ -65,18 +65,18 @@ def script(second: str) -> Script:
 
 
 FIRST = [
-    turn(called("Read", file_path="a.txt", offset=2, limit=1), called("Bash", command="ls -l", timeout=2000)),
-    turn(called("Read", file_path="nowhere"), called("Read"), called("Nothing", x=1)),
-    turn(called("Edit", file_path="a.txt", old_string="one", new_string="1"), called("ast_search", pattern="x")),
+    turn(call("Read", file_path="a.txt", offset=2, limit=1), call("Bash", command="ls -l", timeout=2000)),
+    turn(call("Read", file_path="nowhere"), call("Read"), call("Nothing", x=1)),
+    turn(call("Edit", file_path="a.txt", old_string="one", new_string="1"), call("ast_search", pattern="x")),
     end("Acme is done."),
-    turn(called("editor", command="view", path="a.txt", to=1), called("editor", command="undo", path="a.txt")),
+    turn(call("editor", command="view", path="a.txt", to=1), call("editor", command="undo", path="a.txt")),
     turn(ToolCall("", "apply_patch", None, PATCH, freeform=True)),
 ]
 REST = [
     end("Bravo is done."),
-    turn(called("read", path="a.txt"), called("patch", text=PATCH)),
+    turn(call("read", path="a.txt"), call("patch", text=PATCH)),
     end("Ours is done."),
-    turn(called("Write", file_path="b.txt", content="b"), called("Cat", file_path="b.txt")),
+    turn(call("Write", file_path="b.txt", content="b"), call("Cat", file_path="b.txt")),
     end("All is done."),
 ]
 
@@ -118,12 +118,12 @@ def play_through(first: str, second: str, live: bool) -> Played:
 
 
 PAIRS = [
-    (first, WIRE_PROFILES[(place + step) % 5], step % 2 == 0) for place, first in enumerate(WIRE_PROFILES) for step in (1, 2)
+    (first, WIRE_PROFILES[(index + step) % 5], step % 2 == 0) for index, first in enumerate(WIRE_PROFILES) for step in (1, 2)
 ]
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}-{'streamed' if pair[2] else 'whole'}")
-def played(request: pytest.FixtureRequest) -> Played:
+def play_result(request: pytest.FixtureRequest) -> Played:
     return play_through(*request.param)
 
 
@@ -132,14 +132,14 @@ def names(messages: Sequence[Message]) -> list[str]:
 
 
 class TestHandOver:
-    def test_nobody_refuses_a_request(self, played: Played) -> None:
-        assert list_refusals(played.sent) == []
+    def test_nobody_refuses_a_request(self, play_result: Played) -> None:
+        assert list_refusals(play_result.sent) == []
 
-    def test_the_referee_accepts_every_request(self, played: Played) -> None:
-        assert [said for one in played.sent for said in referee_errors(one)] == []
+    def test_the_referee_accepts_every_request(self, play_result: Played) -> None:
+        assert [error for request in play_result.sent for error in referee_errors(request)] == []
 
-    def test_every_call_is_interpreted_correctly(self, played: Played) -> None:
-        assert [(one.call.name, one.result.error_kind) for one in played.outcomes] == [
+    def test_every_call_is_interpreted_correctly(self, play_result: Played) -> None:
+        assert [(outcome.call.name, outcome.result.error_kind) for outcome in play_result.outcomes] == [
             *(("read", None), ("shell", None)),
             *(("read", "not_found"), ("read", "validation"), ("Nothing", "not_found")),
             *(("edit", None), ("ast_search", None)),
@@ -148,26 +148,26 @@ class TestHandOver:
             *(("read", None), ("patch", None)),
             *(("write", None), ("read", None)),
         ]
-        assert played.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
+        assert play_result.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
 
-    def test_results_are_rendered_as_in_the_harness(self, played: Played) -> None:
-        texts = [one.result.text for one in played.outcomes]
+    def test_results_are_rendered_as_in_the_harness(self, play_result: Played) -> None:
+        texts = [outcome.result.text for outcome in play_result.outcomes]
         assert texts[:3] == ["2\ttwo", "$ ls -l: 2\n[ls -l]", "<error kind=not_found>there is no nowhere</error>"]
         assert texts[3].startswith("<error kind=validation>The call to Read was not run")
         assert texts[7] == "1"
 
-    def test_calls_and_results_are_paired(self, played: Played) -> None:
-        assert list_unpaired(played.conversation) == []
-        for one in played.sent:
-            calls = [call.id for message in one.history for call in message.calls]
-            assert [result.call_id for message in one.history for result in message.results] == calls
+    def test_calls_and_results_are_paired(self, play_result: Played) -> None:
+        assert list_unpaired(play_result.conversation) == []
+        for request in play_result.sent:
+            calls = [call.id for message in request.history for call in message.calls]
+            assert [result.call_id for message in request.history for result in message.results] == calls
 
-    def test_calls_are_shown_under_the_names_of_whoever_is_asked(self, played: Played) -> None:
-        sent = played.sent
+    def test_calls_are_shown_under_the_names_of_whoever_is_asked(self, play_result: Played) -> None:
+        sent = play_result.sent
         acme = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search"]
         assert names(sent[3].history) == acme
         bravo, ours = names(sent[7].history), names(sent[9].history)
-        run = "run" if played.second == "openai-responses" else "term__run"
+        run = "run" if play_result.second == "openai-responses" else "term__run"
         assert bravo == [
             *("editor", run, "editor", "Read", "Nothing", "edit", "ast_search"),
             *("editor", "editor", "apply_patch", run),
@@ -176,42 +176,42 @@ class TestHandOver:
         assert ours == [*("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"), *(*bravo[7:], "read", "patch")]
         assert names(sent[-1].history) == [*acme, *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat")]
 
-    def test_arguments_have_native_names(self, played: Played) -> None:
-        sent = played.sent
+    def test_arguments_have_native_names(self, play_result: Played) -> None:
+        sent = play_result.sent
         shown = [call.arguments for message in sent[-1].history for call in message.calls]
         assert shown[0] == {"file_path": "a.txt", "offset": 2, "limit": 1}
         assert shown[7] == {"file_path": "a.txt", "limit": 1}
         assert shown[10] == {"command": "pwd"}
 
-    def test_the_conversation_keeps_native_and_base_calls(self, played: Played) -> None:
-        calls = [call for message in played.conversation for call in message.calls]
-        said = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
-        assert [call.name for call in calls] == [*said, "read", "patch", "Write", "Cat"]
+    def test_the_conversation_keeps_native_and_base_calls(self, play_result: Played) -> None:
+        calls = [call for message in play_result.conversation for call in message.calls]
+        names = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
+        assert [call.name for call in calls] == [*names, "read", "patch", "Write", "Cat"]
         meant = [call.base_call.tool if call.base_call else None for call in calls]
         assert meant == [
             *("read", "shell", "read", None, None, "edit", "ast_search"),
             *("read", None, "patch", "shell", "read", "patch", "write", "read"),
         ]
 
-    def test_a_model_gets_back_what_it_wrote_unchanged(self, played: Played) -> None:
-        if played.live:
+    def test_a_model_gets_back_what_it_wrote_unchanged(self, play_result: Played) -> None:
+        if play_result.live:
             pytest.skip("only a whole answer can be compared with what goes back")
-        made: dict[str, list[Any]] = {}
-        for one in played.sent:
-            wire, profile = one.profile.wire, one.profile.id
-            held = bound_items(wire, one.body, answer=False)
-            assert [item for item in made.get(profile, []) if item not in held] == []
-            made.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(one.answer)), answer=True))
-        assert made[played.first]
+        answers: dict[str, list[Any]] = {}
+        for request in play_result.sent:
+            wire, profile = request.profile.wire, request.profile.id
+            held = bound_items(wire, request.body, answer=False)
+            assert [item for item in answers.get(profile, []) if item not in held] == []
+            answers.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(request.answer)), answer=True))
+        assert answers[play_result.first]
 
-    def test_within_a_facade_every_body_starts_with_the_one_before(self, played: Played) -> None:
-        bodies = [one.request.body for one in played.sent]
+    def test_within_a_facade_every_body_starts_with_the_one_before(self, play_result: Played) -> None:
+        bodies = [request.request.body for request in play_result.sent]
         for begin, stop in ((0, 4), (4, 8), (8, 10), (10, 12)):
             for before, after in pairwise(bodies[begin:stop]):
                 assert after.startswith(before[: -len("]}")])
 
-    def test_returning_to_a_model_continues_with_the_same_bytes(self, played: Played) -> None:
-        sent = played.sent
+    def test_returning_to_a_model_continues_with_the_same_bytes(self, play_result: Played) -> None:
+        sent = play_result.sent
         assert sent[10].request.body.startswith(sent[3].request.body[: -len("]}")])
 
 
@@ -237,11 +237,11 @@ def calls(number: int) -> list[tuple[str, dict[str, Any]]]:
 
 def native(agent: Agent, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
-    face = agent.view().model_view.facade
-    assert face is not None
+    facade = agent.view().model_view.facade
+    assert facade is not None
     ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
-    calls_made = face.render_message(Message("assistant", ours), is_own=False).calls
-    return [replace(call, base_call=None) for call in calls_made if call.name in face.visible_names]  # some lack one
+    calls_made = facade.render_message(Message("assistant", ours), is_own=False).calls
+    return [replace(call, base_call=None) for call in calls_made if call.name in facade.visible_names]  # some lack one
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
@@ -252,8 +252,8 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
         outcomes, replies = list[ToolOutcome](), list[Reply]()
         transport, tools = make_transport(Script(replies)), coding_tools(tmp_path)
         agent = Agent(make_engine("xai", transport), tools=tools, approve=lambda request: True)
-        for number, place in enumerate(WAY):
-            profile, _, model = place.partition("/")
+        for number, leg in enumerate(WAY):
+            profile, _, model = leg.partition("/")
             agent.switch(make_engine(profile, transport, model=model))
             (tmp_path / "a.txt").write_text(f"This is turn {number}.\n")  # a model with patches only may not have edited it
             read, *others = native(agent, number)  # a file is read before it is changed
@@ -267,15 +267,17 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
     sent, outcomes, agent = asyncio.run(play())
     assert list_refusals(sent) == []
     assert len(outcomes) == count > 2 * len(WAY)
-    wrong = [(one.call.name, one.call.arguments, one.result.text) for one in outcomes if one.result.is_error]
+    wrong = [
+        (outcome.call.name, outcome.call.arguments, outcome.result.text) for outcome in outcomes if outcome.result.is_error
+    ]
     assert wrong == []
     assert list_unpaired(agent.conversation) == []
-    assert [said for one in sent for said in referee_errors(one)] == []
+    assert [error for request in sent for error in referee_errors(request)] == []
     strange: set[str] = set()
-    for one in sent:  # a model sees tools that it has, but for edits where it has patches, and plans where it has none
-        asked = decode_request(one.profile.wire, one.body, profile=one.profile.id)
+    for exchange in sent:  # a model sees tools that it has, but for edits where it has patches, and plans where it has none
+        asked = decode_request(exchange.profile.wire, exchange.body, profile=exchange.profile.id)
         strange = {*names(asked.messages)} - {tool.name for tool in asked.tools}
-        assert strange <= {"edit", "todo"}, one.profile.model
+        assert strange <= {"edit", "todo"}, exchange.profile.model
     assert strange <= {"todo"}
 
 
@@ -284,8 +286,8 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
 
 def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Agent, list[SentRequest]]:
     transport = make_transport(Script(script) if script is not None else None)
-    own: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
-    return Agent(make_engine(provider, transport), **own), transport.sent
+    defaults: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
+    return Agent(make_engine(provider, transport), **defaults), transport.sent
 
 
 def run_on_claude(prompt: str, **options: Any) -> list[ToolOutcome]:
@@ -353,7 +355,7 @@ def hanging(started: asyncio.Event) -> list[Tool]:
         await asyncio.Event().wait()
         return command
 
-    return [*(one for one in base_tools() if one.name != "shell"), shell]
+    return [*(tool for tool in base_tools() if tool.name != "shell"), shell]
 
 
 @pytest.mark.parametrize("provider", WIRE_PROFILES)
@@ -416,19 +418,22 @@ class TestRules:
     def test_only_views_of_allowed_tools_are_shown_and_run(self) -> None:
         agent, sent = agent_on("anthropic", config=ToolConfig(allowed_tools=frozenset({"read"})))
         result = asyncio.run(agent.run('call Read {"file_path": "a.txt"} call! Bash {"command": "ls"}'))
-        assert [one["name"] for one in sent[0].body["tools"]] == ["Read"]
-        assert [one.result.is_error for one in result.outcomes] == [False, True]
+        assert [tool["name"] for tool in sent[0].body["tools"]] == ["Read"]
+        assert [outcome.result.is_error for outcome in result.outcomes] == [False, True]
 
     def test_a_view_with_commands_runs_only_what_is_allowed(self) -> None:
         prompt = 'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": "a.txt", "text": "x"}'
         outcomes = run_on_claude(prompt, facade=BRAVO, config=ToolConfig(allowed_tools=frozenset({"read"})))
-        assert [(one.call.name, one.result.error_kind) for one in outcomes] == [("read", None), ("write", "not_allowed")]
+        assert [(outcome.call.name, outcome.result.error_kind) for outcome in outcomes] == [
+            ("read", None),
+            ("write", "not_allowed"),
+        ]
 
     def test_uses_are_counted_by_base_name(self) -> None:
         outcomes = run_on_claude(
             'call Bash {"command": "a"} call Bash {"command": "b"}', config=ToolConfig(max_uses={"shell": 1})
         )
-        assert [one.result.error_kind for one in outcomes] == [None, "limit"]
+        assert [outcome.result.error_kind for outcome in outcomes] == [None, "limit"]
         assert outcomes[1].result.text.startswith("Exit: The call did not run")
 
     def test_an_approval_is_about_the_base_tool(self) -> None:
@@ -440,8 +445,8 @@ class TestRules:
 
         prompt = 'call Bash {"command": "a", "timeout": 1000} call Bash {"command": "b"}'
         outcomes = run_on_claude(prompt, config=ASK, approve=approve)
-        assert [one.result.is_error for one in outcomes] == [False, False]
-        assert [(one.tool, one.arguments) for one in asked] == [("shell", {"command": "a", "timeout": 1.0})]
+        assert [outcome.result.is_error for outcome in outcomes] == [False, False]
+        assert [(request.tool, request.arguments) for request in asked] == [("shell", {"command": "a", "timeout": 1.0})]
 
     def test_the_audit_log_and_the_metrics_have_base_names(self, tmp_path: Path) -> None:
         agent, _ = agent_on("anthropic", audit=AuditLog(tmp_path / "audit.jsonl"))
@@ -460,10 +465,10 @@ class TestRules:
         assert {*setup_of(agent).config.metrics.snapshot()} == {"shell"}
 
     def test_a_call_that_is_never_valid_does_not_go_on_for_ever(self) -> None:
-        script = [turn(called("Bash")) for _ in range(12)]
+        script = [turn(call("Bash")) for _ in range(12)]
         agent, sent = agent_on("anthropic", [*script, end("Enough.")], config=ToolConfig(max_iterations=12))
         outcomes = asyncio.run(agent.run("Go.")).outcomes
-        assert "limit" in [one.result.error_kind for one in outcomes]
+        assert "limit" in [outcome.result.error_kind for outcome in outcomes]
         assert len(sent) < 12
 
     def test_an_unknown_tool_is_answered_with_native_names(self) -> None:
@@ -503,7 +508,7 @@ def test_a_native_call_that_is_started_early_runs_once() -> None:
 
     ran, outcomes = asyncio.run(play())
     assert sorted(ran) == ["ls", "pwd", "read a.txt"]
-    assert [one.result.text for one in outcomes][:2] == ["1\tone\n2\ttwo\n3\tthree", "$ ls: 10\n[ls]"]
+    assert [outcome.result.text for outcome in outcomes][:2] == ["1\tone\n2\ttwo\n3\tthree", "$ ls: 10\n[ls]"]
 
 
 def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
@@ -511,7 +516,7 @@ def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
     handle = ResultStore().put("\n".join(f"{number}\tline {number}" for number in range(1, 200)))
     prompt = f'call Read {{"file_path": "long.txt"}}\nthen call read_result {{"handle": "{handle}", "offset": 0, "limit": 40}}'
     outcomes = run_on_claude(prompt, tools=base_tools(files), config=ToolConfig(max_result=300))
-    first, page = (one.result.text for one in outcomes)
+    first, page = (outcome.result.text for outcome in outcomes)
     assert first.startswith("1\tline 1\n2\tline 2\n")
     assert f'read_result(handle="{handle}"' in first
     assert page.startswith("1\tline 1\n2\tline 2\n3\tline 3\n4\t")

@@ -29,8 +29,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "a.txt"
 
 
-def shell(*commands: str, **more: Any) -> ToolCall:
-    return ToolCall("", "shell", {"commands": list(commands), **more})
+def shell(*commands: str, **options: Any) -> ToolCall:
+    return ToolCall("", "shell", {"commands": list(commands), **options})
 
 
 class TestOpenAI:
@@ -45,27 +45,27 @@ class TestOpenAI:
             {"stdout": "one\ntwo\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
             {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 3}},
         ]
-        assert [one["outcome"] for one in items[1]["output"]] == [{"type": "timeout"}]
+        assert [part["outcome"] for part in items[1]["output"]] == [{"type": "timeout"}]
         TypeAdapter[Any](response_input_param.ResponseInputParam).validate_python(desk.last["input"])
         desk.check()
 
     def test_patches_are_answered_with_their_status(self, desk: Desk, tmp_path: Path) -> None:
         absent = ToolCall("", "apply_patch", {"type": "delete_file", "path": "b.txt"})
         wrong = ToolCall("", "apply_patch", {"type": "update_file", "path": "../a.txt", "diff": "@@\n-a\n+b"})
-        made = ToolCall("", "apply_patch", {"type": "create_file", "path": "c.txt", "diff": "+new"})
-        desk.work(RESPONSES, ToolCall("", "apply_patch", ONE), absent, wrong, made, facade="openai-hosted")
-        found = [item for item in desk.last["input"] if item.get("type") == "apply_patch_call_output"]
-        assert [item["status"] for item in found] == ["completed", "failed", "failed", "completed"]
-        assert found[0]["output"] == "Success. Updated the following files:\nM a.txt"
-        assert "b.txt" in found[1]["output"]
-        assert "../a.txt" in found[2]["output"]
+        tool_call = ToolCall("", "apply_patch", {"type": "create_file", "path": "c.txt", "diff": "+new"})
+        desk.work(RESPONSES, ToolCall("", "apply_patch", ONE), absent, wrong, tool_call, facade="openai-hosted")
+        outputs = [item for item in desk.last["input"] if item.get("type") == "apply_patch_call_output"]
+        assert [item["status"] for item in outputs] == ["completed", "failed", "failed", "completed"]
+        assert outputs[0]["output"] == "Success. Updated the following files:\nM a.txt"
+        assert "b.txt" in outputs[1]["output"]
+        assert "../a.txt" in outputs[2]["output"]
         assert ((tmp_path / "a.txt").read_text(), (tmp_path / "c.txt").read_text()) == ("one\nthree\n", "new\n")
         desk.check()
 
     def test_a_refused_call_is_answered_in_the_same_form(self, desk: Desk) -> None:
         desk.work(RESPONSES, shell(), shell("true", "false\0"), facade="openai-hosted")
         outputs = [item["output"] for item in desk.last["input"] if item.get("type") == "shell_call_output"]
-        assert [one["outcome"] for part in outputs for one in part] == [{"type": "exit", "exit_code": 1}] * 2
+        assert [command["outcome"] for part in outputs for command in part] == [{"type": "exit", "exit_code": 1}] * 2
         assert "commands" in outputs[0][0]["stdout"]
         assert "NUL" in outputs[1][0]["stdout"]
         desk.check()
@@ -73,8 +73,8 @@ class TestOpenAI:
     def test_where_they_are_not_known_they_are_functions_that_do_the_same(self, desk: Desk, tmp_path: Path) -> None:
         desk.work("openai-chat/gpt-4.1", shell("cat a.txt", "exit 3"), ToolCall("", "apply_patch", ONE), facade="openai-hosted")
         assert [tool["type"] for tool in desk.last["tools"][:2]] == ["function", "function"]
-        said = [message["content"] for message in desk.last["messages"] if message["role"] == "tool"]
-        assert said[0] == "Exit code: 0\nOutput:\none\ntwo\n\n\nExit code: 3\nOutput:\n"
+        results = [message["content"] for message in desk.last["messages"] if message["role"] == "tool"]
+        assert results[0] == "Exit code: 0\nOutput:\none\ntwo\n\n\nExit code: 3\nOutput:\n"
         assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
         desk.check()
 
@@ -143,8 +143,8 @@ class TestAnthropic:
         desk.check()
 
     def test_other_models_see_functions(self) -> None:
-        face = BoundFacade(find_facade("anthropic-api"), "gemini-3-pro", BASE_TOOLS)
-        assert all(view.parameters is not None and view.kind == "function" for view in face.views)
+        facade = BoundFacade(find_facade("anthropic-api"), "gemini-3-pro", BASE_TOOLS)
+        assert all(view.parameters is not None and view.kind == "function" for view in facade.views)
 
 
 @pytest.mark.parametrize("view", [view for view in HOSTED.values() if view.typed], ids=lambda view: view.name)

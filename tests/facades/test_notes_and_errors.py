@@ -20,8 +20,8 @@ CLAUDE = find_facade("claude-code").note
 def instruct(desk: Desk, **options: Any) -> tuple[str, str]:
     """The instructions that were sent to Claude, and then to Gemini."""
     desk.work("anthropic/claude-opus-5", **options)
-    said: Any = desk.last.get("system", "")
-    claude = said if isinstance(said, str) else "".join(part["text"] for part in said)
+    prompt: Any = desk.last.get("system", "")
+    claude = prompt if isinstance(prompt, str) else "".join(part["text"] for part in prompt)
     desk.work("gemini/gemini-3-pro-preview", **options)
     return claude, "".join(part["text"] for part in desk.last.get("systemInstruction", {"parts": ()})["parts"])
 
@@ -89,11 +89,11 @@ def test_a_refusal_names_the_tool_as_the_model_does(desk: Desk) -> None:
 # ---- tools that stand in for others, and what is shown where they are not there
 
 
-def offered(desk: Desk, model: str, names: set[str], *others: Any) -> set[str]:
+def visible_names(desk: Desk, model: str, names: set[str], *others: Any) -> set[str]:
     """The names that a model sees where only some of the built-in tools are there."""
-    tools = [one for one in desk.own.tools if one.name in names]
+    tools = [tool for tool in desk.own.tools if tool.name in names]
     agent = Agent(f"simulator:{model}", tools=[*tools, *others])
-    return {one.name for one in agent.view().model_view.tools()}
+    return {tool.name for tool in agent.view().model_view.tools()}
 
 
 @pytest.mark.parametrize(("model", "names", "seen"), [
@@ -111,7 +111,7 @@ def offered(desk: Desk, model: str, names: set[str], *others: Any) -> set[str]:
 def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
     desk: Desk, model: str, names: set[str], seen: set[str]
 ) -> None:
-    assert offered(desk, model, names) == seen
+    assert visible_names(desk, model, names) == seen
 
 
 @pytest.mark.parametrize(("model", "taken", "base"), [
@@ -126,16 +126,16 @@ def test_a_custom_tool_keeps_its_name(desk: Desk, model: str, taken: str, base: 
         """Mine."""
         return word
 
-    seen = offered(desk, model, {one.name for one in desk.own.tools}, mine)
+    seen = visible_names(desk, model, {tool.name for tool in desk.own.tools}, mine)
     assert {taken, base} <= seen
 
 
 def test_a_note_names_no_programs_if_none_can_be_run(desk: Desk) -> None:
-    tools = [one for one in desk.own.tools if one.name in ("read", "grep")]
+    tools = [tool for tool in desk.own.tools if tool.name in ("read", "grep")]
     agent = Agent("simulator:openai-responses/gpt-5.5", tools=tools)
-    face = agent.view().model_view.facade
-    assert face is not None
-    assert "rg" not in face.note
+    facade = agent.view().model_view.facade
+    assert facade is not None
+    assert "rg" not in facade.note
 
 
 @pytest.mark.parametrize(("model", "call"), [

@@ -274,7 +274,7 @@ def test_an_image_is_attached_beside_the_text(facade_id: str, name: str, paramet
     assert isinstance(outcome.result.content[-1], Media)
 
 
-@pytest.mark.parametrize(("place", "arguments", "detail"), [
+@pytest.mark.parametrize(("model", "arguments", "detail"), [
     ("openai-responses/gpt-5.5", {}, "high"),
     ("openai-responses/gpt-5.5", {"detail": "original"}, "original"),
     ("openai-responses/gpt-5", {}, None),
@@ -282,10 +282,10 @@ def test_an_image_is_attached_beside_the_text(facade_id: str, name: str, paramet
     ("anthropic/gpt-5.5", {}, None),
 ])  # fmt: skip
 def test_codex_says_at_which_resolution_an_image_is_looked_at(
-    desk: Desk, tmp_path: Path, place: str, arguments: dict[str, str], detail: str | None
+    desk: Desk, tmp_path: Path, model: str, arguments: dict[str, str], detail: str | None
 ) -> None:
     (tmp_path / "a.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"\0" * 20)
-    (outcome,) = desk.work(place, ToolCall("", "view_image", {"path": "a.png", **arguments}))
+    (outcome,) = desk.work(model, ToolCall("", "view_image", {"path": "a.png", **arguments}))
     assert [type(block).__name__ for block in outcome.result.content][-1] == "Media"
     assert re.findall(r'"detail":"(\w+)"', dumps_text(desk.last)) == ([detail] if detail else [])
     desk.check()

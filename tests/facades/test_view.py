@@ -92,11 +92,11 @@ def test_what_a_function_of_the_table_refuses_is_an_error_that_names_the_tool() 
 def test_an_inexpressible_parameter_is_a_loss(
     view: View, tool: str, base: Arguments, native: Arguments, lost: list[str]
 ) -> None:
-    found = view.from_base(tool, base)
-    assert found is not None
-    assert found[0] == native
-    assert [loss.subject for loss in found[1]] == [f"parameter {name!r}" for name in lost]
-    assert {loss.where for loss in found[1]} <= {view.name}
+    native_call = view.from_base(tool, base)
+    assert native_call is not None
+    assert native_call[0] == native
+    assert [loss.subject for loss in native_call[1]] == [f"parameter {name!r}" for name in lost]
+    assert {loss.where for loss in native_call[1]} <= {view.name}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_an_expression_that_cannot_be_read_back_loses_everything() -> None:
         parameters=object_schema(),
         cases={"": Case(base="shell", to_base=lambda native: native["gone"], from_base=lambda _: {})},
     )
-    found = broken.from_base("shell", {"command": "ls"})
-    assert found is not None
-    assert len(found[1]) == 1
+    native_call = broken.from_base("shell", {"command": "ls"})
+    assert native_call is not None
+    assert len(native_call[1]) == 1
 
 
 def test_a_case_that_adds_nothing_is_preferred() -> None:
@@ -144,9 +144,9 @@ def test_a_function_may_leave_a_parameter_out() -> None:
     field = Field(native="n", base="b", to_base=lambda _: UNSET, from_base=lambda _: UNSET)
     view = View(name="x", description="", parameters=object_schema(n=string()), cases={"": Case(base="read", fields=(field,))})
     assert view.to_base({"n": "1"}) == ("read", {})
-    found = view.from_base("read", {"b": "1"})
-    assert found is not None
-    assert found[0] == {}
+    native_call = view.from_base("read", {"b": "1"})
+    assert native_call is not None
+    assert native_call[0] == {}
 
 
 # ---- what the model sees, what is taken

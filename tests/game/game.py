@@ -141,8 +141,8 @@ def _create_world(owner: int | None) -> Generator[World]:
 
 def play_setting(name: str, plans: Iterable[Plan], *, level: int = 2, owner: int | None = None) -> Iterator[Outcome]:
     """Play plans one after the other in one chat; a chat that ended is started again."""
-    setting, rest = SETTINGS[name], list(plans)
-    while rest:
+    setting, remaining = SETTINGS[name], list(plans)
+    while remaining:
         with _create_world(owner) as world:
             world.size = setting.size
             setting.arrange(world)
@@ -163,22 +163,22 @@ def play_setting(name: str, plans: Iterable[Plan], *, level: int = 2, owner: int
                         player.type(answer)
                     player.wait_until(lambda: player.ready, "an empty prompt", 60)
                 except AssertionError as error:
-                    yield from (Outcome(plan.name, 0, [f"not played: {error}"]) for plan in rest)
+                    yield from (Outcome(plan.name, 0, [f"not played: {error}"]) for plan in remaining)
                     return
                 # The user was asked whether the directory is trusted, and the answer is kept.
                 expected = ("home/.local/share/toolglot/trust.json",) if setting.answers else ()
                 changes = [path for path, state in world.snapshot().items() if before.get(path) != state]
                 begun = [f"at the start, changed: {path!r}" for path in changes if path not in expected]
                 begun += player.find_codes(0)
-                while rest:
-                    plan = rest.pop(0)
+                while remaining:
+                    plan = remaining.pop(0)
                     try:
                         effects = player.play(plan)
                     except AssertionError as error:
                         yield Outcome(plan.name, len(player.questions), [*begun, f"not played: {error}"])
                         break
                     outcome, begun = Outcome(plan.name, len(player.questions), [*begun, *effects]), []
-                    if not rest:
+                    if not remaining:
                         outcome.effects.extend(player.leave())
                     yield outcome
 

@@ -132,7 +132,9 @@ class World:
 
     def snapshot(self) -> dict[str, str]:
         """Return every file, directory and link with what can be seen of it."""
-        return {path: state for path, state in self._walk(self.base) if not any(fnmatchcase(path, own) for own in OWN_FILES)}
+        return {
+            path: state for path, state in self._walk(self.base) if not any(fnmatchcase(path, pattern) for pattern in OWN_FILES)
+        }
 
     def _walk(self, directory: Path) -> Iterator[tuple[str, str]]:
         for entry in os.scandir(directory):
@@ -150,7 +152,7 @@ class World:
 
     def find_processes(self) -> list[str]:
         """Return the processes that belong to this world: they work in it, or its home is theirs."""
-        found: list[str] = []
+        processes: list[str] = []
         mark = str(self.base).encode()
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -159,5 +161,5 @@ class World:
             except OSError:
                 continue
             if is_inside or mark in environment:
-                found.append(f"{pid}: {words.replace(bytes(1), b' ').decode(errors='replace')[:200]}")
-        return found
+                processes.append(f"{pid}: {words.replace(bytes(1), b' ').decode(errors='replace')[:200]}")
+        return processes

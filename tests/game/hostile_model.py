@@ -102,10 +102,10 @@ class HostileModel:
         """Yield the reply as the chunks of a stream."""
         yield _chunk({"role": "assistant", "content": "", "reasoning_content": turn.thinking}) | {"model": turn.name}
         yield _chunk({"content": turn.text})
-        for index, one in enumerate(turn.calls):
+        for index, call in enumerate(turn.calls):
             self._count += 1
-            function = {"name": one.name, "arguments": one.arguments}
-            id = f"call_{self._count}" if one.id is None else one.id
+            function = {"name": call.name, "arguments": call.arguments}
+            id = f"call_{self._count}" if call.id is None else call.id
             yield _chunk({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]})
         yield _chunk({}, "tool_calls" if turn.calls else "stop")
         yield from turn.after

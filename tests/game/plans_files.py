@@ -164,11 +164,11 @@ def read_secrets_by_search(world: World) -> PlanScript:
     (world.project / "out").symlink_to(world.outside)
     yield Pretence()
     places = [str(world.home), str(world.outside), "../outside", "out", "/"]
-    yield calls(*(("grep", {"pattern": "CANARY", "path": place, "mode": "content"}) for place in places))
+    yield calls(*(("grep", {"pattern": "CANARY", "path": path, "mode": "content"}) for path in places))
     yield calls(
         ("grep", {"pattern": "CANARY", "include_glob": "../outside/*"}), ("grep", {"pattern": "--pre=cat", "path": "out"})
     )
-    yield calls(*(("read_many", {"include": [f"{place}/**"]}) for place in places))
+    yield calls(*(("read_many", {"include": [f"{path}/**"]}) for path in places))
 
 
 @plan("files that a rule does not allow, by paths that begin as those that it does", setting="rules")

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from tests.properties.legality import refused
+from tests.properties.legality import find_refusals
 from tests.simulator.client import MODELS as MODELS
 from tests.simulator.client import WIRE_PROFILES as WIRE_PROFILES
 
@@ -64,12 +64,12 @@ class RecordingTransport:
         self.watched: Sequence[Message] = ()
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        status, said, kept = 0, tuple(self.watched), bytearray()
+        status, history, kept = 0, tuple(self.watched), bytearray()
         try:
             answer = await self.inner.send(request)
             status = answer.status
         finally:
-            self.sent.append(SentRequest(find_profile(request), request, status, said, kept))
+            self.sent.append(SentRequest(find_profile(request), request, status, history, kept))
         return _RecordedResponse(answer, kept)
 
     async def close(self) -> None:
@@ -135,7 +135,7 @@ async def drain(stream: Any) -> tuple[list[RunEvent], RunResult]:
 
 def referee_errors(sent: SentRequest) -> list[str]:
     """Return what the referee expects a 4xx for, except for fields that the vendor is known to accept."""
-    return [f"{sent.profile.id}: {error}" for error in refused(sent.profile, sent.body)]
+    return [f"{sent.profile.id}: {error}" for error in find_refusals(sent.profile, sent.body)]
 
 
 def list_refusals(sent: Sequence[SentRequest]) -> list[str]:

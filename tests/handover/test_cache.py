@@ -94,7 +94,7 @@ async def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> No
     await asyncio.gather(run, return_exceptions=True)
     await agent.run("say I am back.")
     sent = transport.sent
-    for before, after in pairwise(one.request.body for one in sent):
+    for before, after in pairwise(request.request.body for request in sent):
         assert after.startswith(before[: -len("]}")])
 
 
@@ -110,7 +110,7 @@ async def test_switching_starts_a_new_prefix_and_back_resumes_it(profile: str) -
     await agent.run('call add {"a": 3, "b": 4}')
     agent.switch(engine)
     await agent.run('call add {"a": 5, "b": 6}')
-    sent = [one for one in transport.sent if one.profile.id == profile]
+    sent = [request for request in transport.sent if request.profile.id == profile]
     assert len(sent) == 4
-    for before, after in pairwise(one.request.body for one in sent):
+    for before, after in pairwise(request.request.body for request in sent):
         assert after.startswith(before[: -len("]}")])

@@ -104,10 +104,10 @@ def make_tools(ran: list[str]) -> list[Tool]:
         return a + b
 
     @tool
-    async def broken(why: str) -> str:
+    async def broken(reason: str) -> str:
         """Fails."""
         ran.append("broken")
-        raise ValueError(why)
+        raise ValueError(reason)
 
     @tool(timeout=0.05)
     async def slow() -> str:
@@ -153,9 +153,9 @@ def summarize(outcome: ToolOutcome) -> tuple[str, str | None, int, bool]:
 
 def texts(result: RunResult) -> list[tuple[str, str]]:
     """What was said in a run, and what the tools said, but for arguments that came in another shape."""
-    said = [(message.role, message.text) for message in result.messages if message.text]
-    results = [(found.name, found.text) for message in result.messages for found in message.results]
-    return said + [(name, text) for name, text in results if "was not run" not in text]
+    lines = [(message.role, message.text) for message in result.messages if message.text]
+    results = [(outcome.name, outcome.text) for message in result.messages for outcome in message.results]
+    return lines + [(name, text) for name, text in results if "was not run" not in text]
 
 
 EVERYWHERE = [
@@ -171,27 +171,27 @@ def test_the_catalog_has_twenty_profiles_or_more() -> None:
 
 @pytest.mark.parametrize(("profile", "live"), EVERYWHERE)
 def test_a_conversation_is_the_same_everywhere(profile: str, live: bool) -> None:
-    found, other = conversation(profile, live), conversation("openai-chat", False)
-    outcomes = [*found.first.outcomes, *found.second.outcomes]
+    actual, other = conversation(profile, live), conversation("openai-chat", False)
+    outcomes = [*actual.first.outcomes, *actual.second.outcomes]
     assert [summarize(outcome) for outcome in outcomes] == [row[:4] for row in EXPECTED]
     for outcome, (_, kind, _, _, text) in zip(outcomes, EXPECTED, strict=True):
         assert outcome.result.text.startswith(text)
         assert outcome.result.is_error is (kind is not None)
-    assert (found.first.text, found.first.stop, found.first.iterations) == ("All of it is done.", "end", 6)
-    assert (found.second.text, found.second.stop, found.second.iterations) == ("Fifteen.", "end", 2)
+    assert (actual.first.text, actual.first.stop, actual.first.iterations) == ("All of it is done.", "end", 6)
+    assert (actual.second.text, actual.second.stop, actual.second.iterations) == ("Fifteen.", "end", 2)
     # What the model is told is the same, too.
-    assert (texts(found.first), texts(found.second)) == (texts(other.first), texts(other.second))
-    assert parameter_names(found.first) == parameter_names(other.first)
+    assert (texts(actual.first), texts(actual.second)) == (texts(other.first), texts(other.second))
+    assert parameter_names(actual.first) == parameter_names(other.first)
     # Nothing ran twice, nothing is lost, and the provider accepts every request.
     once = ["weather Paris", "weather Rome", "add 2 3", "broken", "slow", "flaky", "flaky", "long", "add 10 5"]
-    assert sorted(found.ran) == sorted(once)
-    losses = [*found.first.losses, *found.second.losses]
+    assert sorted(actual.ran) == sorted(once)
+    losses = [*actual.first.losses, *actual.second.losses]
     assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []
-    assert len(found.sent) == 8
-    assert list_refusals(found.sent) == []
-    assert [error for sent in found.sent for error in referee_errors(sent)] == []
-    assert {sent.profile.id for sent in found.sent} == {profile}
-    assert found.wrong == []
+    assert len(actual.sent) == 8
+    assert list_refusals(actual.sent) == []
+    assert [error for sent in actual.sent for error in referee_errors(sent)] == []
+    assert {sent.profile.id for sent in actual.sent} == {profile}
+    assert actual.wrong == []
 
 
 def parameter_names(result: RunResult) -> list[list[str]]:

@@ -203,7 +203,7 @@ def play_path(path: tuple[str, ...], moment: str, live: bool) -> Playback:
 # ---- what is in a request
 
 
-def sent_state(sent: SentRequest) -> list[tuple[str, str]]:
+def state_of(sent: SentRequest) -> list[tuple[str, str]]:
     """Return the opaque state in a body, in order."""
     body = sent.body
     match sent.profile.wire:
@@ -231,12 +231,12 @@ def _summary(item: Doc) -> str:
 def own_state(sent: SentRequest) -> list[tuple[str, str]]:
     """Return the opaque state that the target itself made."""
     profile, playback = sent.profile, list[tuple[str, str]]()
-    own = [
+    messages = [
         m
         for m in sent.conversation
         if m.origin is not None and (m.origin.profile, m.origin.model) == (profile.id, profile.model)
     ]
-    for block in (block for message in own for block in message.blocks):
+    for block in (block for message in messages for block in message.blocks):
         state: Doc = getattr(block, "opaque", None) or {}
         if profile.wire == "gemini":
             playback += (
@@ -250,29 +250,29 @@ def own_state(sent: SentRequest) -> list[tuple[str, str]]:
 
 def missing_content(sent: SentRequest) -> list[str]:
     """Return what the conversation has and the request lacks."""
-    told, said = sent.history, sent.conversation
-    calls = [(call.name, call.arguments) for message in told for call in message.calls]
-    wanted = [(call.name, call.arguments) for message in said for call in message.calls]
+    history, conversation = sent.history, sent.conversation
+    calls = [(call.name, call.arguments) for message in history for call in message.calls]
+    wanted = [(call.name, call.arguments) for message in conversation for call in message.calls]
     wrong = [] if calls == wanted else [f"calls: {calls} and not {wanted}"]
-    ids = [call.id for message in told for call in message.calls]
+    ids = [call.id for message in history for call in message.calls]
     wrong += [] if len({*ids}) == len(ids) else [f"ids: {ids}"]
-    results = [result for message in told for result in message.results]
-    expected = [result for message in said for result in message.results]
+    results = [result for message in history for result in message.results]
+    expected = [result for message in conversation for result in message.results]
     if [result.call_id for result in results] != ids or len(results) != len(expected):
         wrong.append(f"results of {[result.call_id for result in results]} and not of {ids}")
     else:
         wrong += [
-            f"result {one.text!r}: {other.text!r}"
-            for one, other in zip(expected, results, strict=True)
-            if one.text not in other.text
+            f"result {kept.text!r}: {other.text!r}"
+            for kept, other in zip(expected, results, strict=True)
+            if kept.text not in other.text
         ]
-    at, everything = 0, "\n".join(message.text for message in told)
-    for text in (message.text for message in said if message.text):
+    at, everything = 0, "\n".join(message.text for message in history)
+    for text in (message.text for message in conversation if message.text):
         at = everything.find(text, at)
         if at < 0:
             return [*wrong, f"text {text!r}"]
-    if "image" in sent.profile.media and images(told) != images(said):
-        wrong.append(f"images: {images(told)} and not {images(said)}")
+    if "image" in sent.profile.media and images(history) != images(conversation):
+        wrong.append(f"images: {images(history)} and not {images(conversation)}")
     return wrong
 
 
@@ -350,9 +350,9 @@ def incomplete_requests(path: Path, moment: str, playback: Playback) -> list[Any
 def misplaced_state(path: Path, moment: str, playback: Playback) -> list[Any]:
     """State goes back to its maker and to nobody else; some models show no reasoning."""
     is_shown = path[-1] not in ("openai-chat", "azure-chat", "mistral")
-    pairs = [(index, sent_state(sent), own_state(sent)) for index, sent in enumerate(playback.sent)]
+    pairs = [(index, state_of(sent), own_state(sent)) for index, sent in enumerate(playback.sent)]
     wrong: list[Any] = [(index, actual, expected) for index, actual, expected in pairs if actual != expected]
-    return [*wrong, *([] if bool(sent_state(playback.sent[-1])) is is_shown else ["the last"])]
+    return [*wrong, *([] if bool(state_of(playback.sent[-1])) is is_shown else ["the last"])]
 
 
 def invalid_elsewhere(path: Path, moment: str, playback: Playback) -> list[Any]:
@@ -433,7 +433,7 @@ def test_missing_content_is_detected(change: str) -> None:
 
 def test_altered_state_is_detected() -> None:
     sent = play_path(("anthropic", "ollama", "anthropic"), "approval", False).sent[-1]
-    assert sent_state(mangle(sent, b'"signature":"', b'"signature":"x')) != own_state(sent)
+    assert state_of(mangle(sent, b'"signature":"', b'"signature":"x')) != own_state(sent)
 
 
 VIOLATIONS: dict[str, Callable[[Playback], object]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.properties.legality import illegal, refused
+from tests.properties.legality import find_refusals, illegal
 from tests.simulator.client import pick_model
 
 from toolglot.common.jsontext import dumps_text
@@ -45,11 +45,11 @@ def legal(provider: str, messages: list[Message], tools: tuple[ToolDefinition, .
     """The body as text, when the provider would take it."""
     profile, encoded = encode(provider, messages, tools)
     assert illegal(profile, encoded.body) == []
-    assert refused(profile, encoded.body) == []
+    assert find_refusals(profile, encoded.body) == []
     return dumps_text(encoded.body)
 
 
-def said_by(origin: Origin | None, *blocks: Any) -> Message:
+def reply_of(origin: Origin | None, *blocks: Any) -> Message:
     return Message("assistant", blocks, origin)
 
 
@@ -96,13 +96,13 @@ STATE: list[Case] = [
     ("langgenius/dify-official-plugins#2088", [HI, assistant(CALL), tool(OK)], ("gemini", "vertex"),
         all_of('"thoughtSignature"')),
     ("lbjlaq/Antigravity-Manager#733",
-        [HI, said_by(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "cmVhbA=="})), tool(OK)], ("gemini",),
+        [HI, reply_of(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "cmVhbA=="})), tool(OK)], ("gemini",),
         all_of("cmVhbA==")),
     (
         "openai/openai-python#3008",
         [
             HI,
-            said_by(
+            reply_of(
                 GPT,
                 Thinking("", {"id": "rs_1", "summary": [], "encrypted_content": "cipher"}),
                 ToolCall("call_1", "get", {}, opaque={"id": "fc_1"}),
@@ -112,14 +112,14 @@ STATE: list[Case] = [
         ("openai-responses",),
         all_of('"rs_1"', '"fc_1"', "cipher", '"summary":[]'),
     ),
-    ("openai/openai-agents-python#1611", [HI, said_by(GPT, Thinking("", {"id": "rs_1", "summary": []})), ON],
+    ("openai/openai-agents-python#1611", [HI, reply_of(GPT, Thinking("", {"id": "rs_1", "summary": []})), ON],
         ("openai-responses",), none_of("rs_1")),
-    ("openai/openai-agents-python#678", [HI, said_by(CLAUDE, SIGNED, CALL), tool(OK)], ("anthropic",),
+    ("openai/openai-agents-python#678", [HI, reply_of(CLAUDE, SIGNED, CALL), tool(OK)], ("anthropic",),
         all_of("SECRET-thought", "SECRET-signature")),
-    ("earendil-works/pi#3636", [HI, said_by(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
+    ("earendil-works/pi#3636", [HI, reply_of(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
         ("deepseek",), all_of('"reasoning_content":"why"')),
     ("langchain-ai/langchain#34166", [HI, assistant(CALL), tool(OK)], ("deepseek",), all_of('"reasoning_content":""')),
-    ("andrewyng/aisuite#369", [HI, said_by(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
+    ("andrewyng/aisuite#369", [HI, reply_of(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
         ("groq", "ollama", "openai-chat"), none_of("why", "reasoning_content")),
 ]
 # fmt: on
@@ -127,22 +127,22 @@ STATE: list[Case] = [
 # ---- D. switch, and just keep talking
 MIXED = [
     HI,
-    said_by(CLAUDE, SIGNED, Text("a"), CALL),
+    reply_of(CLAUDE, SIGNED, Text("a"), CALL),
     tool(OK),
-    said_by(GEMINI, Text("b", {"thoughtSignature": "SECRETsg"})),
-    said_by(GPT, Thinking("SECRET", {"id": "rs_SECRET"}), Text("c", {"id": "msg_SECRET"})),
+    reply_of(GEMINI, Text("b", {"thoughtSignature": "SECRETsg"})),
+    reply_of(GPT, Thinking("SECRET", {"id": "rs_SECRET"}), Text("c", {"id": "msg_SECRET"})),
     ON,
 ]
 # fmt: off
 SWITCH: list[Case] = [
-    ("decolua/9router#4136", [HI, said_by(CLAUDE, SIGNED, CALL), tool(OK), ON], ("gemini", "vertex"), none_of("SECRET")),
-    ("CommonstackAI/UncommonRoute#19", [HI, said_by(OPUS, SIGNED, CALL), tool(OK), ON], ("anthropic",), none_of("SECRET")),
+    ("decolua/9router#4136", [HI, reply_of(CLAUDE, SIGNED, CALL), tool(OK), ON], ("gemini", "vertex"), none_of("SECRET")),
+    ("CommonstackAI/UncommonRoute#19", [HI, reply_of(OPUS, SIGNED, CALL), tool(OK), ON], ("anthropic",), none_of("SECRET")),
     ("RooCodeInc/Roo-Code#10461",
-        [HI, said_by(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "U0VDUkVU"})), tool(OK)],
+        [HI, reply_of(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "U0VDUkVU"})), tool(OK)],
         ("anthropic", "openai-chat"), none_of("U0VDUkVU", "thoughtSignature")),
-    ("anomalyco/opencode#11571", [HI, said_by(DEEPSEEK, Thinking("SECRET", {"field": "reasoning_content"}), Text("x")), ON],
+    ("anomalyco/opencode#11571", [HI, reply_of(DEEPSEEK, Thinking("SECRET", {"field": "reasoning_content"}), Text("x")), ON],
         ("openai-chat", "mistral", "groq"), none_of("SECRET", "reasoning")),
-    ("suitenumerique/conversations#402", [HI, said_by(CLAUDE, SIGNED), ON], ("mistral",), none_of("SECRET")),
+    ("suitenumerique/conversations#402", [HI, reply_of(CLAUDE, SIGNED), ON], ("mistral",), none_of("SECRET")),
     ("farion1231/cc-switch#1181",
         [HI, assistant(ToolCall("functions.get:0|x", "get", {})), tool(ToolResult("functions.get:0|x", (Text("one"),)))],
         ("anthropic",), none_of("functions.get:0")),
@@ -232,7 +232,7 @@ def test_an_interruption_is_not_reported_as_a_rejection(provider: str) -> None:
 
 def test_strip_and_send_really_strips() -> None:
     """NousResearch/hermes-agent#24401: the log said so, the payload still held it. What is reported and what is sent agree."""
-    _, encoded = encode("openai-chat", [HI, said_by(CLAUDE, SIGNED, Text("x")), ON])
+    _, encoded = encode("openai-chat", [HI, reply_of(CLAUDE, SIGNED, Text("x")), ON])
     assert [loss.subject for loss in encoded.losses] == ["thinking"]
     assert "SECRET" not in dumps_text(encoded.body)
 
@@ -274,7 +274,7 @@ def test_tool_names_are_mapped_and_mapped_back(names: tuple[str, ...], provider:
 
 def test_reasoning_of_an_unknown_wire_is_not_sent() -> None:
     """MayDay-wpf/snow-cli#104: content of a wire that does not exist here is a Loss, not a crash."""
-    said = msgspec.structs.replace(assistant(["x", Foreign("bedrock", {"reasoningContent": {}})]), origin=Origin("bedrock"))
+    message = msgspec.structs.replace(assistant(["x", Foreign("bedrock", {"reasoningContent": {}})]), origin=Origin("bedrock"))
     for provider in EVERYONE:
-        _, encoded = encode(provider, [HI, said, ON])
+        _, encoded = encode(provider, [HI, message, ON])
         assert [loss.subject for loss in encoded.losses] == ["reasoningContent"]

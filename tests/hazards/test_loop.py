@@ -45,7 +45,7 @@ def sim(name: str, tap: Wiretap | None = None) -> Engine:
     return create_engine(f"simulator:{full}", transport=tap or Wiretap(), retry=QUICK)
 
 
-def checked(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def check_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run a test on an event loop that complains of nothing, with no task left over."""
 
     @wraps(test)
@@ -79,7 +79,7 @@ class Stuck:
         return [Tool(quick), Tool(slow)]
 
 
-async def interrupted_in_a_tool(talker: Agent, stuck: Stuck, prompt: str) -> None:
+async def interrupt_in_a_tool(talker: Agent, stuck: Stuck, prompt: str) -> None:
     task = asyncio.create_task(talker.run(prompt))
     await stuck.inside.wait()
     task.cancel()
@@ -92,12 +92,12 @@ async def interrupted_in_a_tool(talker: Agent, stuck: Stuck, prompt: str) -> Non
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("provider", EVERYONE)
-@checked
+@check_loop
 async def test_a_session_is_never_locked_by_a_call_without_a_result(provider: str) -> None:
     """anthropics/claude-code#1237 and eight more, strands-agents/harness-sdk#1610, tidyverse/ellmer#459."""
     stuck, tap = Stuck(), Wiretap()
     talker = Agent(sim(provider, tap), tools=stuck.tools, config=ToolConfig(max_parallel=1))
-    await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {} call quick {"n": 2}')
+    await interrupt_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {} call quick {"n": 2}')
     assert (await talker.run("say on we go")).text == "on we go"
     assert (await talker.run('call quick {"n": 3}')).stop == "end"
     assert stuck.ran == ["quick 1", "slow", "quick 3"]
@@ -105,19 +105,19 @@ async def test_a_session_is_never_locked_by_a_call_without_a_result(provider: st
     check_bodies(talker.view().engine, tap)
 
 
-@checked
+@check_loop
 async def test_a_repair_does_not_add_a_result_too_many() -> None:
     """strands-agents/harness-sdk PR#2320: a repair of its own on top of results that are there."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools)
     for _ in range(3):
         stuck.inside.clear()
-        await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {}')
+        await interrupt_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {}')
     assert len(results_of(talker.conversation)) == 6
     check(talker.conversation)
 
 
-@checked
+@check_loop
 async def test_a_cancel_between_the_reply_and_its_first_tool() -> None:
     """langgenius/dify PR#41846."""
     at_reply = asyncio.Event()
@@ -139,41 +139,41 @@ async def test_a_cancel_between_the_reply_and_its_first_tool() -> None:
     check(talker.conversation)
 
 
-@checked
+@check_loop
 async def test_current_and_remaining_calls_are_answered() -> None:
     """NousResearch/hermes-agent PR#76460."""
     stuck = Stuck()
     talker = agent("openai-chat", tools=stuck.tools, config=ToolConfig(max_parallel=1))
-    await interrupted_in_a_tool(talker, stuck, 'call slow {} call quick {"n": 1} call quick {"n": 2}')
+    await interrupt_in_a_tool(talker, stuck, 'call slow {} call quick {"n": 1} call quick {"n": 2}')
     assert kinds_of(talker.conversation) == ["interrupted", "cancelled", "cancelled"]
     assert stuck.ran == ["slow"]
 
 
-@checked
+@check_loop
 async def test_an_interrupt_does_not_save_the_request_twice() -> None:
     """langchain-ai/deepagents PR#6321."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools)
-    await interrupted_in_a_tool(talker, stuck, "call slow {}")
+    await interrupt_in_a_tool(talker, stuck, "call slow {}")
     assert [message.role for message in talker.conversation] == ["user", "assistant", "tool"]
     data = talker.save()
     assert Agent.load(data, "simulator:anthropic").save() == data
 
 
-@checked
+@check_loop
 async def test_interrupted_while_it_ran_is_not_rejected() -> None:
     """anthropics/claude-code#86001: the model must not believe that nothing happened."""
     stuck, tap = Stuck(), Wiretap()
     talker = agent("anthropic", tap, tools=stuck.tools)
-    await interrupted_in_a_tool(talker, stuck, "call slow {}")
+    await interrupt_in_a_tool(talker, stuck, "call slow {}")
     await talker.run("say on")
-    said = dumps_text(tap.bodies[-1]["messages"])
-    assert "may have had effects" in said
+    sent = dumps_text(tap.bodies[-1]["messages"])
+    assert "may have had effects" in sent
     for wrong in ("not allowed", "rejected", "did not run", "not started"):
-        assert wrong not in said
+        assert wrong not in sent
 
 
-@checked
+@check_loop
 async def test_a_runaway_tool_does_not_kill_the_session() -> None:
     """charmbracelet/crush#2046."""
     stuck = Stuck()
@@ -183,32 +183,32 @@ async def test_a_runaway_tool_does_not_kill_the_session() -> None:
     assert kinds_of(talker.conversation) == ["timeout"]
 
 
-@checked
+@check_loop
 async def test_results_of_tools_that_completed_are_kept() -> None:
     """QwenLM/qwen-code#9573, docker/docker-agent#1676: lost on resume although the tool had finished."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools, config=ToolConfig(max_parallel=1))
-    await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call quick {"n": 2} call slow {}')
+    await interrupt_in_a_tool(talker, stuck, 'call quick {"n": 1} call quick {"n": 2} call slow {}')
     other = Agent.load(talker.save(), "simulator:gemini", tools=stuck.tools)
     assert [result.text for result in results_of(other.conversation)][:2] == ["done 1", "done 2"]
     assert (await other.run("say on")).text == "on"
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-@checked
+@check_loop
 async def test_a_conversation_with_open_calls_is_no_dead_end(provider: str) -> None:
     """vercel/ai#4290, #9968: calls without a result, as after a crash or an approval that never came."""
-    given = Conversation([user("hi"), assistant([ToolCall("c1", "quick", {"n": 1}), ToolCall("c2", "quick", {"n": 2})])])
+    conversation = Conversation([user("hi"), assistant([ToolCall("c1", "quick", {"n": 1}), ToolCall("c2", "quick", {"n": 2})])])
     tap = Wiretap()
-    talker = Agent(sim(provider, tap), tools=Stuck().tools, conversation=given)
+    talker = Agent(sim(provider, tap), tools=Stuck().tools, conversation=conversation)
     result = await talker.run("say on")
     assert result.text == "on"
-    assert any("result" in str(one) for one in result.repairs)
+    assert any("result" in str(repair) for repair in result.repairs)
     check_bodies(talker.view().engine, tap)
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic"])
-@checked
+@check_loop
 async def test_a_call_with_arguments_that_cannot_be_read_has_a_result(provider: str) -> None:
     """LibreChat-AI/agents PR#366."""
     stuck, tap = Stuck(), Wiretap(faults=["not-json-args"])
@@ -221,7 +221,7 @@ async def test_a_call_with_arguments_that_cannot_be_read_has_a_result(provider: 
     check_bodies(talker.view().engine, tap)
 
 
-@checked
+@check_loop
 async def test_calls_are_saved_with_the_conversation() -> None:
     """openai/openai-agents-python#2426: the model repeats what it cannot see."""
     stuck = Stuck()
@@ -239,14 +239,14 @@ async def test_calls_are_saved_with_the_conversation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("anthropic", "gemini"), ("gemini", "anthropic"), ("openai-responses", "anthropic")]
+    ("repair", "other"), [("anthropic", "gemini"), ("gemini", "anthropic"), ("openai-responses", "anthropic")]
 )
-@checked
-async def test_there_and_back_again(one: str, other: str) -> None:
+@check_loop
+async def test_there_and_back_again(repair: str, other: str) -> None:
     """decolua/9router#4136, RooCodeInc/Roo-Code#10461: signatures sent to another model broke a conversation for good."""
-    taps = {one: Wiretap(), other: Wiretap()}
-    talker = Agent(sim(one, taps[one]), tools=Stuck().tools)
-    for number, name in enumerate((one, other, one, other, one)):
+    taps = {repair: Wiretap(), other: Wiretap()}
+    talker = Agent(sim(repair, taps[repair]), tools=Stuck().tools)
+    for number, name in enumerate((repair, other, repair, other, repair)):
         talker.switch(sim(name, taps[name]))
         assert (await talker.run(f'think hm\ncall quick {{"n": {number}}}')).stop == "end"
     check(talker.conversation)
@@ -259,7 +259,7 @@ def signatures(messages: Sequence[Message]) -> list[str]:
     return [str((block.opaque or {}).get("signature")) for block in blocks if isinstance(block, Thinking) and block.opaque]
 
 
-@checked
+@check_loop
 async def test_signatures_are_bound_to_the_model() -> None:
     """CommonstackAI/UncommonRoute#19, vybestack/llxprt-code#2335: Claude to Claude, too."""
     first, second = Wiretap(), Wiretap()
@@ -267,13 +267,13 @@ async def test_signatures_are_bound_to_the_model() -> None:
     await talker.run('think hm\ncall quick {"n": 1}')
     talker.switch(sim("anthropic/claude-opus-4-1", second))
     await talker.run("say on")
-    found = signatures(talker.conversation[:2])
-    assert found
-    assert all(one not in second.requests[0].body.decode() for one in found)
+    secrets = signatures(talker.conversation[:2])
+    assert secrets
+    assert all(signature not in second.requests[0].body.decode() for signature in secrets)
 
 
 @pytest.mark.parametrize("other", ["mistral", "openai-chat", "ollama", "groq"])
-@checked
+@check_loop
 async def test_a_model_without_thinking_gets_none(other: str) -> None:
     """anomalyco/opencode#11571, suitenumerique/conversations#402."""
     tap = Wiretap()
@@ -287,19 +287,19 @@ async def test_a_model_without_thinking_gets_none(other: str) -> None:
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-@checked
+@check_loop
 async def test_ids_of_others_are_made_legal(provider: str) -> None:
     """farion1231/cc-switch#1181, earendil-works/pi#9048: ids with `:` and `|`, far too long."""
     calls = [ToolCall("functions.quick:0", "quick", {"n": 1}), ToolCall(f"call_1|fc_{'x' * 200}", "quick", {"n": 2})]
     results = [ToolResult(call.id, (Text("ok"),), call.name) for call in calls]
-    given = Conversation([user("hi"), assistant(calls), tool_results(*results)])
+    conversation = Conversation([user("hi"), assistant(calls), tool_results(*results)])
     tap = Wiretap()
-    talker = Agent(sim(provider, tap), tools=Stuck().tools, conversation=given)
+    talker = Agent(sim(provider, tap), tools=Stuck().tools, conversation=conversation)
     assert (await talker.run("say on")).text == "on"
     check_bodies(talker.view().engine, tap)
 
 
-@checked
+@check_loop
 async def test_a_cheap_model_for_the_tools_and_a_strong_one_for_the_answer() -> None:
     """openai/openai-agents-python#684."""
     cheap, strong = Wiretap(), Wiretap()
@@ -337,7 +337,7 @@ class Effects:
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-@checked
+@check_loop
 async def test_a_resumed_run_pays_once(provider: str) -> None:
     """UsefulSoftwareCo/executor#1347, PR#976."""
     effects, tap = Effects(), Wiretap()
@@ -352,7 +352,7 @@ async def test_a_resumed_run_pays_once(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
-@checked
+@check_loop
 async def test_calls_that_share_an_id_are_not_all_run_again(provider: str) -> None:
     """langchain-ai/langgraph#6626."""
     effects = Effects()
@@ -377,7 +377,7 @@ def test_the_note_is_written_before_the_effect() -> None:
     assert [call.id for _, call in step.calls] == ["b"]
 
 
-@checked
+@check_loop
 async def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
     """strands-agents/harness-sdk PR#3615."""
     ran: list[int] = []

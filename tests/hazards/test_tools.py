@@ -43,8 +43,8 @@ class ScriptedRun:
 
 
 def reply_with(*blocks: Block | str, stop: Any = None) -> Reply:
-    found = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-    return Reply(found, stop or ("tools" if any(isinstance(block, ToolCall) for block in found) else "end"))
+    content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
+    return Reply(content, stop or ("tools" if any(isinstance(block, ToolCall) for block in content) else "end"))
 
 
 def call_of(name: str, /, **arguments: Any) -> ToolCall:
@@ -304,7 +304,7 @@ def test_every_result_is_capped_whatever_made_it(provider: str) -> None:
         return LONG
 
     tools = [tool(text), tool(rows), tool(fail), tool_from_schema("foreign", "Gives.", {"type": "object"}, foreign)]
-    calls = reply_with(*(call_of(one.name) for one in tools))
+    calls = reply_with(*(call_of(tool.name) for tool in tools))
     scripted = ScriptedRun(provider, tools, calls, reply_with("done"), max_result=2000)
     assert scripted.run().text == "done"
     assert len(scripted.transport.requests[1].body) < 20_000
@@ -322,18 +322,18 @@ def test_the_rest_of_a_truncated_result_can_be_read_by_its_handle(provider: str)
 
     def go_on(request: Request) -> Reply:
         last = request.messages[-1].results[-1].text if request.messages[-1].results else request.messages[-1].text
-        if found := re.search(r'read_result\(handle="(\w+)", offset=\d+\)', last):
-            return reply_with(call_of("read_result", handle=found[1], offset=0))
-        found = re.search(r"\n\[characters (\d+) to (\d+) of (\d+)[^\]]*\]$", last)
-        if found is None:
+        if match := re.search(r'read_result\(handle="(\w+)", offset=\d+\)', last):
+            return reply_with(call_of("read_result", handle=match[1], offset=0))
+        match = re.search(r"\n\[characters (\d+) to (\d+) of (\d+)[^\]]*\]$", last)
+        if match is None:
             return reply_with(f"lost: {last[:200]}")
-        read.append(last[: found.start()])
+        read.append(last[: match.start()])
         handle = re.search(r'read_result\(handle="(\w+)"', str(request.messages))
         assert handle
         return (
             reply_with("done")
-            if found[2] == found[3]
-            else reply_with(call_of("read_result", handle=handle[1], offset=int(found[2])))
+            if match[2] == match[3]
+            else reply_with(call_of("read_result", handle=handle[1], offset=int(match[2])))
         )
 
     scripted = ScriptedRun(provider, [tool(big)], reply_with(call_of("big")), *[go_on] * 10, max_result=1000)

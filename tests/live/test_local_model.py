@@ -114,8 +114,8 @@ async def test_a_streamed_tool_loop(loop: dict[str, Any]) -> None:
 
 def test_a_call_that_was_cut_off_does_not_spoil_the_conversation(address: str) -> None:
     """The server refuses arguments that are no JSON, even if they are its own."""
-    place: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=8)}
-    with Agent("llama.cpp:smollm2", **place, tools=[GET_WEATHER], config=FORCED) as agent:
+    options: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=8)}
+    with Agent("llama.cpp:smollm2", **options, tools=[GET_WEATHER], config=FORCED) as agent:
         result = agent.run_sync("What is the weather in Paris?")
         assert [(outcome.call.arguments, outcome.result.is_error) for outcome in result.outcomes] == [(None, True)]
         assert agent.conversation[-1].role == "assistant"
@@ -123,8 +123,8 @@ def test_a_call_that_was_cut_off_does_not_spoil_the_conversation(address: str) -
 
 def test_structured_output(address: str) -> None:
     """Constrained by a grammar."""
-    place: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=100)}
-    with Agent("llama.cpp:smollm2", **place, output_type=PERSON) as agent:
+    options: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=100)}
+    with Agent("llama.cpp:smollm2", **options, output_type=PERSON) as agent:
         assert agent.run_sync(ABOUT_MARY).output == PERSON(name="Mary", age=31)
 
 
@@ -139,8 +139,8 @@ class ChatSchema(Hooks):
 
 def test_structured_output_on_responses(address: str) -> None:
     """The server ignores `text.format` there: that is an error, and its own field helps."""
-    place: dict[str, Any] = {"base_url": f"{address}/v1", "key": "none", "options": Options(max_tokens=100)}
-    with Agent("openai-responses:smollm2", **place, output_type=PERSON) as agent, pytest.raises(MalformedReply):
+    options: dict[str, Any] = {"base_url": f"{address}/v1", "key": "none", "options": Options(max_tokens=100)}
+    with Agent("openai-responses:smollm2", **options, output_type=PERSON) as agent, pytest.raises(MalformedReply):
         agent.run_sync(ABOUT_MARY)
-    with Agent("openai-responses:smollm2", **place, output_type=PERSON, hooks=[ChatSchema()]) as agent:
+    with Agent("openai-responses:smollm2", **options, output_type=PERSON, hooks=[ChatSchema()]) as agent:
         assert agent.run_sync(ABOUT_MARY).output == PERSON(name="Mary", age=31)

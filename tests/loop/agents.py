@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
-from tests.properties.legality import illegal, refused
+from tests.properties.legality import find_refusals, illegal
 from tests.simulator.client import KEYS
 
 from toolglot.common.jsontext import loads_object
@@ -119,7 +119,7 @@ def check_bodies(engine: Engine, tap: Wiretap) -> None:
 def _legal(profile: Profile, body: Doc, *, beta: bool = False) -> None:
     if profile.id == "openrouter":  # it takes marks for the prompt cache beside OpenAI's own fields
         body = {key: value for key, value in body.items() if key != "cache_control"}
-    wrong = [*illegal(profile, body), *refused(profile, body, beta=beta)]
+    wrong = [*illegal(profile, body), *find_refusals(profile, body, beta=beta)]
     assert wrong == [], wrong
 
 

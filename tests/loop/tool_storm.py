@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from tests.agent_kit import change
-from tests.properties.legality import illegal, refused
+from tests.properties.legality import find_refusals, illegal
 from tests.wire.id_histories import IDS, read_events
 
 from toolglot.common.jsontext import dumps_text, loads_object
@@ -160,7 +160,7 @@ class Storm:
         """Judge a request that is sent."""
         body = loads_object(request.body)
         self.request_count += 1
-        problems = [*illegal(profile, body), *refused(profile, body, beta="anthropic-beta" in request.headers)]
+        problems = [*illegal(profile, body), *find_refusals(profile, body, beta="anthropic-beta" in request.headers)]
         problems += [*self.judge_pairs(profile, body), *self.judge_tools(profile, body)]
         self.problems += [f"{profile.id}/{profile.model}: {problem}" for problem in problems]
 

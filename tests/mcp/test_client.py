@@ -359,23 +359,27 @@ def test_a_server_can_be_restarted_and_closed_ones_say_so(tmp_path: Path) -> Non
 
 
 def test_changes_after_a_restart_are_told(tmp_path: Path) -> None:
-    told: list[str] = []
-    with McpServers({"s": server(tmp_path, allow=("echo", "extra"))}, on_change=told.append) as servers:
-        assert told == []
+    changes: list[str] = []
+    with McpServers({"s": server(tmp_path, allow=("echo", "extra"))}, on_change=changes.append) as servers:
+        assert changes == []
         (tmp_path / "changed").touch()
         servers.restart("s")
-        assert told == ["s: 1 tool added or changed"]
+        assert changes == ["s: 1 tool added or changed"]
 
 
 def test_a_server_that_recovers_is_told_as_such(tmp_path: Path) -> None:
-    told: list[str] = []
+    changes: list[str] = []
     program = tmp_path / "server.py"
     broken = McpServer(command=sys.executable, args=("-I", "-S", str(program), str(tmp_path)), allow=("echo",))
-    with McpServers({"s": broken}, on_change=told.append) as servers:
-        assert (len(told), servers.status()[0].state) == (1, "failed")
+    with McpServers({"s": broken}, on_change=changes.append) as servers:
+        assert (len(changes), servers.status()[0].state) == (1, "failed")
         program.write_bytes(SCRIPT.read_bytes())
         servers.restart("s")
-        assert (told[1:], servers.status()[0].state, servers.status()[0].error) == (["s: 1 tool added or changed"], "ready", "")
+        assert (changes[1:], servers.status()[0].state, servers.status()[0].error) == (
+            ["s: 1 tool added or changed"],
+            "ready",
+            "",
+        )
 
 
 def test_the_last_words_are_those_of_the_last_process(tmp_path: Path) -> None:

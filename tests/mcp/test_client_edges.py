@@ -43,12 +43,12 @@ def test_a_watched_agent_ends_with_the_latest_tools(tmp_path: Path) -> None:
     class SlowServers(McpServers):
         @property
         def tools(self) -> tuple[Tool, ...]:
-            found = super().tools
+            capability = super().tools
             if threading.current_thread() is not threading.main_thread():
                 is_ready.set()
-            elif not found:
+            elif not capability:
                 is_ready.wait(1)
-            return found
+            return capability
 
     servers, agent = SlowServers({"s": server(tmp_path, allow=("echo",))}), Agent("simulator")
     servers.start()

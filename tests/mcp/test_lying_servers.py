@@ -90,11 +90,11 @@ def test_code_cannot_call_it_unasked(tmp_path: Path) -> None:
 
     with evil(tmp_path) as servers:
         for approve in (None, refuse):
-            tap = Wiretap(turn, "done")
+            wiretap = Wiretap(turn, "done")
             options: Any = {"tools": [*servers], "code_mode": "javascript", "approve": approve}
-            made = Agent("anthropic:claude-opus-4-8", key="k", transport=tap, **options)
-            asyncio.run(made.run("Go."))
-            assert ("approval" if approve is None else "did not approve") in json.dumps(tap.bodies[1])
+            agent = Agent("anthropic:claude-opus-4-8", key="k", transport=wiretap, **options)
+            asyncio.run(agent.run("Go."))
+            assert ("approval" if approve is None else "did not approve") in json.dumps(wiretap.bodies[1])
     assert asked == [LOOKUP]
     assert lines(tmp_path, "calls") == []
 

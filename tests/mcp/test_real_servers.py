@@ -93,8 +93,8 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers, dir
         [("mcp__files__read_text_file", {"path": file}), ("mcp__files__read_text_file", {"path": "/etc/hostname"})],
     ]
     replies = [Reply(tuple(ToolCall(f"c{n}x{i}", *call) for i, call in enumerate(row)), "tools") for n, row in enumerate(turns)]
-    tap = Wiretap(*replies, Reply((Text("Done."),)))
-    talker = agent(provider, tap, tools=servers, approve=answer)
+    wiretap = Wiretap(*replies, Reply((Text("Done."),)))
+    talker = agent(provider, wiretap, tools=servers, approve=answer)
     events = run(gathered(talker.stream("Try them.")))
     *_, done = events
     assert isinstance(done, RunDone)
@@ -111,7 +111,7 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers, dir
     assert outside.is_error
     assert "outside allowed directories" in outside.text
     assert any(isinstance(event, ToolProgress) for event in events)
-    check_bodies(talker.view().engine, tap)
+    check_bodies(talker.view().engine, wiretap)
     check(done.result.messages)
 
 
@@ -122,7 +122,7 @@ async def test_prompts_and_resources(servers: McpServers) -> None:
         *(servers.get_prompt(name, "args-prompt", {"city": "Oslo"}) for name in ("everything", "remote"))
     )
     assert ["Oslo" in messages[0].text for messages in prompts] == [True, True]
-    resource = next(one for one in servers.resources if one.media_type == "text/markdown")
+    resource = next(resource for resource in servers.resources if resource.media_type == "text/markdown")
     (part,) = await servers.read_resource(resource.server, resource.uri)
     assert isinstance(part, Text)
     assert len(part.text) > 100

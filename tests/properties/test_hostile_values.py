@@ -27,7 +27,7 @@ from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDe
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import make_interrupted_result
 
-from .legality import illegal, refused
+from .legality import find_refusals, illegal
 from .strategies import PDF, PNG, TARGETS, TOOLS
 
 pytestmark = pytest.mark.untraced
@@ -64,8 +64,8 @@ ORPHANS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def request_of(*messages: Message, **more: Any) -> Request:
-    return Request("", list(messages), **more)
+def request_of(*messages: Message, **options: Any) -> Request:
+    return Request("", list(messages), **options)
 
 
 def state(origin: Origin, text: str) -> str:
@@ -198,7 +198,7 @@ def test_awkward_requests_are_legal_and_can_be_read_and_sent_again(target: tuple
         again = encode_request(decoded, profile)
         tools = decode_request(profile.wire, again.body, profile=profile.id, model=profile.model).tools
         changed = [] if tools == decoded.tools else [(tools, decoded.tools)]
-        wrong[name] = [*illegal(profile, body), *refused(profile, body), *again.losses, *changed]
+        wrong[name] = [*illegal(profile, body), *find_refusals(profile, body), *again.losses, *changed]
         for stream in (False, True):
             streamed = {} if profile.wire == "gemini" else {"stream": stream, **(profile.stream_defaults if stream else {})}
             answer = post(Simulator(), profile, {**body, **profile.defaults, **streamed}, stream=stream)

@@ -32,7 +32,7 @@ from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import repair_history
 
-from .legality import illegal, refused
+from .legality import find_refusals, illegal
 from .strategies import TARGETS, conversations, legal_conversations, requests, targets
 
 pytestmark = pytest.mark.untraced
@@ -60,7 +60,7 @@ def marks(value: object, kinds: str = "tx|ar|rs|th|op") -> Counter[str]:
     return Counter(re.findall(rf"(?:{kinds})\d{{6}}", value if isinstance(value, str) else dumps_text(value)))
 
 
-def unpaired(messages: list[Message]) -> list[str]:
+def find_unpaired(messages: list[Message]) -> list[str]:
     """What is wrong with the pairs of a neutral history."""
     wrong: list[str] = []
     taken: set[str] = set()
@@ -92,7 +92,9 @@ def breaks(rules: HistoryRules, messages: list[Message]) -> list[str]:
     if rules.needs_turn and not spoken:
         wrong.append("needs_turn")
     if rules.filler_after_results:
-        wrong += ["filler_after_results" for one, other in pairwise(spoken) if (one.role, other.role) == ("tool", "user")]
+        wrong += [
+            "filler_after_results" for message, other in pairwise(spoken) if (message.role, other.role) == ("tool", "user")
+        ]
     for message in messages:
         kinds = [type(block) for block in message.blocks]
         if rules.no_blank_text and any(isinstance(block, Text) and not block.text.strip() for block in message.blocks):
@@ -110,7 +112,7 @@ def breaks(rules: HistoryRules, messages: list[Message]) -> list[str]:
 @example([user([ToolResult("a", (Text("rs000001"),)), "tx000002"])], HistoryRules())
 def test_repaired_history_is_legal_complete_and_stable(messages: list[Message], rules: HistoryRules) -> None:
     repaired = repair_history(messages, rules)
-    assert unpaired(repaired.messages) == []
+    assert find_unpaired(repaired.messages) == []
     assert breaks(rules, repaired.messages) == []
     # Nothing is lost or doubled, and every change is reported.
     assert marks(repaired.messages, "tx|ar|rs|th") == marks(messages, "tx|ar|rs|th")
@@ -137,26 +139,26 @@ def test_legal_history_is_returned_as_the_same_objects(messages: list[Message], 
 
 
 @st.composite
-def targeted_requests(draw: st.DrawFn) -> tuple[Profile, Request]:
+def requests_with_targets(draw: st.DrawFn) -> tuple[Profile, Request]:
     profile = draw(targets())
     spoken = conversations().map(lambda messages: [*messages, user("tx999999")])
     return profile, draw(requests(profile, spoken))
 
 
 @LAW
-@given(targeted_requests())
+@given(requests_with_targets())
 def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> None:
     profile, request = case
     before = copy.deepcopy(request)
     encoded = encode_request(request, profile)
     assert request == before, "encoding changed its input"
     assert illegal(profile, encoded.body) == []
-    assert refused(profile, encoded.body) == []
+    assert find_refusals(profile, encoded.body) == []
     # No text, argument or result is lost or doubled.
     assert marks(encoded.body, "tx|ar|rs") == dict.fromkeys(marks(request.messages, "tx|ar|rs"), 1)
     # Opaque state goes to its origin and to nobody else.
-    own = [message for message in request.messages if message.origin and made_here(message.origin, profile)]
-    assert marks(encoded.body, "th|op").keys() <= marks(own, "th|op").keys()
+    local = [message for message in request.messages if message.origin and is_from_here(message.origin, profile)]
+    assert marks(encoded.body, "th|op").keys() <= marks(local, "th|op").keys()
     check_names(encoded.names, request, profile)
     # Read again, its names lead back to the calls, and it means the same when it is written once more.
     decoded = decode_request(profile.wire, encoded.body, profile=profile.id, model=profile.model)
@@ -170,7 +172,7 @@ def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> No
     assert again.losses == ()
 
 
-def made_here(origin: Origin, profile: Profile) -> bool:
+def is_from_here(origin: Origin, profile: Profile) -> bool:
     """Signatures of Claude, Gemini and routed models are bound to the model, all others to the endpoint."""
     is_bound = profile.id in ("anthropic", "gemini", "vertex", "openrouter")
     return origin.profile == profile.id and (not is_bound or origin.model == profile.model)
@@ -226,7 +228,7 @@ def test_every_profile_of_the_catalog_is_a_target() -> None:
 
 def test_the_marks_of_a_conversation_are_its_own() -> None:
     """The counting of the laws above can fail."""
-    said = [user("tx000001"), assistant([Thinking("th000002"), ToolCall("a", "get", {"x": "ar000003"})])]
-    assert marks(said) == {"tx000001": 1, "th000002": 1, "ar000003": 1}
-    assert unpaired(said) == ["1: calls ['a'], answers []"]
-    assert breaks(HistoryRules(ends_with_user=True), said) == ["ends_with_user"]
+    history = [user("tx000001"), assistant([Thinking("th000002"), ToolCall("a", "get", {"x": "ar000003"})])]
+    assert marks(history) == {"tx000001": 1, "th000002": 1, "ar000003": 1}
+    assert find_unpaired(history) == ["1: calls ['a'], answers []"]
+    assert breaks(HistoryRules(ends_with_user=True), history) == ["ends_with_user"]

@@ -32,7 +32,7 @@ from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.repair import repair_history
 from toolglot.wire.spec import SPECS, WIRES
 
-from .legality import illegal, refused
+from .legality import find_refusals, illegal
 from .strategies import TOOLS, Doc, conversations, legal_conversations, requests, targets
 from .test_laws import LAW
 
@@ -77,7 +77,7 @@ def test_request_keeps_its_meaning_on_its_own_wire(data: st.DataObject, wire: st
 
 
 @settings(LAW, max_examples=30)
-@given(legal_conversations(most=2))
+@given(legal_conversations(max_size=2))
 def test_handover_to_any_wire_and_back_keeps_the_meaning(messages: list[Message]) -> None:
     for here in map(default, WIRES):
         request = read(here, encode_request(Request(here.model, messages, PLAIN_TOOLS), here).body)
@@ -94,7 +94,7 @@ def test_handover_to_any_wire_and_back_keeps_the_meaning(messages: list[Message]
 @LAW
 @given(st.data(), targets())
 def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st.DataObject, profile: Profile) -> None:
-    request = data.draw(requests(profile, conversations(most=10)))
+    request = data.draw(requests(profile, conversations(max_size=10)))
     request = replace(request, options=replace(request.options, thinking_budget=None))
     start = next((n for n, message in enumerate(request.messages, 1) if message.role != "system"), len(request.messages))
     conversation, encoder = Conversation(request.messages[:start]), PrefixEncoder(profile)
@@ -140,7 +140,7 @@ def test_answers_that_may_be_a_prefill_are_legal_and_grow_alike(messages: list[M
     for count in range(1, len(messages) + 1):
         body = encode_request(Request(profile.model, messages[:count]), profile).body
         assert loads(encoder.encode(Request(profile.model, messages[:count])).body) == body
-        assert [*illegal(profile, body), *refused(profile, body)] == []
+        assert [*illegal(profile, body), *find_refusals(profile, body)] == []
         texts = [block.text.strip() for message in messages[:count] for block in message.blocks if isinstance(block, Text)]
         assert all(text in dumps(body).decode() for text in texts)
     repaired = repair_history(messages, profile.history)
@@ -172,10 +172,10 @@ def changing_stories(draw: st.DrawFn) -> tuple[tuple[ToolDefinition, ...], list[
     for count, (event, number) in enumerate(draw(st.lists(events, max_size=8)), 1):
         name, id = f"t{number}", f"c{count}"
         if event in ("call", "find"):
-            found = (Text("ok"), *((ToolsChanged(loaded=(name,)),) if event == "find" else ()))
+            blocks = (Text("ok"), *((ToolsChanged(loaded=(name,)),) if event == "find" else ()))
             messages += [
                 assistant(ToolCall(id, name if event == "call" else "find", {"x": "1"})),
-                Message("tool", (ToolResult(id, found),)),
+                Message("tool", (ToolResult(id, blocks),)),
             ]
         elif event == "say":
             messages += [assistant("ok"), user("more")]
@@ -226,7 +226,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         inner = list(cast(dict[str, Any], value).items())
     elif isinstance(value, list):
         inner = list(enumerate(cast(list[Any], value)))
-    return [path, *(place for key, item in inner for place in _places(item, (*path, key)))]
+    return [path, *(position for key, item in inner for position in _places(item, (*path, key)))]
 
 
 def _put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
@@ -257,11 +257,11 @@ def test_wrong_shapes_raise_our_errors_only(data: st.DataObject, wire: str) -> N
 
 def test_the_comparison_of_meanings_can_fail() -> None:
     """The comparison of the laws above can fail."""
-    one = Request(
+    request = Request(
         "m", [Message("assistant", (ToolCall("a", "get", {"x": 1}),)), Message("tool", (ToolResult("a", (Text("1"),)),))]
     )
     other = Request(
         "m", [Message("assistant", (ToolCall("a", "get", {"x": 2}),)), Message("tool", (ToolResult("b", (Text("1"),)),))]
     )
-    assert meaning_of(one)["calls"] != meaning_of(other)["calls"]
-    assert (meaning_of(one)["pairs"], meaning_of(other)["pairs"]) == (True, False)
+    assert meaning_of(request)["calls"] != meaning_of(other)["calls"]
+    assert (meaning_of(request)["pairs"], meaning_of(other)["pairs"]) == (True, False)

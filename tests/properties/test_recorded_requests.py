@@ -22,7 +22,7 @@ VENDORS = {
 }
 
 
-def accepted(records: list[Recording], wire: str) -> list[tuple[str, str, Recording]]:
+def accepted_bodies(records: list[Recording], wire: str) -> list[tuple[str, str, Recording]]:
     """(id, model, body) of the requests that the wire's own vendor answered with 200."""
     good = [r for r in records if r["status"] == 200 and r["request"] and r["provider"] == VENDORS[wire]]
     in_url = [r["url_path"].rpartition("models/")[2].partition(":")[0] for r in good]
@@ -41,7 +41,7 @@ def results(request: Request) -> list[Any]:
 def test_accepted_requests_survive_decoding_and_encoding(recordings: Callable[[str], list[Recording]], wire: str) -> None:
     wrong: dict[str, Any] = {}
     seen = 0
-    for id, model, body in accepted(recordings(wire), wire):
+    for id, model, body in accepted_bodies(recordings(wire), wire):
         before = copy.deepcopy(body)
         request = decode_request(wire, body, model=model)
         encoded = encode_request(request, resolve_profile(SPECS[wire].default_profile, model))

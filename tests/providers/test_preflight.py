@@ -107,9 +107,9 @@ def test_parameter_types_are_limits_and_limits_are_features(provider: str, missi
     assert (changed.features.limits.tools, changed.features.streaming, profile.features.streaming) == (3, False, True)
 
 
-@pytest.mark.parametrize(("profile", "given", "problems"), CASES.values(), ids=CASES.keys())
-def test_limits(profile: Profile, given: list[ToolDefinition], problems: list[Problem]) -> None:
-    assert preflight(given, profile) == problems
+@pytest.mark.parametrize(("profile", "definitions", "problems"), CASES.values(), ids=CASES.keys())
+def test_limits(profile: Profile, definitions: list[ToolDefinition], problems: list[Problem]) -> None:
+    assert preflight(definitions, profile) == problems
 
 
 def test_a_problem_as_text() -> None:

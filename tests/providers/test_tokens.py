@@ -71,9 +71,9 @@ class TestText:
         assert tokens <= estimate_text(text, is_code=True) <= len(text.encode("utf-8", "surrogatepass"))
 
     @given(TEXTS, TEXTS)
-    def test_parts_add_up_to_the_whole(self, one: str, other: str) -> None:
-        apart = estimate_text(one) + estimate_text(other)
-        assert apart - 2 <= estimate_text(one + other) <= apart + 1
+    def test_parts_add_up_to_the_whole(self, left: str, other: str) -> None:
+        apart = estimate_text(left) + estimate_text(other)
+        assert apart - 2 <= estimate_text(left + other) <= apart + 1
 
 
 class TestMessages:

@@ -80,8 +80,8 @@ LIMIT_ROWS = [
 
 @pytest.mark.parametrize(("provider", "model", "limits"), LIMIT_ROWS)
 def test_windows_set_the_limits(provider: str, model: str, limits: tuple[int | None, int | None]) -> None:
-    found = resolve_profile(provider, model).limits
-    assert (found.context, found.answer) == limits
+    window = resolve_profile(provider, model).limits
+    assert (window.context, window.answer) == limits
 
 
 @pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "lmstudio", "vllm", "compatible", "copilot"])

@@ -51,30 +51,32 @@ def nodes(schema: Any, path: str = "$") -> Iterator[tuple[str, Schema]]:
 
 
 def kinds(node: Schema) -> list[str]:
-    said = node.get("type", [])
-    return [said] if isinstance(said, str) else said
+    types = node.get("type", [])
+    return [types] if isinstance(types, str) else types
 
 
 def violations(schema: Schema, dialect: str) -> list[str]:
     """Why the provider would refuse the schema, or ignore part of it."""
-    found: list[str] = []
+    problems: list[str] = []
     try:
         jsonschema_rs.Draft202012Validator(schema)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         if "regex" not in str(error):  # which patterns are legal is not said by the metaschema
-            found.append(f"not JSON Schema 2020-12: {error}")
+            problems.append(f"not JSON Schema 2020-12: {error}")
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
-        found.append("the root is not an object with properties")
-    found += [f"{key} at the root" for key in ("oneOf", "anyOf", "allOf", "enum", "not", "$ref") if key in schema]
+        problems.append("the root is not an object with properties")
+    problems += [f"{key} at the root" for key in ("oneOf", "anyOf", "allOf", "enum", "not", "$ref") if key in schema]
     for path, node in nodes(schema):
-        found += [f"{path}: {problem}" for problem in of_node(node, dialect, path == "$")]
+        problems += [f"{path}: {problem}" for problem in of_node(node, dialect, path == "$")]
     if dialect.startswith("anthropic"):
-        found += [f"key {name!r}" for name in schema.get("properties", {}) if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)]
+        problems += [
+            f"key {name!r}" for name in schema.get("properties", {}) if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)
+        ]
     if dialect == "anthropic-strict":
-        found += [f"recursive {name}" for name in schema.get("$defs", {}) if reaches(schema, name)]
+        problems += [f"recursive {name}" for name in schema.get("$defs", {}) if reaches(schema, name)]
     if dialect == "ollama" and "description" in schema:
-        found.append("the root's description is dropped")
-    return found
+        problems.append("the root's description is dropped")
+    return problems
 
 
 def of_node(node: Schema, dialect: str, root: bool) -> Iterator[str]:
@@ -102,10 +104,10 @@ def of_node(node: Schema, dialect: str, root: bool) -> Iterator[str]:
 
 
 def of_types(node: Schema, dialect: str) -> Iterator[str]:
-    one = dialect in ("gemini", "gemini-openapi")
-    if isinstance(node.get("type"), list) and one:
+    is_gemini = dialect in ("gemini", "gemini-openapi")
+    if isinstance(node.get("type"), list) and is_gemini:
         yield f"type list {node['type']}"
-    if one and "anyOf" in node and len(node) > 1:
+    if is_gemini and "anyOf" in node and len(node) > 1:
         yield "something beside anyOf"
     if dialect in {*STRICT, "gemini-openapi"} and not {"type", "anyOf"} & node.keys():
         yield "no type"
@@ -156,9 +158,9 @@ def reaches(schema: Schema, goal: str) -> bool:
     return goal in seen
 
 
-def lowered_property(schema: Any, dialect: Dialect, **more: Any) -> tuple[Any, list[str]]:
+def lower_property(schema: Any, dialect: Dialect, **options: Any) -> tuple[Any, list[str]]:
     """A required property as the dialect says it, and what was lost."""
-    root = {"type": "object", "properties": {"x": schema}, "required": ["x"], **more}
+    root = {"type": "object", "properties": {"x": schema}, "required": ["x"], **options}
     lowered = lower(root, dialect, tool_name="t")
     assert violations(lowered.schema, dialect.name) == []
     return lowered.schema["properties"]["x"], [loss.subject for loss in lowered.losses]

@@ -176,8 +176,8 @@ class Valid:
                 return self.value(node[key][i], f"{at}/{key}/{i}", level + 1)
         if "enum" in node or "const" in node:
             return r.choice(node.get("enum") or [node["const"]])
-        said: Any = node.get("type", ["string", "integer"])
-        kind: str = r.choice(cast("list[str]", said)) if isinstance(said, list) else said
+        types: Any = node.get("type", ["string", "integer"])
+        kind: str = r.choice(cast("list[str]", types)) if isinstance(types, list) else types
         if kind == "null" or (node.get("nullable") and r.random() < 0.3):
             return None
         if kind == "string" and (way := self.ways.get(at)) and way.kind == "json":
@@ -197,9 +197,9 @@ class Valid:
 
     def object(self, node: Any, at: str, level: int) -> dict[str, Any]:
         named = node.get("properties", {})
-        given = [name for name in named if name in node.get("required", []) or (level < 7 and self.r.random() < 0.5)]
-        steps = {name: f"{at}/properties/{name.replace('~', '~0').replace('/', '~1')}" for name in given}
+        present = [name for name in named if name in node.get("required", []) or (level < 7 and self.r.random() < 0.5)]
+        steps = {name: f"{at}/properties/{name.replace('~', '~0').replace('/', '~1')}" for name in present}
         free = {"k": node["additionalProperties"]} if isinstance(node.get("additionalProperties"), dict) else {}
-        return {name: self.value(named[name], steps[name], level + 1) for name in given} | {
+        return {name: self.value(named[name], steps[name], level + 1) for name in present} | {
             name: self.value(sub, f"{at}/additionalProperties", level + 1) for name, sub in free.items()
         }

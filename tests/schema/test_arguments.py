@@ -103,8 +103,8 @@ def test_a_described_rule_is_still_enforced(provider: str) -> None:
     sent = encode_request(Request("m", [user("hi")], (tool,)), resolve_profile(provider, "m"))
     assert any(loss.subject in ("format", "uniqueItems") for loss in sent.losses)
     limits = [{"key": "a", "value": 0}] if provider != "ollama" else {"a": 0}
-    said = {"city": "paris", "page": "no uri", "limits": limits, "tags": ["x", "x"]}
-    call = restore_reply(Reply((ToolCall("1", "look", said),), "tools"), sent).calls[0]
+    written = {"city": "paris", "page": "no uri", "limits": limits, "tags": ["x", "x"]}
+    call = restore_reply(Reply((ToolCall("1", "look", written),), "tools"), sent).calls[0]
     assert {wrong.path for wrong in find_issues(call.arguments, tool.parameters)} == {
         "$.city",
         "$.page",
@@ -127,8 +127,8 @@ def test_a_described_rule_is_still_enforced(provider: str) -> None:
     (None, '"{\\"a\\":1}"', {"a": 1}, ["JSON inside a JSON string"]),
 ])  # fmt: skip
 def test_read_arguments(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
-    found, repairs = read_arguments(ToolCall("1", "look", arguments, raw))
-    assert found == expected
+    arguments_read, repairs = read_arguments(ToolCall("1", "look", arguments, raw))
+    assert arguments_read == expected
     assert [(repair.where, repair.reason) for repair in repairs] == [("look", mend) for mend in mends]
 
 

@@ -74,23 +74,23 @@ CASES: list[tuple[Any, Any, Any]] = [
 @pytest.mark.parametrize(("schema", "value", "expected"), CASES, ids=[f"{row[0]}-{row[1]!r:.20}" for row in CASES])
 def test_unambiguous_conversions(schema: Any, value: Any, expected: Any) -> None:
     whole: dict[str, Any] = {"type": "object", "properties": {"v": schema}, "required": ["v"]}
-    found, notes = coerce({"v": value}, whole)
+    coerced, notes = coerce({"v": value}, whole)
     if expected is SAME:
-        assert found == {"v": value}
-        assert type(found["v"]) is type(value)
+        assert coerced == {"v": value}
+        assert type(coerced["v"]) is type(value)
         assert notes == ()
     else:
-        assert found == {"v": expected}
-        assert type(found["v"]) is type(expected)
+        assert coerced == {"v": expected}
+        assert type(coerced["v"]) is type(expected)
         assert all(note.startswith("$.v") for note in notes)
         assert notes
-        assert find_issues(found, whole) == []
+        assert find_issues(coerced, whole) == []
 
 
 def test_each_change_is_reported() -> None:
     whole: dict[str, Any] = {"type": "object", "properties": {"n": INTEGER, "points": {"type": "array", "items": POINT}}}
-    found, notes = coerce({"N": "10", "points": {"x": 1, "y": None}}, whole)
-    assert found == {"n": 10, "points": [{"x": 1}]}
+    coerced, notes = coerce({"N": "10", "points": {"x": 1, "y": None}}, whole)
+    assert coerced == {"n": 10, "points": [{"x": 1}]}
     assert notes == (
         "$.N: renamed to n",
         '$.n: "10" read as 10',
@@ -99,7 +99,7 @@ def test_each_change_is_reported() -> None:
     )
 
 
-@pytest.mark.parametrize(("given", "expected"), [
+@pytest.mark.parametrize(("arguments", "expected"), [
     ({"FilePath": 1}, {"file_path": 1}),
     ({"file-path": 1}, {"file_path": 1}),
     ({"filePath": 1, "file_path": 2}, {"filePath": 1, "file_path": 2}),
@@ -107,9 +107,9 @@ def test_each_change_is_reported() -> None:
     ({"path": 1}, {"path": 1}),
     ({"AB": 1}, {"AB": 1}),
 ])  # fmt: skip
-def test_renames(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_renames(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
     named: dict[str, Any] = dict.fromkeys(("file_path", "ab", "a_b"), STRING)
-    assert rename_arguments(given, {"properties": named})[0] == expected
+    assert rename_arguments(arguments, {"properties": named})[0] == expected
 
 
 def test_references_and_cycles() -> None:
@@ -183,11 +183,11 @@ SCHEMAS: Schemas = st.recursive(LEAF, larger, max_leaves=8)
 
 @given(JSON, SCHEMAS)
 def test_valid_values_are_not_touched(value: Any, schema: dict[str, Any]) -> None:
-    found, notes = coerce(value, schema)
+    coerced, notes = coerce(value, schema)
     if not notes or not find_issues(value, schema):
         assert notes == ()
-        assert repr(found) == repr(value)
-    again, more = coerce(found, schema)
-    if not find_issues(found, schema):
-        assert more == ()
-        assert repr(again) == repr(found)
+        assert repr(coerced) == repr(value)
+    again, repairs = coerce(coerced, schema)
+    if not find_issues(coerced, schema):
+        assert repairs == ()
+        assert repr(again) == repr(coerced)

@@ -11,8 +11,8 @@ UNITS = {"type": "string", "default": "celsius"}
 NESTED = {"type": "object", "properties": {"units": UNITS, "days": {"type": "integer"}}}
 
 
-def with_property(schema: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": {"a": schema}, **more}
+def with_property(schema: Any, **options: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": schema}, **options}
 
 
 @pytest.mark.parametrize(("schema", "arguments", "filled"), [

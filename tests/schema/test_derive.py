@@ -125,10 +125,10 @@ TYPES: list[tuple[Any, dict[str, Any], Any, Any]] = [
 
 @pytest.mark.parametrize(("annotation", "expected", "sent", "value"), TYPES, ids=[str(row[0]) for row in TYPES])
 def test_types(annotation: Any, expected: dict[str, Any], sent: Any, value: Any) -> None:
-    found = derive(of(annotation))
-    assert found.schema == {"type": "object", "properties": {"x": expected}, "required": ["x"], "additionalProperties": False}
-    assert found.bind({"x": sent}) == {"x": value}
-    assert find_issues({"x": sent}, found.schema) == [] or annotation in (time, datetime), (
+    derived = derive(of(annotation))
+    assert derived.schema == {"type": "object", "properties": {"x": expected}, "required": ["x"], "additionalProperties": False}
+    assert derived.bind({"x": sent}) == {"x": value}
+    assert find_issues({"x": sent}, derived.schema) == [] or annotation in (time, datetime), (
         "times without a zone are taken all the same"
     )
 
@@ -149,26 +149,26 @@ NESTED: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("annotation", "sent", "value"), NESTED, ids=[str(row[0]) for row in NESTED])
 def test_structured_values(annotation: Any, sent: Any, value: Any) -> None:
-    found = derive(of(annotation))
-    assert found.bind({"x": sent}) == {"x": value}
-    assert find_issues({"x": sent}, found.schema) == []
-    assert found.bind(make_example(found.schema)) is not None, "the example that a model is shown is a right one"
-    assert "'title'" not in str(found.schema)
+    derived = derive(of(annotation))
+    assert derived.bind({"x": sent}) == {"x": value}
+    assert find_issues({"x": sent}, derived.schema) == []
+    assert derived.bind(make_example(derived.schema)) is not None, "the example that a model is shown is a right one"
+    assert "'title'" not in str(derived.schema)
 
 
 def test_a_property_called_title_stays() -> None:
     class Book(BaseModel):
         title: str
 
-    found = schema(of(Book))
-    assert found["$defs"]["Book"]["properties"] == {"title": {"type": "string"}}
+    derived = schema(of(Book))
+    assert derived["$defs"]["Book"]["properties"] == {"title": {"type": "string"}}
 
     def f(title: str, description: str, schema: int, model_config: int, _private: int, copy: int, self_: int) -> None: ...
 
     names = ["title", "description", "schema", "model_config", "_private", "copy", "self_"]
     assert list(schema(f)["properties"]) == names
-    given = dict.fromkeys(names[:2], "a") | dict.fromkeys(names[2:], 1)
-    assert derive(f).bind(given) == given
+    arguments = dict.fromkeys(names[:2], "a") | dict.fromkeys(names[2:], 1)
+    assert derive(f).bind(arguments) == arguments
 
 
 @pytest.mark.parametrize(("annotation", "default", "expected"), [
@@ -188,26 +188,26 @@ def test_a_property_called_title_stays() -> None:
 ])  # fmt: skip
 def test_defaults(annotation: Any, default: Any, expected: dict[str, Any]) -> None:
     function = of(annotation) if default is ... else of(annotation, default=default)
-    found = schema(function)
-    assert found["properties"]["x"] == expected
-    assert "required" not in found
+    derived = schema(function)
+    assert derived["properties"]["x"] == expected
+    assert "required" not in derived
 
 
 def test_function_defaults_apply_and_field_defaults_are_added() -> None:
     assert derive(of(list[int], default=[1])).bind({}) == {}
-    found = derive(of(list[int], default=Field(default_factory=list)))
-    assert found.bind({}) == {"x": []}
-    assert found.bind({"x": [1]}) == {"x": [1]}
-    assert found.bind({"y": [1]}) is None, "an unknown name is no default"
+    derived = derive(of(list[int], default=Field(default_factory=list)))
+    assert derived.bind({}) == {"x": []}
+    assert derived.bind({"x": [1]}) == {"x": [1]}
+    assert derived.bind({"y": [1]}) is None, "an unknown name is no default"
 
 
 def test_keyword_only_positional_only_and_aliases() -> None:
     def f(a: int, /, b: int = 2, *, c: Annotated[str, Field(alias="from")] = "x") -> None: ...
 
-    found = derive(f)
-    assert list(found.schema["properties"]) == ["a", "b", "from"]
-    assert found.positional_names == ("a",)
-    assert found.bind({"a": 1, "from": "y"}) == {"a": 1, "c": "y"}
+    derived = derive(f)
+    assert list(derived.schema["properties"]) == ["a", "b", "from"]
+    assert derived.positional_names == ("a",)
+    assert derived.bind({"a": 1, "from": "y"}) == {"a": 1, "c": "y"}
 
     def g(a: int = 7, /) -> None: ...
 
@@ -223,8 +223,8 @@ def test_unannotated_is_any() -> None:
 
 
 def test_extra_names() -> None:
-    def f(a: int, **more: int) -> None: ...
-    def g(a: int, **more: Any) -> None: ...
+    def f(a: int, **options: int) -> None: ...
+    def g(a: int, **options: Any) -> None: ...
 
     assert schema(f)["additionalProperties"] == {"type": "integer"}
     assert derive(f).bind({"a": 1, "b": "2"}) == {"a": 1, "b": 2}
@@ -239,9 +239,9 @@ def test_the_context_parameter(annotation: Any) -> None:
     def f(a: int, anything: Any = None) -> None: ...
 
     f.__annotations__["anything"] = annotation
-    found = derive(f, context_type=Hidden)
-    assert list(found.schema["properties"]) == ["a"]
-    assert found.context_parameter == "anything"
+    derived = derive(f, context_type=Hidden)
+    assert list(derived.schema["properties"]) == ["a"]
+    assert derived.context_parameter == "anything"
 
 
 def test_the_context_parameter_under_type_checking_only() -> None:
@@ -315,7 +315,7 @@ def test_partials_wrappers_callables_and_classes() -> None:
         """
 
     @wraps(f)
-    def wrapped(*args: Any, **kwargs: Any) -> None: ...
+    def wrapper(*args: Any, **kwargs: Any) -> None: ...
 
     class Looker:
         def __call__(self, city: str) -> None:
@@ -325,7 +325,7 @@ def test_partials_wrappers_callables_and_classes() -> None:
     assert list(fixed.schema["properties"]) == ["city", "days"], "what a partial fixed is not shown"
     assert fixed.description == "Looks."
     assert list(derive(partial(f, "secret")).schema["properties"]) == ["city", "days"]
-    assert derive(wrapped).schema["properties"]["city"] == {"type": "string", "description": "Where."}
+    assert derive(wrapper).schema["properties"]["city"] == {"type": "string", "description": "Where."}
     assert derive(Looker()).schema["properties"] == {"city": {"type": "string"}}
     assert derive(Looker()).description == "Looks again."
     assert list(derive(Point).schema["properties"]) == ["x", "y", "tags"]
@@ -334,7 +334,7 @@ def test_partials_wrappers_callables_and_classes() -> None:
 def many(*values: int) -> None: ...
 
 
-def odd(**more: socket.socket) -> None: ...
+def odd(**options: socket.socket) -> None: ...
 
 
 @pytest.mark.parametrize(("function", "words"), [
@@ -375,9 +375,9 @@ def explode(value: Any) -> Any:
     (Annotated[int, BeforeValidator(explode)], 1, "$", "KeyError"),
 ])  # fmt: skip
 def test_issues_name_the_path(annotation: Any, sent: Any, path: str, words: str) -> None:
-    found = derive(of(annotation))
-    assert found.bind({"x": sent}) is None
-    wrong = next(wrong for wrong in found.find_issues({"x": sent}) if wrong.path == path)
+    derived = derive(of(annotation))
+    assert derived.bind({"x": sent}) is None
+    wrong = next(wrong for wrong in derived.find_issues({"x": sent}) if wrong.path == path)
     assert words in wrong.message
 
 
@@ -432,12 +432,12 @@ def test_docstrings(doc: str) -> None:
     def f(city: str, days: int) -> None: ...
 
     f.__doc__ = doc
-    found = derive(f)
-    assert found.description.startswith("Looks up.\n\nMore text: here.\n\nReturns: The weather.")
-    assert found.schema["properties"]["city"]["description"] == "Where: the city, or its code."
-    assert found.schema["properties"]["days"]["description"] == "How many."
-    assert ("Note: Slow." in found.description) == (doc is GOOGLE)
-    assert "ValueError" not in found.description
+    derived = derive(f)
+    assert derived.description.startswith("Looks up.\n\nMore text: here.\n\nReturns: The weather.")
+    assert derived.schema["properties"]["city"]["description"] == "Where: the city, or its code."
+    assert derived.schema["properties"]["days"]["description"] == "How many."
+    assert ("Note: Slow." in derived.description) == (doc is GOOGLE)
+    assert "ValueError" not in derived.description
 
 
 @pytest.mark.parametrize(("doc", "description", "parameters"), [
@@ -478,10 +478,10 @@ def test_postponed_annotations() -> None:
     )
     names: dict[str, Any] = {"__name__": __name__}
     exec(code, names)
-    found = derive(names["f"], context_type=Hidden)
-    assert found.context_parameter == "hidden"
-    assert found.schema["properties"]["n"]["description"] == "how many"
-    fitted = found.bind({"spot": {"x": 1, "next": {"x": 2}}, "kind": "a"})
+    derived = derive(names["f"], context_type=Hidden)
+    assert derived.context_parameter == "hidden"
+    assert derived.schema["properties"]["n"]["description"] == "how many"
+    fitted = derived.bind({"spot": {"x": 1, "next": {"x": 2}}, "kind": "a"})
     assert fitted
     assert fitted["spot"].next.x == 2
 

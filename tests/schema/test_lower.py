@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from schema_legality import lowered_property as of
+from schema_legality import lower_property as of
 from schema_legality import violations
 
 from toolglot.errors import UsageError
@@ -62,8 +62,8 @@ def test_required_alternatives_are_described(dialect: Dialect) -> None:
     assert list(lowered.schema["properties"]) == ["id", "name", "n"]
     assert lowered.schema["required"] == (["id", "name", "n"] if dialect.requires_all else ["n"])
     assert (lowered.schema.get("description") or lowered.root_description) == "At least one of: id; name."
-    why = f"{dialect.name} does not support it; moved into the description"
-    assert lowered.losses == (Loss("anyOf", "tool 'find' at $", why),)
+    reason = f"{dialect.name} does not support it; moved into the description"
+    assert lowered.losses == (Loss("anyOf", "tool 'find' at $", reason),)
 
 
 def test_alternatives_at_the_root_become_one_object() -> None:
@@ -184,12 +184,12 @@ NODE: Any = {
 }
 
 
-def tree(**more: Any) -> Any:
+def tree(**options: Any) -> Any:
     return {
         "type": "object",
         "properties": {"tree": {"$ref": "#/$defs/Node"}},
         "required": ["tree"],
-        "$defs": {"Node": NODE | more},
+        "$defs": {"Node": NODE | options},
     }
 
 
@@ -276,7 +276,7 @@ def test_dangling_references(ref: str) -> None:
         assert losses[-1] == "$ref"
 
 
-@pytest.mark.parametrize(("ref", "more"), [
+@pytest.mark.parametrize(("ref", "definitions"), [
     ("#/$defs/a~1b~0c", {"$defs": {"a/b~c": {"type": "integer"}}}),
     ("#/%24defs/a%20b", {"$defs": {"a b": {"type": "integer"}}}),
     ("#/definitions/A", {"definitions": {"A": {"$ref": "#/definitions/B"}, "B": {"type": "integer"}}}),
@@ -286,13 +286,13 @@ def test_dangling_references(ref: str) -> None:
     ("#/allOf/0/properties/z", {"allOf": [{"properties": {"z": INTEGER}}]}),
     ("#/components/schemas/A", {"components": {"schemas": {"A": INTEGER}}}),
 ])  # fmt: skip
-def test_references_of_all_kinds(ref: str, more: Any) -> None:
+def test_references_of_all_kinds(ref: str, definitions: Any) -> None:
     for dialect in (GEMINI_OPENAPI, OLLAMA):
-        assert of({"$ref": ref}, dialect, **more)[0] == INTEGER
+        assert of({"$ref": ref}, dialect, **definitions)[0] == INTEGER
     for dialect in (OPENAI_STRICT, GEMINI):
-        got, _ = of({"$ref": ref}, dialect, **more)
+        got, _ = of({"$ref": ref}, dialect, **definitions)
         assert got["$ref"].startswith("#/$defs/")
-    got, losses = of({"$ref": ref}, OPENAI, **more)
+    got, losses = of({"$ref": ref}, OPENAI, **definitions)
     assert got in ({"$ref": ref}, INTEGER)
     assert losses == []
 
@@ -393,7 +393,7 @@ def test_illegal_property_names() -> None:
 # ---- nonsense
 
 
-@pytest.mark.parametrize(("schema", "wanted", "what"), [
+@pytest.mark.parametrize(("schema", "wanted", "loss"), [
     ({"type": "any"}, {}, "type"),
     ({"type": ["string", "wat"]}, {"type": ["string"]}, None),
     ({"type": []}, {}, "type"),
@@ -421,8 +421,8 @@ def test_illegal_property_names() -> None:
     ({"default": None, "const": None}, {"default": None, "const": None}, None),
     ({"exclusiveMinimum": True}, {}, None),
 ])  # fmt: skip
-def test_nonsense_is_dropped_and_reported(schema: Any, wanted: Any, what: str | None) -> None:
-    assert of(schema, ANTHROPIC) == (wanted, [what] if what else [])
+def test_nonsense_is_dropped_and_reported(schema: Any, wanted: Any, loss: str | None) -> None:
+    assert of(schema, ANTHROPIC) == (wanted, [loss] if loss else [])
 
 
 @pytest.mark.parametrize(
@@ -437,15 +437,15 @@ def test_not_a_schema_is_a_usage_error(schema: Any) -> None:
 
 
 def test_anthropic_counts_over_all_strict_tools() -> None:
-    one = {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}
-    many = {f"t{i}": one for i in range(21)}
+    single = {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}
+    many = {f"t{i}": single for i in range(21)}
     assert check_strict_limits(many, ANTHROPIC_STRICT) == {"t20": "anthropic-strict limits: tools 21 > 20"}
-    optional = {**one, "properties": {f"p{i}": STRING for i in range(13)}, "required": []}
-    assert check_strict_limits({"a": optional, "b": optional, "c": one}, ANTHROPIC_STRICT) == {
+    optional = {**single, "properties": {f"p{i}": STRING for i in range(13)}, "required": []}
+    assert check_strict_limits({"a": optional, "b": optional, "c": single}, ANTHROPIC_STRICT) == {
         "b": "anthropic-strict limits: optional 26 > 24"
     }
     unions = {
-        **one,
+        **single,
         "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(9)},
         "required": [f"p{i}" for i in range(9)],
     }

@@ -49,8 +49,8 @@ def schemas_in(tools: Any) -> Iterator[Any]:
 def corpus() -> list[Any]:
     lines = (line for path in sorted(RECORDINGS.glob("*.jsonl")) for line in path.read_text().splitlines())
     requests: Iterator[dict[str, Any]] = (json.loads(line)["request"] or {} for line in lines)
-    found = (schema for request in requests for schema in schemas_in(request.get("tools")))
-    return list({json.dumps(schema, sort_keys=True): schema for schema in found}.values())
+    schemas = (schema for request in requests for schema in schemas_in(request.get("tools")))
+    return list({json.dumps(schema, sort_keys=True): schema for schema in schemas}.values())
 
 
 def bodies(schema: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -63,9 +63,9 @@ def bodies(schema: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dict
         yield "anthropic-messages", {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": HELLO, "tools": [tool]}
     elif dialect.name.startswith("gemini"):
         field = "parametersJsonSchema" if dialect.name == "gemini" else "parameters"
-        given = {field: schema} if schema["properties"] or field == "parametersJsonSchema" else {}
+        parameters = {field: schema} if schema["properties"] or field == "parametersJsonSchema" else {}
         contents = [{"role": "user", "parts": [{"text": "Hello"}]}]
-        yield "gemini", {"contents": contents, "tools": [{"functionDeclarations": [{**named, **given}]}]}
+        yield "gemini", {"contents": contents, "tools": [{"functionDeclarations": [{**named, **parameters}]}]}
     elif dialect.name == "ollama":
         yield ("ollama-chat", {"model": "llama", "messages": HELLO, "tools": [{"type": "function", "function": function}]})
     else:

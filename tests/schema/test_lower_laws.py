@@ -84,7 +84,7 @@ def test_restore_accepts_any_arguments(seed: int, arguments: dict[str, Any]) -> 
 # ---- hostile input
 
 
-def nested(levels: int, *keys: str) -> Any:
+def nest(levels: int, *keys: str) -> Any:
     schema: Any = {"type": "string"}
     for _ in range(levels):
         for key in keys:
@@ -115,12 +115,12 @@ def complete_graph(count: int) -> Any:
 
 MARK = "\0restorations"
 HOSTILE: dict[str, Any] = {
-    "properties in properties": nested(60, "a", "properties"),
-    "anyOf in anyOf": nested(90, "anyOf"),
-    "allOf in allOf": nested(90, "allOf"),
-    "items in items": nested(150, "items"),
-    "not in not": nested(150, "not"),
-    "tuples in maps": nested(45, "prefixItems", "additionalProperties"),
+    "properties in properties": nest(60, "a", "properties"),
+    "anyOf in anyOf": nest(90, "anyOf"),
+    "allOf in allOf": nest(90, "allOf"),
+    "items in items": nest(150, "items"),
+    "not in not": nest(150, "not"),
+    "tuples in maps": nest(45, "prefixItems", "additionalProperties"),
     "laughs in anyOf": billion_laughs(30, 2, "anyOf"),
     "laughs in allOf": billion_laughs(30, 2, "allOf"),
     "laughs in properties": billion_laughs(30, 3, "properties"),
@@ -164,7 +164,7 @@ def shared() -> Any:
     return schema
 
 
-@pytest.mark.parametrize("make", [lambda: nested(10_000, "items"), cyclic, shared], ids=["deep", "cyclic", "shared"])
+@pytest.mark.parametrize("make", [lambda: nest(10_000, "items"), cyclic, shared], ids=["deep", "cyclic", "shared"])
 def test_oversized_schemas_are_a_usage_error(make: Any) -> None:
     with pytest.raises(UsageError, match="more than 200 levels or 100000 values"):
         lower(make(), OPENAI, tool_name="t")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from schema_legality import lowered_property
+from schema_legality import lower_property
 
 from toolglot.schema.dialects import (
     ANTHROPIC,
@@ -37,10 +37,10 @@ def union(*forms: Any, note: str = "") -> Any:
     return {"anyOf": list(forms)} | ({"description": note} if note else {})
 
 
-def pairs(key: Any = STRING, *, closed: bool = True, **more: Any) -> Any:
+def pairs(key: Any = STRING, *, closed: bool = True, **options: Any) -> Any:
     entry = {"type": "object", "properties": {"key": key, "value": INTEGER}, "required": ["key", "value"]}
     items = {**entry, "additionalProperties": False} if closed else entry
-    return {"type": "array", "items": items, "description": "A map: one entry for each key.", **more}
+    return {"type": "array", "items": items, "description": "A map: one entry for each key.", **options}
 
 
 def kind(name: str) -> Any:
@@ -281,4 +281,4 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
     ],
 )
 def test_keyword_in_dialect(dialect: Dialect, schema: Any, wanted: Any, losses: list[str]) -> None:
-    assert lowered_property(schema, dialect) == (wanted, losses)
+    assert lower_property(schema, dialect) == (wanted, losses)

@@ -77,9 +77,9 @@ GOOD: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("shape", "answer", "value"), GOOD)
 def test_a_valid_answer_becomes_a_value(shape: Any, answer: Any, value: Any) -> None:
-    found = OutputType(shape).validate(answer)
-    assert found == value
-    assert type(found) is type(value)
+    validated = OutputType(shape).validate(answer)
+    assert validated == value
+    assert type(validated) is type(value)
 
 
 BAD: list[tuple[Any, Any, str]] = [

@@ -25,7 +25,7 @@ class Loopback:
         self.bodies, self.paths = [], []
 
     @property
-    def sent(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """The one body that came."""
         (body,) = self.bodies
         return loads_object(body)

@@ -80,25 +80,25 @@ class Seen(msgspec.Struct):
     media: list[str] = []
 
 
-def said(reply: Reply, stops: dict[StopReason, str]) -> Seen:
+def to_seen(reply: Reply, stops: dict[StopReason, str]) -> Seen:
     """What a client should read of a reply. `stops`: the stop reasons that its wire has a word for."""
     return Seen(
         text=reply.text,
         thinking="".join(block.text for block in reply.blocks if isinstance(block, Thinking)),
-        calls=[(call.id, called(call), call.raw if call.arguments is None else call.arguments) for call in reply.calls],
+        calls=[(call.id, flat_name(call), call.raw if call.arguments is None else call.arguments) for call in reply.calls],
         stop=stops.get(reply.stop, ""),
         usage=reply.usage,
         media=[block.data for block in reply.blocks if isinstance(block, Media) and block.data],
     )
 
 
-def as_objects(reply: Reply, found: Seen) -> Seen:
+def as_objects(reply: Reply, seen: Seen) -> Seen:
     """Calls where a wire holds arguments as objects: text that is none stands in one."""
     for at, call in enumerate(reply.calls):
         if call.arguments is None:
-            id, name, text = found.calls[at]
-            found.calls[at] = id, name, {"input" if call.freeform else "invalid_arguments": text}
-    return found
+            id, name, text = seen.calls[at]
+            seen.calls[at] = id, name, {"input" if call.freeform else "invalid_arguments": text}
+    return seen
 
 
 def is_marked(reply: Reply) -> bool:
@@ -106,7 +106,7 @@ def is_marked(reply: Reply) -> bool:
     return any(isinstance(block, Text) and (block.opaque or {}).get("refusal") for block in reply.blocks)
 
 
-def parsed(text: str) -> Any:
+def parse_arguments(text: str) -> Any:
     """Arguments as a client parses them; text that is no object stays text. Nothing and null mean no arguments."""
     try:
         value: Any = loads(text or "null")
@@ -117,7 +117,7 @@ def parsed(text: str) -> Any:
     return cast(Any, value) if isinstance(value, dict) else text
 
 
-def called(call: ToolCall) -> str:
+def flat_name(call: ToolCall) -> str:
     """A call's name where a wire has no namespaces."""
     return f"{call.namespace}__{call.name}" if call.namespace else call.name
 
@@ -161,7 +161,7 @@ def types_by_name(union: Any) -> dict[str, Any]:
     return {get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(union)[0])}
 
 
-def checked(model: Any, document: Any, inner: Iterable[Any], ours: Container[str]) -> Any:
+def check_document(model: Any, document: Any, inner: Iterable[Any], ours: Container[str]) -> Any:
     """A document as the client reads it. The client checks nothing; we do, but for content that only other servers make."""
     if all(item["type"] in ours for item in inner):
         model.model_validate(document)
@@ -177,9 +177,9 @@ class Recorded(msgspec.Struct):
 
 
 @cache
-def recorded() -> list[Recorded]:
+def recorded_replies() -> list[Recorded]:
     """Every recorded reply that can be decoded."""
-    found: list[Recorded] = []
+    recordings: list[Recorded] = []
     for wire in WIRES:
         for line in (RECORDINGS / f"{wire}.jsonl").read_bytes().splitlines():
             record = json.loads(line)
@@ -193,8 +193,8 @@ def recorded() -> list[Recorded]:
                 events = [*reading.feed(data), *reading.close()]
             except ToolglotError:
                 continue
-            found.append(Recorded(record["id"], reading.reply, events))
-    return found
+            recordings.append(Recorded(record["id"], reading.reply, events))
+    return recordings
 
 
 def each_recorded(check: Callable[[Recorded], None], every: int = 1) -> None:
@@ -202,12 +202,12 @@ def each_recorded(check: Callable[[Recorded], None], every: int = 1) -> None:
     if not RECORDINGS.is_dir():
         pytest.skip(f"no recordings at {RECORDINGS}")
     failed: list[str] = []
-    for record in recorded()[::every]:
+    for record in recorded_replies()[::every]:
         try:
             check(record)
         except Exception as e:
             failed.append(f"{record.id}: {type(e).__name__} {e!s:.400}")
-    assert not failed, f"{len(failed)} of {len(recorded()[::every])}:\n" + "\n".join(failed[:8])
+    assert not failed, f"{len(failed)} of {len(recorded_replies()[::every])}:\n" + "\n".join(failed[:8])
 
 
 TABLE = [Recorded(name, reply, list(split_reply(reply))) for name, reply in REPLIES.items()]
@@ -220,10 +220,10 @@ class Client(msgspec.Struct):
     provider: str
     model: str
     answer: type[ReplyEncoder]
-    said: Callable[[Reply], Seen]
+    expect: Callable[[Reply], Seen]
     body: Callable[[bytes], Seen]
     stream: Callable[[bytes], Seen]
-    said_streamed: Callable[[Reply], Seen] | None = None
+    expect_streamed: Callable[[Reply], Seen] | None = None
 
     def answering(self, reply: Reply) -> ReplyEncoder:
         """An answer under the reply's own model where the wire is its own, so that its opaque state goes with it."""
@@ -234,7 +234,7 @@ class Client(msgspec.Struct):
     def reads_body(self, record: Recorded) -> None:
         """The reply as a body."""
         body = dumps(self.answering(record.reply).encode_reply(record.reply))
-        agree(self.body(body), self.said(record.reply), self.provider)
+        agree(self.body(body), self.expect(record.reply), self.provider)
 
     def reads_stream(self, record: Recorded) -> None:
         """The reply as a stream."""
@@ -246,4 +246,4 @@ class Client(msgspec.Struct):
 
     def _reads(self, record: Recorded, events: Iterable[Event]) -> None:
         data = stream(self.answering(record.reply), events)
-        agree(self.stream(data), (self.said_streamed or self.said)(record.reply), self.provider)
+        agree(self.stream(data), (self.expect_streamed or self.expect)(record.reply), self.provider)

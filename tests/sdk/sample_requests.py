@@ -45,33 +45,33 @@ ASKED = user("Weather in Bergen?")
 TOOLS = (WEATHER, CLOCK, ADD)
 
 
-def _asked(*messages: Message, tools: tuple[ToolDefinition, ...] = (), **fields: Any) -> Request:
+def _request(*messages: Message, tools: tuple[ToolDefinition, ...] = (), **fields: Any) -> Request:
     return Request("", list(messages), tools, options=fields.pop("options", Options(max_tokens=1000)), **fields)
 
 
-def _answered(id: str, text: str, *, is_error: bool = False) -> ToolResult:
+def _result(id: str, text: str, *, is_error: bool = False) -> ToolResult:
     return ToolResult(id, (Text(text),), is_error=is_error)
 
 
 REQUESTS = {
-    "user": _asked(user("Hi.")),
-    "system": _asked(system("Be brief."), user("Hi."), assistant("Hello!"), user('Grüße 👋 \u2028 \\ "')),
-    "image": _asked(user(["What is this?", Media("image", "image/png", PIXEL)])),
-    "tool-loop": _asked(
+    "user": _request(user("Hi.")),
+    "system": _request(system("Be brief."), user("Hi."), assistant("Hello!"), user('Grüße 👋 \u2028 \\ "')),
+    "image": _request(user(["What is this?", Media("image", "image/png", PIXEL)])),
+    "tool-loop": _request(
         ASKED,
         assistant(["Let me look.", call("call_1", "get_weather", {"city": "Bergen", "tags": ["a"]})]),
-        tool_results(_answered("call_1", '{"degrees": 7}')),
+        tool_results(_result("call_1", '{"degrees": 7}')),
         assistant("Seven degrees."),
         user("Thanks."),
         tools=TOOLS,
     ),
-    "error-result": _asked(
+    "error-result": _request(
         ASKED,
         assistant([call("call_1", "get_weather", {"city": "?"})]),
-        tool_results(_answered("call_1", "no such city", is_error=True)),
+        tool_results(_result("call_1", "no such city", is_error=True)),
         tools=TOOLS,
     ),
-    "parallel-calls": _asked(
+    "parallel-calls": _request(
         ASKED,
         assistant(
             [
@@ -81,18 +81,18 @@ REQUESTS = {
                 call("call_d", "add", {"x": 3}),
             ]
         ),
-        tool_results(_answered("call_a", "1"), _answered("call_b", "2"), _answered("call_c", "noon"), _answered("call_d", "3")),
+        tool_results(_result("call_a", "1"), _result("call_b", "2"), _result("call_c", "noon"), _result("call_d", "3")),
         tools=TOOLS,
     ),
-    "one-at-a-time": _asked(ASKED, tools=TOOLS, parallel=False),
-    "choice-auto": _asked(ASKED, tools=TOOLS, tool_choice=ToolChoice("auto")),
-    "choice-none": _asked(ASKED, tools=TOOLS, tool_choice=ToolChoice("none")),
-    "choice-required": _asked(ASKED, tools=TOOLS, tool_choice=ToolChoice("required")),
-    "choice-named": _asked(ASKED, tools=TOOLS, tool_choice=ToolChoice("required", ("now",))),
-    "choice-subset": _asked(ASKED, tools=TOOLS, tool_choice=ToolChoice("auto", ("now", "add"))),
-    "output": _asked(user("Who?"), output=Output(PERSON, "person", strict=True)),
-    "json": _asked(user("Who? As JSON."), output=Output()),
-    "options": _asked(
+    "one-at-a-time": _request(ASKED, tools=TOOLS, parallel=False),
+    "choice-auto": _request(ASKED, tools=TOOLS, tool_choice=ToolChoice("auto")),
+    "choice-none": _request(ASKED, tools=TOOLS, tool_choice=ToolChoice("none")),
+    "choice-required": _request(ASKED, tools=TOOLS, tool_choice=ToolChoice("required")),
+    "choice-named": _request(ASKED, tools=TOOLS, tool_choice=ToolChoice("required", ("now",))),
+    "choice-subset": _request(ASKED, tools=TOOLS, tool_choice=ToolChoice("auto", ("now", "add"))),
+    "output": _request(user("Who?"), output=Output(PERSON, "person", strict=True)),
+    "json": _request(user("Who? As JSON."), output=Output()),
+    "options": _request(
         user("Hi."),
         options=Options(
             max_tokens=2000,
@@ -105,12 +105,12 @@ REQUESTS = {
             frequency_penalty=-0.5,
         ),
     ),
-    "effort": _asked(user("Hi."), options=Options(max_tokens=3000, effort="low")),
-    "budget": _asked(user("Hi."), options=Options(max_tokens=3000, thinking_budget=2000)),
-    "freeform": _asked(
+    "effort": _request(user("Hi."), options=Options(max_tokens=3000, effort="low")),
+    "budget": _request(user("Hi."), options=Options(max_tokens=3000, thinking_budget=2000)),
+    "freeform": _request(
         user("Patch it."),
         assistant([ToolCall("call_1", "patch", None, "+ a\n", freeform=True)]),
-        tool_results(_answered("call_1", "done")),
+        tool_results(_result("call_1", "done")),
         tools=(
             ToolDefinition("patch", "Patches.", kind="freeform", grammar={"syntax": "lark", "definition": "start: /.+/"}),
             ToolDefinition("shout", "Shouts.", kind="freeform"),
@@ -119,19 +119,19 @@ REQUESTS = {
 }
 
 
-def written(name: str, wire: str, model: str, **fields: Any) -> EncodedRequest:
+def encode_sample(name: str, wire: str, model: str, **fields: Any) -> EncodedRequest:
     """One of the requests as a body of the wire's default profile."""
     request = msgspec.structs.replace(REQUESTS[name], model=model, **fields)
     return encode_request(request, resolve_profile(SPECS[wire].default_profile, model))
 
 
-def exhausted(value: Any) -> Any:
+def exhaust(value: Any) -> Any:
     """A validated value with pydantic's lazy iterators read to their ends: only then everything in it was checked."""
     if isinstance(value, dict):
-        return {key: exhausted(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: exhaust(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, str | bytes | int | float | None):
         return value
-    return [exhausted(item) for item in value]
+    return [exhaust(item) for item in value]
 
 
 class Gist(msgspec.Struct):
@@ -156,20 +156,20 @@ def gist(request: Request) -> Gist:
 def _turns(messages: Any) -> Iterator[Any]:
     places: dict[str, int] = {}
     for message in messages:
-        for made in message.calls:
-            places[made.id] = len(places)
+        for tool_call in message.calls:
+            places[tool_call.id] = len(places)
         yield (
             message.role,
             message.text,
             [block.data for block in message.blocks if isinstance(block, Media)],
-            [(places[made.id], made.name, _input(made)) for made in message.calls],
+            [(places[tool_call.id], tool_call.name, _input(tool_call)) for tool_call in message.calls],
             [(places.get(result.call_id), result.text.removeprefix("Error: ")) for result in message.results],
         )
 
 
-def _input(made: ToolCall) -> Any:
+def _input(tool_call: ToolCall) -> Any:
     """Freeform input is text, or stands alone in an object where a wire has functions only."""
-    return {"input": made.raw} if made.freeform else made.arguments
+    return {"input": tool_call.raw} if tool_call.freeform else tool_call.arguments
 
 
 def _parameters(tool: ToolDefinition) -> Any:
@@ -178,6 +178,6 @@ def _parameters(tool: ToolDefinition) -> Any:
     return tool.parameters if properties.keys() - {"input"} else None
 
 
-def kept(options: Options, names: set[str]) -> Options:
+def select_options(options: Options, names: set[str]) -> Options:
     """The options that a wire has."""
     return Options(**{name: getattr(options, name) for name in names})

@@ -17,8 +17,8 @@ from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import Client, Seen, as_objects, checked, said, sse_data, stream, types_by_name
-from .sample_requests import REQUESTS, exhausted, written
+from .sample_replies import Client, Seen, as_objects, check_document, sse_data, stream, to_seen, types_by_name
+from .sample_requests import REQUESTS, encode_sample, exhaust
 
 WIRE = "anthropic-messages"
 MODEL = "claude-opus-4-5"
@@ -35,7 +35,7 @@ OURS = {"text", "thinking", "redacted_thinking", "tool_use"}
 # ---- what the client reads
 
 
-def seen(message: Message) -> Seen:
+def read_message(message: Message) -> Seen:
     usage = message.usage
     cached, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     assert usage.output_tokens_details is not None
@@ -54,22 +54,22 @@ def seen(message: Message) -> Seen:
     )
 
 
-def expected(reply: Reply) -> Seen:
-    return as_objects(reply, said(reply, STOPS))
+def expect(reply: Reply) -> Seen:
+    return as_objects(reply, to_seen(reply, STOPS))
 
 
-def expected_streamed(reply: Reply) -> Seen:
+def expect_streamed(reply: Reply) -> Seen:
     """Arguments that were cut are streamed as they came; the client reads as much of them as it can."""
-    found = expected(reply)
+    seen = expect(reply)
     for at, call in enumerate(reply.calls):
         if call.arguments is None and (call.raw or "").startswith("{") and not call.freeform:
-            found.calls[at] = (*found.calls[at][:2], ...)
-    return found
+            seen.calls[at] = (*seen.calls[at][:2], ...)
+    return seen
 
 
 def _body_in_process(data: bytes) -> Seen:
     document = loads(data)
-    return seen(checked(Message, document, document["content"], OURS))
+    return read_message(check_document(Message, document, document["content"], OURS))
 
 
 def _stream_in_process(data: bytes) -> Seen:
@@ -78,19 +78,19 @@ def _stream_in_process(data: bytes) -> Seen:
     for text in sse_data(data):
         document = loads(text)
         inner = [document["content_block"]] if "content_block" in document else []
-        event = checked(EVENTS[document["type"]], document, inner, OURS)
+        event = check_document(EVENTS[document["type"]], document, inner, OURS)
         snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
-    return seen(snapshot)
+    return read_message(snapshot)
 
 
 CLIENT = Client(
     "anthropic",
     MODEL,
     AnthropicReplyEncoder,
-    said=expected,
+    expect=expect,
     body=_body_in_process,
     stream=_stream_in_process,
-    said_streamed=expected_streamed,
+    expect_streamed=expect_streamed,
 )
 
 
@@ -106,14 +106,14 @@ def live_client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
 
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen(sdk.messages.create(model=MODEL, max_tokens=9, messages=[]))
+        return read_message(sdk.messages.create(model=MODEL, max_tokens=9, messages=[]))
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "text/event-stream")
         with sdk.messages.stream(model=MODEL, max_tokens=9, messages=[]) as events:
-            return seen(events.get_final_message())
+            return read_message(events.get_final_message())
 
-    return Client("anthropic", MODEL, AnthropicReplyEncoder, expected, body, streaming, expected_streamed)
+    return Client("anthropic", MODEL, AnthropicReplyEncoder, expect, body, streaming, expect_streamed)
 
 
 # ---- requests
@@ -123,7 +123,7 @@ KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "effort", "thinki
 PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
 # claude-3-5-sonnet takes temperature and top_p together
 MODELS = {"options": "claude-3-5-sonnet-20241022"}
-BODIES = {name: written(name, "anthropic-messages", MODELS.get(name, MODEL)).body for name in REQUESTS}
+BODIES = {name: encode_sample(name, "anthropic-messages", MODELS.get(name, MODEL)).body for name in REQUESTS}
 SAMPLING = ("temperature", "top_p", "top_k")  # gone from the client with the models that took them
 # "json": there is no JSON mode without a schema. "choice-subset": there is no such choice; other tools are left out.
 INEXPRESSIBLE = ("json", "choice-subset")
@@ -137,14 +137,14 @@ def send(sdk: anthropic.Anthropic, fields: Any) -> None:
 
 def check_types(name: str) -> None:
     """A field that the client's types do not know would be missing from what they return."""
-    assert exhausted(PARAMS.validate_python(BODIES[name])) == unknown_fields(BODIES[name], SAMPLING)
+    assert exhaust(PARAMS.validate_python(BODIES[name])) == unknown_fields(BODIES[name], SAMPLING)
 
 
 # ---- what only this client has
 
 
 def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
-    encoded = written("options", "anthropic-messages", MODELS["options"])
+    encoded = encode_sample("options", "anthropic-messages", MODELS["options"])
     assert encoded.body["stop_sequences"] == ["END"]
     assert {loss.subject for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
 

@@ -17,8 +17,8 @@ from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import DOT, PIXEL, Client, Recorded, Seen, as_objects, said, sse_data, stream
-from .sample_requests import REQUESTS, written
+from .sample_replies import DOT, PIXEL, Client, Recorded, Seen, as_objects, sse_data, stream, to_seen
+from .sample_requests import REQUESTS, encode_sample
 
 WIRE = "gemini"
 MODEL = "gemini-3-pro-preview"
@@ -34,65 +34,65 @@ STOPS: dict[StopReason, str] = {
 # ---- what the client reads
 
 
-def seen(responses: Iterable[types.GenerateContentResponse]) -> Seen:
+def read_responses(responses: Iterable[types.GenerateContentResponse]) -> Seen:
     """A whole response is a stream of one."""
-    found = Seen("", "", [], "", Usage())
+    seen = Seen("", "", [], "", Usage())
     for response in responses:
         for candidate in response.candidates or []:
             for part in (candidate.content and candidate.content.parts) or []:
-                _add(part, found)
+                _add(part, seen)
             if candidate.finish_reason:
-                found.stop = candidate.finish_reason.value
+                seen.stop = candidate.finish_reason.value
         if usage := response.usage_metadata:
             thoughts = usage.thoughts_token_count or 0
-            found.usage = Usage(
+            seen.usage = Usage(
                 usage.prompt_token_count or 0,
                 (usage.candidates_token_count or 0) + thoughts,
                 usage.cached_content_token_count or 0,
                 0,
                 thoughts,
             )
-            assert usage.total_token_count == found.usage.input + found.usage.output
-    return found
+            assert usage.total_token_count == seen.usage.input + seen.usage.output
+    return seen
 
 
-def _add(part: types.Part, found: Seen) -> None:
+def _add(part: types.Part, seen: Seen) -> None:
     if part.text is not None and part.thought:
-        found.thinking += part.text
+        seen.thinking += part.text
     elif part.text is not None:
-        found.text += part.text
+        seen.text += part.text
     elif call := part.function_call:
-        found.calls.append((call.id or "", call.name or "", call.args))
+        seen.calls.append((call.id or "", call.name or "", call.args))
     elif part.inline_data and part.inline_data.data:
-        found.media.append(base64.b64encode(part.inline_data.data).decode())
+        seen.media.append(base64.b64encode(part.inline_data.data).decode())
 
 
-def expected(reply: Reply) -> Seen:
+def expect(reply: Reply) -> Seen:
     """Nothing says how many tokens were written to a cache. Calls that came without an id stay so on their own wire; a
     prompt that was blocked has no candidate at all.
     """
-    found = as_objects(reply, said(reply, STOPS))
+    seen = as_objects(reply, to_seen(reply, STOPS))
     if reply.origin and reply.origin.wire == "gemini":
-        found.calls = [
-            ((call.opaque or {}).get("id", ""), *mine[1:]) for mine, call in zip(found.calls, reply.calls, strict=True)
+        seen.calls = [
+            ((call.opaque or {}).get("id", ""), *mine[1:]) for mine, call in zip(seen.calls, reply.calls, strict=True)
         ]
     usage = reply.usage
-    found.usage = Usage(usage.input, usage.output, usage.cached, 0, usage.reasoning)
+    seen.usage = Usage(usage.input, usage.output, usage.cached, 0, usage.reasoning)
     if "promptFeedback" in (reply.opaque or {}):
-        found.stop = ""
-    return found
+        seen.stop = ""
+    return seen
 
 
 def _stream_in_process(data: bytes) -> Seen:
-    return seen(types.GenerateContentResponse.model_validate_json(text) for text in sse_data(data))
+    return read_responses(types.GenerateContentResponse.model_validate_json(text) for text in sse_data(data))
 
 
 CLIENT = Client(
     "gemini",
     MODEL,
     GeminiReplyEncoder,
-    said=expected,
-    body=lambda data: seen([types.GenerateContentResponse.model_validate_json(data)]),
+    expect=expect,
+    body=lambda data: read_responses([types.GenerateContentResponse.model_validate_json(data)]),
     stream=_stream_in_process,
 )
 
@@ -104,11 +104,11 @@ def connect(url: str) -> Generator[genai.Client]:
         yield client
 
 
-def asked(sdk: genai.Client, **fields: Any) -> types.GenerateContentResponse:
+def generate(sdk: genai.Client, **fields: Any) -> types.GenerateContentResponse:
     return cast(Any, sdk.models).generate_content(model=MODEL, **{"contents": "hi", **fields})
 
 
-def asked_streaming(sdk: genai.Client) -> Iterator[types.GenerateContentResponse]:
+def generate_stream(sdk: genai.Client) -> Iterator[types.GenerateContentResponse]:
     return cast(Any, sdk.models).generate_content_stream(model=MODEL, contents="hi")
 
 
@@ -117,13 +117,13 @@ def live_client(server: Loopback, sdk: genai.Client) -> Client:
 
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen([asked(sdk)])
+        return read_responses([generate(sdk)])
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "text/event-stream")
-        return seen(asked_streaming(sdk))
+        return read_responses(generate_stream(sdk))
 
-    return Client("gemini", MODEL, GeminiReplyEncoder, expected, body, streaming)
+    return Client("gemini", MODEL, GeminiReplyEncoder, expect, body, streaming)
 
 
 # ---- requests
@@ -134,12 +134,12 @@ KEPT = {
     *("effort", "thinking_budget"),
 }
 # models before 3 take a budget, later ones a level
-BODIES = {name: written(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
+BODIES = {name: encode_sample(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
 
 
 def send(sdk: genai.Client, body: Any) -> None:
     """Sends a body through the client."""
-    asked(sdk, contents=contents(body), config=config(body))
+    generate(sdk, contents=contents(body), config=config(body))
 
 
 def check_types(name: str) -> None:
@@ -188,7 +188,7 @@ def test_the_client_reads_two_generated_images(client: Client) -> None:
 
 def test_a_model_without_call_ids_gets_none(server: Loopback, sdk: genai.Client) -> None:
     server.say(dumps(GeminiReplyEncoder("gemini-2.5-flash").encode_reply(Reply((ToolCall("call_1", "f", {"a": 1}),), "tools"))))
-    assert seen([asked(sdk)]).calls == [("", "f", {"a": 1})]
+    assert read_responses([generate(sdk)]).calls == [("", "f", {"a": 1})]
 
 
 OWN = Origin("gemini", model=MODEL)
@@ -214,10 +214,10 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
     """Signatures, ids and code: what a client must send back unchanged. A signature may follow its text on an empty part."""
     if streaming:
         server.say(stream(GeminiReplyEncoder(MODEL, origin=OWN), split_reply(REPLAYED)), "text/event-stream")
-        responses = list(asked_streaming(sdk))
+        responses = list(generate_stream(sdk))
     else:
         server.say(dumps(GeminiReplyEncoder(MODEL).encode_reply(REPLAYED)))
-        responses = [asked(sdk)]
+        responses = [generate(sdk)]
     parts = [
         part
         for response in responses
@@ -233,15 +233,15 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
     ]
     assert {(response.response_id, response.model_version) for response in responses} == {("resp_1", MODEL)}
     grounding = [c.grounding_metadata for r in responses for c in r.candidates or [] if c.grounding_metadata]
-    assert [found.web_search_queries for found in grounding] == [["x"]]
+    assert [metadata.web_search_queries for metadata in grounding] == [["x"]]
 
 
 def test_a_blocked_prompt_is_read_as_one(server: Loopback, sdk: genai.Client) -> None:
     reply = Reply((), "filtered", Usage(3), OWN, "resp_1", {"promptFeedback": {"blockReason": "SAFETY"}})
     server.say(dumps(GeminiReplyEncoder(MODEL).encode_reply(reply)))
-    responses = [asked(sdk)]
+    responses = [generate(sdk)]
     server.say(stream(GeminiReplyEncoder(MODEL, origin=OWN), split_reply(reply)), "text/event-stream")
-    responses += asked_streaming(sdk)
+    responses += generate_stream(sdk)
     assert [response.candidates for response in responses] == [None, None]
     reasons = [response.prompt_feedback and response.prompt_feedback.block_reason for response in responses]
     assert reasons == [types.BlockedReason.SAFETY] * 2

@@ -177,11 +177,11 @@ def test_ollama(url: str, stream: bool) -> None:
         answer: Any = cast(Any, client).chat(model="qwen3", messages=messages, tools=[get_weather], stream=stream)
         if not stream:
             return answer.message
-        said = ollama.Message(role="assistant", content="", tool_calls=[])
+        message = ollama.Message(role="assistant", content="", tool_calls=[])
         for chunk in answer:
-            said.content = (said.content or "") + (chunk.message.content or "")
-            said.tool_calls = [*(said.tool_calls or []), *(chunk.message.tool_calls or [])]
-        return said
+            message.content = (message.content or "") + (chunk.message.content or "")
+            message.tool_calls = [*(message.tool_calls or []), *(chunk.message.tool_calls or [])]
+        return message
 
     first = ask()
     messages.append(first)
@@ -196,8 +196,8 @@ def test_ollama(url: str, stream: bool) -> None:
 def test_clients_try_again(gpt: openai.OpenAI, claude: anthropic.Anthropic, fault: str) -> None:
     """Faults look real enough for the clients' own retries."""
     words = f"fault {fault}\nsay Done."
-    said = gpt.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": words}])
-    assert said.choices[0].message.content == "Done."
+    completion = gpt.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": words}])
+    assert completion.choices[0].message.content == "Done."
     words = f"fault {fault}\nsay Also done."
     also: Any = claude.messages.create(model="claude-opus-5", max_tokens=100, messages=[{"role": "user", "content": words}])
     assert also.content[-1].text == "Also done."

@@ -14,8 +14,8 @@ from toolglot.wire.ollama.reply_encode import OllamaReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import PIXEL, Client, Seen, as_objects, said, stream
-from .sample_requests import REQUESTS, written
+from .sample_replies import PIXEL, Client, Seen, as_objects, stream, to_seen
+from .sample_requests import REQUESTS, encode_sample
 
 WIRE = "ollama-chat"
 MODEL = "qwen3"
@@ -24,40 +24,40 @@ STOPS: dict[StopReason, str] = {"end": "stop", "tools": "stop", "length": "lengt
 # ---- what the client reads
 
 
-def seen(responses: Iterable[ollama.ChatResponse]) -> Seen:
+def read_responses(responses: Iterable[ollama.ChatResponse]) -> Seen:
     """A whole response is a stream of one. The client does not read the ids of calls."""
-    found = Seen("", "", [], "", Usage())
+    seen = Seen("", "", [], "", Usage())
     for response in responses:
         message = response.message
         assert (response.model, message.role) == (response.model, "assistant")
-        found.text += message.content or ""
-        found.thinking += message.thinking or ""
-        found.calls += [("", call.function.name, call.function.arguments) for call in message.tool_calls or []]
-        found.media += [cast(str, image.value) for image in message.images or []]
+        seen.text += message.content or ""
+        seen.thinking += message.thinking or ""
+        seen.calls += [("", call.function.name, call.function.arguments) for call in message.tool_calls or []]
+        seen.media += [cast(str, image.value) for image in message.images or []]
         if response.done:
-            found.stop = response.done_reason or ""
-            found.usage = Usage(response.prompt_eval_count or 0, response.eval_count or 0)
-    return found
+            seen.stop = response.done_reason or ""
+            seen.usage = Usage(response.prompt_eval_count or 0, response.eval_count or 0)
+    return seen
 
 
-def expected(reply: Reply) -> Seen:
+def expect(reply: Reply) -> Seen:
     """There are no counts of cached, written or reasoning tokens."""
-    found = as_objects(reply, said(reply, STOPS))
-    found.calls = [("", name, arguments) for _, name, arguments in found.calls]
-    found.usage = Usage(reply.usage.input, reply.usage.output)
-    return found
+    seen = as_objects(reply, to_seen(reply, STOPS))
+    seen.calls = [("", name, arguments) for _, name, arguments in seen.calls]
+    seen.usage = Usage(reply.usage.input, reply.usage.output)
+    return seen
 
 
 def _stream_in_process(data: bytes) -> Seen:
-    return seen(ollama.ChatResponse.model_validate_json(line) for line in data.splitlines())
+    return read_responses(ollama.ChatResponse.model_validate_json(line) for line in data.splitlines())
 
 
 CLIENT = Client(
     "ollama",
     MODEL,
     OllamaReplyEncoder,
-    said=expected,
-    body=lambda data: seen([ollama.ChatResponse.model_validate_json(data)]),
+    expect=expect,
+    body=lambda data: read_responses([ollama.ChatResponse.model_validate_json(data)]),
     stream=_stream_in_process,
 )
 
@@ -69,7 +69,7 @@ def connect(url: str) -> Generator[ollama.Client]:
     cast(Any, client)._client.close()  # the client itself offers no way to close it
 
 
-def asked(sdk: ollama.Client, **fields: Any) -> Any:
+def chat(sdk: ollama.Client, **fields: Any) -> Any:
     return cast(Any, sdk).chat(**{"model": MODEL, "messages": [], **fields})
 
 
@@ -78,27 +78,27 @@ def live_client(server: Loopback, sdk: ollama.Client) -> Client:
 
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen([asked(sdk)])
+        return read_responses([chat(sdk)])
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "application/x-ndjson")
-        return seen(asked(sdk, stream=True))
+        return read_responses(chat(sdk, stream=True))
 
-    return Client("ollama", MODEL, OllamaReplyEncoder, expected, body, streaming)
+    return Client("ollama", MODEL, OllamaReplyEncoder, expect, body, streaming)
 
 
 # ---- requests
 
 PATH = "/api/chat"
 KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
-BODIES = {name: written(name, "ollama-chat", MODEL).body for name in REQUESTS}
+BODIES = {name: encode_sample(name, "ollama-chat", MODEL).body for name in REQUESTS}
 # There is no choice of tools: they are left out or the model is asked, in words.
 INEXPRESSIBLE = ("choice-none", "choice-required", "choice-named", "choice-subset")
 
 
 def send(sdk: ollama.Client, fields: Any) -> None:
     """Sends a body through the client."""
-    asked(sdk, **fields)
+    chat(sdk, **fields)
 
 
 def check_types(name: str) -> None:
@@ -112,7 +112,7 @@ def check_types(name: str) -> None:
 # ---- what only this client has
 
 
-def known(body: Any) -> Any:
+def drop_unknown(body: Any) -> Any:
     """The body as far as the client knows the API: no ids of calls, `content` only where there is some."""
     messages: list[Any] = []
     for message in body["messages"]:
@@ -120,11 +120,13 @@ def known(body: Any) -> Any:
         if "tool_calls" in shown:
             shown["tool_calls"] = [{"function": call["function"]} for call in shown["tool_calls"]]
         messages.append(shown)
-    tools = [{**tool, "function": {**tool["function"], "parameters": _known(tool)}} for tool in body.get("tools", [])]
+    tools = [
+        {**tool, "function": {**tool["function"], "parameters": _drop_unknown_keywords(tool)}} for tool in body.get("tools", [])
+    ]
     return {"stream": False, **body, "messages": messages, "tools": tools}
 
 
-def _known(tool: Any) -> Any:
+def _drop_unknown_keywords(tool: Any) -> Any:
     """Of a schema the client knows these words and no more."""
     schema = tool["function"]["parameters"]
     return {key: value for key, value in schema.items() if key in ("type", "$defs", "items", "required", "properties")}
@@ -132,7 +134,7 @@ def _known(tool: Any) -> Any:
 
 def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -> None:
     server.say(dumps(OllamaReplyEncoder(MODEL, created=86_400).encode_reply(Reply(()))))
-    response = asked(sdk)
+    response = chat(sdk)
     assert (response.model, response.created_at) == (MODEL, "1970-01-02T00:00:00+00:00")
 
 

@@ -16,8 +16,8 @@ from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import DOT, PIXEL, Client, Seen, is_marked, parsed, said, sse_data, stream
-from .sample_requests import REQUESTS, exhausted, written
+from .sample_replies import DOT, PIXEL, Client, Seen, is_marked, parse_arguments, sse_data, stream, to_seen
+from .sample_requests import REQUESTS, encode_sample, exhaust
 
 WIRE = "openai-chat"
 MODEL = "gpt-4.1"
@@ -26,20 +26,20 @@ STOPS: dict[StopReason, str] = {"end": "stop", "tools": "tool_calls", "length": 
 # ---- what the client reads
 
 
-def seen(completion: ChatCompletion) -> Seen:
+def read_completion(completion: ChatCompletion) -> Seen:
     (choice,) = completion.choices
-    message, more = choice.message, choice.message.model_extra or {}
+    message, extra = choice.message, choice.message.model_extra or {}
     usage = completion.usage
     assert usage is not None
     prompt, output = usage.prompt_tokens_details, usage.completion_tokens_details
     assert prompt is not None
     assert output is not None
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-    images: list[Any] = more.get("images") or []
+    images: list[Any] = extra.get("images") or []
     refused = message.refusal and choice.finish_reason == "stop"
     return Seen(
         text=(message.content or "") + (message.refusal or ""),
-        thinking=next((more[field] for field in ("reasoning_content", "reasoning", "reasoning_text") if field in more), ""),
+        thinking=next((extra[field] for field in ("reasoning_content", "reasoning", "reasoning_text") if field in extra), ""),
         calls=[_call(call.model_dump()) for call in message.tool_calls or []],
         stop="refusal" if refused else choice.finish_reason,
         usage=Usage(
@@ -53,23 +53,23 @@ def seen(completion: ChatCompletion) -> Seen:
     )
 
 
-def expected(reply: Reply) -> Seen:
+def expect(reply: Reply) -> Seen:
     """There is no finish reason for a refusal: only the text that is one says so."""
-    return said(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
+    return to_seen(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
 
 
 def _call(call: Any) -> tuple[str, str, Any]:
     if call["type"] == "custom":
         return call["id"], call["custom"]["name"], call["custom"]["input"]
-    return call["id"], call["function"]["name"], parsed(call["function"]["arguments"])
+    return call["id"], call["function"]["name"], parse_arguments(call["function"]["arguments"])
 
 
-def assembled(chunks: Iterable[ChatCompletionChunk]) -> Seen:
+def assemble(chunks: Iterable[ChatCompletionChunk]) -> Seen:
     """The client's own assembly of a stream. Its last step (`get_final_completion`) does not know custom tools yet."""
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)
-    return seen(state.current_completion_snapshot)
+    return read_completion(state.current_completion_snapshot)
 
 
 def _in_process(data: bytes) -> Seen:
@@ -77,15 +77,15 @@ def _in_process(data: bytes) -> Seen:
     for document in documents:
         if b'"custom"' not in data:  # the client's type of a chunk does not know custom tools yet
             ChatCompletionChunk.model_validate(document)
-    return assembled(ChatCompletionChunk.construct(**document) for document in documents)
+    return assemble(ChatCompletionChunk.construct(**document) for document in documents)
 
 
 CLIENT = Client(
     "openai-chat",
     MODEL,
     ChatReplyEncoder,
-    said=expected,
-    body=lambda data: seen(ChatCompletion.model_validate_json(data)),
+    expect=expect,
+    body=lambda data: read_completion(ChatCompletion.model_validate_json(data)),
     stream=_in_process,
 )
 
@@ -102,13 +102,13 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen(sdk.chat.completions.create(model=MODEL, messages=[]))
+        return read_completion(sdk.chat.completions.create(model=MODEL, messages=[]))
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "text/event-stream")
-        return assembled(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
+        return assemble(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
 
-    return Client("openai-chat", MODEL, ChatReplyEncoder, CLIENT.said, body, streaming)
+    return Client("openai-chat", MODEL, ChatReplyEncoder, CLIENT.expect, body, streaming)
 
 
 # ---- requests
@@ -116,7 +116,7 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 PATH = "/chat/completions"
 KEPT = {"max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
 PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
-BODIES = {name: written(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS}
+BODIES = {name: encode_sample(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS}
 
 
 def send(sdk: openai.OpenAI, fields: Any) -> None:
@@ -126,7 +126,7 @@ def send(sdk: openai.OpenAI, fields: Any) -> None:
 
 def check_types(name: str) -> None:
     """A field that the client's types do not know would be missing from what they return."""
-    assert exhausted(PARAMS.validate_python(BODIES[name])) == BODIES[name]
+    assert exhaust(PARAMS.validate_python(BODIES[name])) == BODIES[name]
 
 
 # ---- what only this client has
@@ -145,7 +145,7 @@ def test_the_client_reads_two_generated_images(server: Loopback, sdk: openai.Ope
     """OpenRouter's form. The chunks are joined here: the client's own assembly asks for an index in every list."""
     reply = Reply((Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
     server.say(dumps(ChatReplyEncoder(MODEL).encode_reply(reply)))
-    assert seen(sdk.chat.completions.create(model=MODEL, messages=[])).media == [PIXEL, DOT]
+    assert read_completion(sdk.chat.completions.create(model=MODEL, messages=[])).media == [PIXEL, DOT]
     server.say(stream(ChatReplyEncoder(MODEL), split_reply(reply)), "text/event-stream")
     images: list[Any] = []
     for chunk in sdk.chat.completions.create(model=MODEL, messages=[], stream=True):

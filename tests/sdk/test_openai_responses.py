@@ -17,8 +17,20 @@ from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import DOT, PIXEL, Client, Recorded, Seen, checked, is_marked, parsed, said, sse_data, types_by_name
-from .sample_requests import REQUESTS, exhausted, written
+from .sample_replies import (
+    DOT,
+    PIXEL,
+    Client,
+    Recorded,
+    Seen,
+    check_document,
+    is_marked,
+    parse_arguments,
+    sse_data,
+    to_seen,
+    types_by_name,
+)
+from .sample_requests import REQUESTS, encode_sample, exhaust
 
 WIRE = "openai-responses"
 MODEL = "gpt-5"
@@ -35,35 +47,35 @@ OURS = {"message", "reasoning", "function_call", "custom_tool_call", "image_gene
 # ---- what the client reads
 
 
-def seen(response: Response) -> Seen:
-    found = Seen("", "", [], "completed", Usage())
+def read_response(response: Response) -> Seen:
+    seen = Seen("", "", [], "completed", Usage())
     thoughts: list[str] = []
     for item in response.output:
         match item.type:
             case "message":
                 for part in item.content:
                     if part.type == "refusal":
-                        found.text, found.stop = found.text + part.refusal, "refusal"
+                        seen.text, seen.stop = seen.text + part.refusal, "refusal"
                     else:
-                        found.text += part.text
+                        seen.text += part.text
             case "reasoning":
                 thoughts.append("\n\n".join(part.text for part in item.summary or item.content or []))
             case "function_call":
                 name = f"{item.namespace}__{item.name}" if item.namespace else item.name
-                found.calls.append((item.call_id, name, parsed(item.arguments)))
+                seen.calls.append((item.call_id, name, parse_arguments(item.arguments)))
             case "custom_tool_call":
-                found.calls.append((item.call_id, item.name, item.input))
+                seen.calls.append((item.call_id, item.name, item.input))
             case "image_generation_call":
-                found.media.append(item.result or "")
+                seen.media.append(item.result or "")
             case _:
                 pass
-    found.thinking = "".join(thoughts)
+    seen.thinking = "".join(thoughts)
     if response.status == "incomplete":
         assert response.incomplete_details is not None
-        found.stop = response.incomplete_details.reason or ""
+        seen.stop = response.incomplete_details.reason or ""
     usage = response.usage
     assert usage is not None
-    found.usage = Usage(
+    seen.usage = Usage(
         usage.input_tokens,
         usage.output_tokens,
         usage.input_tokens_details.cached_tokens,
@@ -71,21 +83,21 @@ def seen(response: Response) -> Seen:
         usage.output_tokens_details.reasoning_tokens,
     )
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens
-    return found
+    return seen
 
 
-def expected(reply: Reply) -> Seen:
+def expect(reply: Reply) -> Seen:
     """There is no status for a refusal: only the part that is one says so. Built-ins are items of their own."""
-    found = said(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
-    found.calls = [mine for mine, call in zip(found.calls, reply.calls, strict=True) if "item" not in (call.opaque or {})]
+    seen = to_seen(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
+    seen.calls = [mine for mine, call in zip(seen.calls, reply.calls, strict=True) if "item" not in (call.opaque or {})]
     foreign = [block.item for block in reply.blocks if isinstance(block, Foreign) and block.wire == OWN.wire]
-    found.media += [item["result"] for item in foreign if item["type"] == "image_generation_call"]
-    return found
+    seen.media += [item["result"] for item in foreign if item["type"] == "image_generation_call"]
+    return seen
 
 
 def _body_in_process(data: bytes) -> Seen:
     document = loads(data)
-    return seen(checked(Response, document, document["output"], OURS))
+    return read_response(check_document(Response, document, document["output"], OURS))
 
 
 def _stream_in_process(data: bytes) -> Seen:
@@ -95,17 +107,17 @@ def _stream_in_process(data: bytes) -> Seen:
     for number, text in enumerate(sse_data(data)):
         document = loads(text)
         items = [document["item"]] if "item" in document else document.get("response", {}).get("output", [])
-        event = checked(EVENTS[document["type"]], document, items, OURS)
+        event = check_document(EVENTS[document["type"]], document, items, OURS)
         assert event.sequence_number == number
-        for told in state.handle_event(event):
-            if told.type in ("response.completed", "response.incomplete"):
-                final = cast(Any, told).response
+        for stream_event in state.handle_event(event):
+            if stream_event.type in ("response.completed", "response.incomplete"):
+                final = cast(Any, stream_event).response
     assert final is not None
-    return seen(final)
+    return read_response(final)
 
 
 CLIENT = Client(
-    "openai-responses", MODEL, ResponsesReplyEncoder, said=expected, body=_body_in_process, stream=_stream_in_process
+    "openai-responses", MODEL, ResponsesReplyEncoder, expect=expect, body=_body_in_process, stream=_stream_in_process
 )
 
 
@@ -121,7 +133,7 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen(sdk.responses.create(model=MODEL, input="hi"))
+        return read_response(sdk.responses.create(model=MODEL, input="hi"))
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "text/event-stream")
@@ -130,9 +142,9 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
             for event in events:  # `get_final_response` knows only completed ones
                 if event.type in ("response.completed", "response.incomplete"):
                     final = cast(Any, event).response
-        return seen(final)
+        return read_response(final)
 
-    return Client("openai-responses", MODEL, ResponsesReplyEncoder, expected, body, streaming)
+    return Client("openai-responses", MODEL, ResponsesReplyEncoder, expect, body, streaming)
 
 
 # ---- requests
@@ -140,7 +152,7 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 PATH = "/responses"
 KEPT = {"max_tokens", "temperature", "top_p", "effort"}
 PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
-BODIES = {name: written(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body for name in REQUESTS}
+BODIES = {name: encode_sample(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body for name in REQUESTS}
 
 
 def send(sdk: openai.OpenAI, fields: Any) -> None:
@@ -153,7 +165,7 @@ def check_types(name: str) -> None:
     which the service does not (recorded with status 200).
     """
     body = loads(dumps(BODIES[name]).replace(b'"type":"input_image",', b'"type":"input_image","detail":"auto",'))
-    assert exhausted(PARAMS.validate_python(body)) == body
+    assert exhaust(PARAMS.validate_python(body)) == body
 
 
 # ---- what only this client has
@@ -193,8 +205,8 @@ def test_the_client_reads_a_replayed_stream(name: str, client: Client) -> None:
 
 
 def _with_origin(reply: Reply) -> tuple[Reply, list[Any]]:
-    own = Reply(reply.blocks, reply.stop, Usage(3, 4), OWN, "resp_1")
-    return own, list(split_reply(own))
+    native = Reply(reply.blocks, reply.stop, Usage(3, 4), OWN, "resp_1")
+    return native, list(split_reply(native))
 
 
 def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI) -> None:

@@ -17,7 +17,7 @@ from toolglot.wire.reply_encoding import split_reply
 from . import test_anthropic, test_gemini, test_ollama, test_openai_chat, test_openai_responses
 from .loopback import Loopback
 from .sample_replies import NAMES, TABLE, Client, Recorded, each_recorded, stream
-from .sample_requests import REQUESTS, gist, kept, written
+from .sample_requests import REQUESTS, encode_sample, gist, select_options
 
 pytestmark = pytest.mark.untraced
 ADAPTERS: list[Any] = [test_openai_chat, test_openai_responses, test_anthropic, test_gemini, test_ollama]
@@ -68,7 +68,7 @@ def send(adapter: Any, server: Loopback, sdk: Any, body: Any) -> Any:
     server.say(dumps(client.answer(client.model).encode_reply(Reply(()))))
     adapter.send(sdk, body)
     assert server.paths == [adapter.PATH]
-    return server.sent
+    return server.body
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -82,7 +82,7 @@ def test_the_client_sends_our_body(name: str, adapter: Any, server: Loopback, sd
     arrived = send(adapter, server, sdk, body)
     if adapter is test_gemini:
         arrived, body = test_gemini.camel(arrived), test_gemini.url_safe(body)
-    assert arrived == (test_ollama.known(body) if adapter is test_ollama else body)
+    assert arrived == (test_ollama.drop_unknown(body) if adapter is test_ollama else body)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -98,7 +98,7 @@ def test_what_the_client_sends_decodes_to_the_request(name: str, adapter: Any, s
     if adapter is test_anthropic:  # a blank stop sequence is refused
         options = msgspec.structs.replace(options, stop=tuple(stop for stop in options.stop if stop.strip()))
     assert mine == theirs
-    assert decoded.options == kept(options, adapter.KEPT)
+    assert decoded.options == select_options(options, adapter.KEPT)
     assert decoded.model == body.get("model", adapter.MODEL)
     if adapter not in (test_gemini, test_ollama):  # they have no switch for parallel calls
         assert decoded.parallel == request.parallel
@@ -110,8 +110,8 @@ def test_what_the_client_sends_decodes_to_the_request(name: str, adapter: Any, s
 @pytest.mark.parametrize("adapter", [test_openai_chat, test_openai_responses, test_anthropic], indirect=True)
 def test_the_client_sends_the_stream_flag(adapter: Any, server: Loopback, sdk: Any) -> None:
     client: Client = adapter.CLIENT
-    body = written("user", adapter.WIRE, adapter.MODEL, stream=True).body
+    body = encode_sample("user", adapter.WIRE, adapter.MODEL, stream=True).body
     assert body["stream"] is True
     server.say(stream(client.answer(client.model), split_reply(Reply((), usage=Usage()))), "text/event-stream")
     adapter.send(sdk, body)
-    assert server.sent == body
+    assert server.body == body

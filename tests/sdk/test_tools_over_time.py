@@ -75,11 +75,11 @@ READERS: dict[str, tuple[Any, Any]] = {
 
 
 def reply_of(wire: str) -> Reply:
-    call, found, state = CASES[wire]
+    call, loaded, state = CASES[wire]
     blocks = (
         Text("Let me look.", {"id": "msg_1", "status": "completed"} if wire == "openai-responses" else None),
         Foreign(wire, call),
-        ToolsChanged(loaded=("get_weather",), opaque={"item": found}),
+        ToolsChanged(loaded=("get_weather",), opaque={"item": loaded}),
         ToolCall("call_1", "get_weather", {"city": "Rome"}, '{"city":"Rome"}', opaque=state or None),
     )
     return Reply(blocks, "tools", origin=Origin(wire, model="m"), id="resp_1")

@@ -76,7 +76,7 @@ def test_a_provider_gets_its_own_tools(tmp_path: Path) -> None:
 def test_claude_searches_opens_and_finds_with_one_tool(facade_id: str) -> None:
     # Today's Claude models have WebSearch and WebFetch: they are shown these, and the document's tool is accepted.
     definition = load_payload("000_claude_web_search")
-    face = BoundFacade(find_facade(facade_id), "claude-opus-5", BASE_TOOLS)
+    facade = BoundFacade(find_facade(facade_id), "claude-opus-5", BASE_TOOLS)
     bases = [
         ("web_search", {"queries": ["..."]}),
         ("web_open", {"target": "..."}),
@@ -86,7 +86,7 @@ def test_claude_searches_opens_and_finds_with_one_tool(facade_id: str) -> None:
     assert len(calls) == len(bases)
     for arguments, base in zip(calls, bases, strict=True):
         assert find_issues(arguments, definition["parameters"]) == []
-        meaning = face.interpret(call(definition["name"], arguments))
+        meaning = facade.interpret(call(definition["name"], arguments))
         assert meaning.error is None
         assert (meaning.base.name, meaning.base.arguments) == base
 
@@ -94,19 +94,19 @@ def test_claude_searches_opens_and_finds_with_one_tool(facade_id: str) -> None:
 @pytest.mark.parametrize("facade_id", CLAUDE_FACADES)
 @pytest.mark.parametrize("with_search", [True, False])
 def test_claude_gets_answers_from_one_tool(facade_id: str, with_search: bool, site: str, tmp_path: Path) -> None:
-    search, opened, found = load_payload("000_claude_web_search_calls")
+    search, opened, find = load_payload("000_claude_web_search_calls")
     search["action"]["query"] = "plum"
-    opened["action"]["url"] = found["action"]["url"] = f"{site}/word"
-    found["action"]["pattern"] = "plum"
+    opened["action"]["url"] = find["action"]["url"] = f"{site}/word"
+    find["action"]["pattern"] = "plum"
     web = WebConfig(browser="none", allow_private=("127.0.0.1",))
     options = site_options(site) if with_search else BuiltinOptions(web=web)
-    own = builtins(tmp_path, state_dir=tmp_path / "state", options=options)
-    calls = [call("web_search", arguments, f"c{number}") for number, arguments in enumerate((search, opened, found))]
-    agent, _ = make_agent("claude", *calls, tools=own.tools, facade=facade_id, config=CONFIG)
+    builtin = builtins(tmp_path, state_dir=tmp_path / "state", options=options)
+    calls = [call("web_search", arguments, f"c{number}") for number, arguments in enumerate((search, opened, find))]
+    agent, _ = make_agent("claude", *calls, tools=builtin.tools, facade=facade_id, config=CONFIG)
     try:
         agent.run_sync("go")
     finally:
-        own.close()
+        builtin.close()
     searched, page, line = find_results(agent.conversation)
     assert "A title" in searched.text if with_search else searched.is_error  # only the search needs a search service
     assert "The word is plum." in page.text
@@ -163,7 +163,7 @@ def test_a_wrong_parameter_is_a_validation_error_with_tool_and_parameter() -> No
 
 
 def interpret_error(name: str, arguments: dict[str, Any]) -> None:
-    face = BoundFacade(find_facade("gemini"), "gemini-2.5-pro", BASE_TOOLS)
-    error = face.interpret(ToolCall("c", name, arguments)).error
+    facade = BoundFacade(find_facade("gemini"), "gemini-2.5-pro", BASE_TOOLS)
+    error = facade.interpret(ToolCall("c", name, arguments)).error
     assert error is not None
     raise error

@@ -94,8 +94,8 @@ def test_a_result_is_paired_by_the_field_of_its_provider(provider: str) -> None:
     field = load_payload("001_result_fields")[provider]
     result = ToolResult("call_1", (Text("sunny"),), "weather")
     messages = encode_results([result], MODELS[provider].partition("/")[0]).messages
-    found = str(messages)
-    assert f"'{field}': '{'weather' if field == 'name' else 'call_1'}'" in found
+    text = str(messages)
+    assert f"'{field}': '{'weather' if field == 'name' else 'call_1'}'" in text
 
 
 def weather(city: str) -> str:
@@ -125,7 +125,7 @@ def test_a_conversation_with_tool_history_is_never_refused(provider: str, source
     [request] = transport.sent
     assert request.status == 200
     # `name` is what the document calls its tool.
-    assert [made.name for message in request.history for made in message.calls] == ["name"]
+    assert [call.name for message in request.history for call in message.calls] == ["name"]
     assert [len(message.results) for message in request.history] == [0, 0, 1, 0]
 
 

@@ -100,10 +100,10 @@ def test_handlers_are_registered_by_name_and_run_alone_or_together() -> None:
     message["id"] = "c1"
     message["function"].update(name="get_weather", arguments=dumps_text({"location": "Oslo"}))
     executor = ToolExecutor(make_registry())
-    made = ToolCall(message["id"], message["function"]["name"], loads(message["function"]["arguments"]))
-    outcome = asyncio.run(executor.run(made))
+    tool_call = ToolCall(message["id"], message["function"]["name"], loads(message["function"]["arguments"]))
+    outcome = asyncio.run(executor.run(tool_call))
     assert outcome.result.data == {"location": "Oslo", "sky": "clear"}
-    outcomes = asyncio.run(executor.run_all([made, call("get_time", {"location": "Oslo"}, "c2")]))
+    outcomes = asyncio.run(executor.run_all([tool_call, call("get_time", {"location": "Oslo"}, "c2")]))
     assert [outcome.result.call_id for outcome in outcomes] == ["c1", "c2"]
     assert outcomes[1].result.text == "noon in Oslo"
     [response] = encode_results([outcome.result], "openai-chat").messages
@@ -169,8 +169,8 @@ def test_the_call_is_read_where_each_provider_has_it(provider: str) -> None:
         [part] = reply["functionCalls"]
         part.update(name="get_weather", args=arguments)
         reply = {"candidates": [{"content": {"parts": [{"functionCall": part}]}, "finishReason": "STOP"}]}
-    [made] = read_whole(WIRES[provider], {**REPLIES.get(provider, {}), **reply}).reply.calls
-    assert (made.name, made.arguments) == ("get_weather", arguments)
+    [tool_call] = read_whole(WIRES[provider], {**REPLIES.get(provider, {}), **reply}).reply.calls
+    assert (tool_call.name, tool_call.arguments) == ("get_weather", arguments)
 
 
 def test_openais_chunks_are_read_by_their_index() -> None:
@@ -186,7 +186,7 @@ def test_openais_chunks_are_read_by_their_index() -> None:
         chunks += [make_chunk(0, arguments=piece), make_chunk(1, arguments=piece)]
     chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     reply = read("openai-chat", sse_of(*chunks, "[DONE]")).reply
-    assert [(made.name, made.arguments) for made in reply.calls] == [
+    assert [(call.name, call.arguments) for call in reply.calls] == [
         ("get_weather", {"location": "Oslo"}),
         ("get_time", {"location": "Oslo"}),
     ]
@@ -203,8 +203,8 @@ def test_chunks_of_a_call_are_accumulated() -> None:
         assert [type(event) for event in tracker.drain()][-1] is ToolCallDelta
     tracker.close(0)
     assert ToolCallReady in [type(event) for event in tracker.drain()]
-    [made] = tracker.finish().calls
-    assert (made.id, made.name, made.arguments) == ("c1", "get_weather", {"location": "Oslo"})
+    [tool_call] = tracker.finish().calls
+    assert (tool_call.id, tool_call.name, tool_call.arguments) == ("c1", "get_weather", {"location": "Oslo"})
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -57,8 +57,8 @@ def test_the_documents_conversation(project: Path) -> None:
     request, response, answered = (load_payload(f"003_{name}") for name in ("request", "response", "function_response"))
     prompt = request["contents"][0]["parts"][0]["text"]
     function_call = response["candidates"][0]["content"]["parts"][0]["functionCall"]
-    made = call(function_call["name"], function_call["args"])
-    agent, transport = make_agent("gemini", made, answer="Three files.", tools=coding_tools(project), facade="neutral")
+    tool_call = call(function_call["name"], function_call["args"])
+    agent, transport = make_agent("gemini", tool_call, answer="Three files.", tools=coding_tools(project), facade="neutral")
     assert agent.run_sync(prompt).text == "Three files."
     first, second = (sent.body for sent in transport.sent)
     assert first["contents"] == request["contents"]
@@ -81,14 +81,14 @@ def test_the_documents_conversation(project: Path) -> None:
 
 def test_the_documents_response_is_read() -> None:
     response = load_payload("003_response")
-    [made] = read_whole("gemini", response).reply.calls
-    assert (made.name, made.arguments) == ("list_files", {"pattern": "*.rs"})
+    [tool_call] = read_whole("gemini", response).reply.calls
+    assert (tool_call.name, tool_call.arguments) == ("list_files", {"pattern": "*.rs"})
     # A stream ends with a finishReason, which the document leaves out: without it the reply counts as cut off.
     with pytest.raises(TruncatedStream):
         read("gemini", b"data: " + dumps(response) + b"\n\n")
     response["candidates"][0]["finishReason"] = "STOP"
     [streamed] = read("gemini", b"data: " + dumps(response) + b"\n\n").reply.calls
-    assert streamed.arguments == made.arguments
+    assert streamed.arguments == tool_call.arguments
 
 
 def test_the_documents_history_is_read_and_sent_again() -> None:

@@ -59,12 +59,12 @@ def make_weather_tools() -> list[Tool]:
 @pytest.mark.parametrize("how", [0, 1, 2], ids=["schema", "definition", "decorator"])
 def test_the_weather_tool_has_its_default(provider: str, how: int) -> None:
     default = load_payload("004_weather_tool")["parameters"]["properties"]["units"]["default"]
-    made = make_weather_tools()[how]
+    tool = make_weather_tools()[how]
     calls = [
         call("get_weather", {"location": "Paris"}, "a"),
         call("get_weather", {"location": "Oslo", "units": "fahrenheit"}, "b"),
     ]
-    agent, transport = make_agent(provider, *calls, tools=[made])
+    agent, transport = make_agent(provider, *calls, tools=[tool])
     agent.run_sync("What is the weather?")
     assert [result.data for result in find_results(agent.conversation)] == [
         {"location": "Paris", "units": default},
@@ -124,10 +124,10 @@ def test_methods_of_an_object_become_tools() -> None:
         def get_weather(self, location: str, units: str = "celsius") -> str:
             return f"{location} {units}"
 
-    [made] = tools_of(Service())
-    assert made.name == document["name"]
-    executor = ToolExecutor(ToolRegistry([made]))
-    assert asyncio.run(executor.run(call(made.name, {"location": "Paris"}))).result.text == "Paris celsius"
+    [tool] = tools_of(Service())
+    assert tool.name == document["name"]
+    executor = ToolExecutor(ToolRegistry([tool]))
+    assert asyncio.run(executor.run(call(tool.name, {"location": "Paris"}))).result.text == "Paris celsius"
 
 
 # ---- the engine
@@ -150,12 +150,12 @@ def test_limits_are_those_of_today(provider: str) -> None:
 
 def test_features_answer_what_the_document_asks() -> None:
     fields = load_payload("004_features_fields")
-    own = {
+    documented = {
         "supports_parallel_calls": "parallel", "supports_tool_choice": "choices", "supports_system_tools": "hosted",
         "supports_streaming": "streaming", "limits": "limits", "supported_choice_types": "choices",
     }  # fmt: skip
-    assert [*own] == fields
-    assert {*own.values()} <= {*ToolFeatures.__struct_fields__}
+    assert [*documented] == fields
+    assert {*documented.values()} <= {*ToolFeatures.__struct_fields__}
     for provider in ("openai-chat", "anthropic", "gemini"):
         features = create_engine(f"simulator:{provider}").features()
         assert features.parallel
@@ -164,13 +164,13 @@ def test_features_answer_what_the_document_asks() -> None:
 
 
 def test_the_engine_asks_without_running_tools_and_prepares_them() -> None:
-    made = make_weather_tools()[0]
+    tool = make_weather_tools()[0]
     engine = create_engine("simulator:openai-chat")
-    request = Request(messages=(user('call get_weather {"location": "Paris"}'),), tools=(made.definition,))
+    request = Request(messages=(user('call get_weather {"location": "Paris"}'),), tools=(tool.definition,))
     reply = asyncio.run(engine.ask(request)).reply
-    assert [item.name for item in reply.calls] == [made.name]
-    prepared = engine.prepare_tools([made.definition], ToolConfig(tool_choice="required"))
-    assert prepared.body["tools"][0]["function"]["name"] == made.name
+    assert [item.name for item in reply.calls] == [tool.name]
+    prepared = engine.prepare_tools([tool.definition], ToolConfig(tool_choice="required"))
+    assert prepared.body["tools"][0]["function"]["name"] == tool.name
     assert prepared.body["tool_choice"] == "required"
 
 
@@ -251,9 +251,9 @@ def test_the_stream_has_partial_calls_content_and_its_end(provider: str) -> None
 
 def test_a_call_and_its_result_have_the_documents_fields() -> None:
     fields = load_payload("004_call_fields")
-    made = ToolCall(**name_fields(fields["call"], "c1", "get_weather", {"location": "Paris"}))
+    tool_call = ToolCall(**name_fields(fields["call"], "c1", "get_weather", {"location": "Paris"}))
     executor = ToolExecutor(ToolRegistry(make_weather_tools()[:1]))
-    [outcome] = asyncio.run(executor.run_all([made]))
+    [outcome] = asyncio.run(executor.run_all([tool_call]))
     assert isinstance(outcome, ToolOutcome)
     values = (outcome.result.call_id, outcome.result.data, outcome.result.error_kind, outcome.seconds >= 0, outcome.retries)
     assert name_fields(fields["result"], *values) == {

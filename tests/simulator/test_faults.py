@@ -56,8 +56,8 @@ def test_refusals(fault: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_retry_after_in_the_providers_form(profile: str) -> None:
     answer = get_response(profile, "rate-limit:0.01", stream=False)
-    said = str(error_from_response(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
-    assert said == "0.01"
+    delay = str(error_from_response(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
+    assert delay == "0.01"
     assert get_response(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
 
 

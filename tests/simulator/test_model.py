@@ -72,8 +72,8 @@ def test_a_tool_that_is_not_declared_is_searched_for(profile: str, name: str) ->
     reply = ask(simulator, profile, conversation, tools=tools)
     assert calls_of(reply) == [(name, {"query": "select:tool_7" if name == "ToolSearch" else "tool_7"})]
     conversation.append(reply.message, add_results(reply, "Loaded."))
-    found = ask(simulator, profile, conversation, tools=(*tools, ToolDefinition("tool_7", "", schema)))
-    assert calls_of(found) == [("tool_7", {})]
+    chosen = ask(simulator, profile, conversation, tools=(*tools, ToolDefinition("tool_7", "", schema)))
+    assert calls_of(chosen) == [("tool_7", {})]
     assert not ask(simulator, profile, conversation, tools=tools).calls  # not found: not searched for again
 
 
@@ -142,12 +142,12 @@ def test_tool_choice(profile: str) -> None:
 
 def test_parallel_off_spreads_calls_over_turns() -> None:
     simulator, conversation = Simulator(), Conversation([user("weather in Paris and in Rome")])
-    made: list[Any] = []
+    turns: list[Any] = []
     for _ in range(3):
         reply = ask(simulator, "openai-chat", conversation, tools=TOOLS, parallel=False)
-        made.append(calls_of(reply))
+        turns.append(calls_of(reply))
         conversation.append(reply.message, *([add_results(reply)] if reply.calls else []))
-    assert made == [[("get_weather", {"city": "Paris"})], [("get_weather", {"city": "Rome"})], []]
+    assert turns == [[("get_weather", {"city": "Paris"})], [("get_weather", {"city": "Rome"})], []]
 
 
 CALLS = 'call get_weather {"city": "Paris"} call add {"a": 1, "b": 2}'
@@ -187,11 +187,11 @@ def test_directives_obey_the_length_limit(profile: str, stream: bool) -> None:
     def answer(text: str, **fields: Any) -> Reply:
         return ask(Simulator(), profile, [user(text)], stream=stream, options=Options(max_tokens=20), **fields)
 
-    said = answer("say " + "x" * 300)
-    assert (said.text, said.stop) == ("x" * 80, "length")
-    cut = answer('call get_weather {"city": "%s"}' % ("x" * 300), tools=TOOLS)
-    assert cut.stop == "length"
-    assert all(len(call.text) <= 80 for call in cut.calls)
+    text_reply = answer("say " + "x" * 300)
+    assert (text_reply.text, text_reply.stop) == ("x" * 80, "length")
+    call_reply = answer('call get_weather {"city": "%s"}' % ("x" * 300), tools=TOOLS)
+    assert call_reply.stop == "length"
+    assert all(len(call.text) <= 80 for call in call_reply.calls)
     listing = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     document = answer('"%s"' % ("x" * 300), output=Output(listing, "listing"))
     assert (len(document.text) <= 80, document.stop) == (True, "length")
@@ -247,10 +247,10 @@ def test_a_call_runs_the_tool_of_that_name_however_it_is_encoded(profile: str, n
 
 
 def test_directive_grammar() -> None:
-    turns, rest = parse_directives(
+    turns, remainder = parse_directives(
         'Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x {"y": [1]} bye'
     )
-    assert rest.split() == ["Hi.", "bye"]
+    assert remainder.split() == ["Hi.", "bye"]
     assert turns[0].faults == [("rate-limit:0.1", 3), ("reset", 1)]
     assert (turns[0].blocks, turns[0].stop) == ([Text("a"), Text("b")], "length")
     assert (turns[1].blocks, turns[1].stop) == ([], "pause")

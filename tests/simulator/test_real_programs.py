@@ -67,13 +67,13 @@ async def run_program(name: str, prompt: str, folder: Path) -> tuple[str, Tap]:
     """Run a program with a prompt, and return what it printed, and the simulator it asked."""
     program, arguments, extra, _ = PROGRAMS[name]
     command = find_program(program)
-    home, tap = folder / "home", Tap()
+    home, server = folder / "home", Tap()
     (home / ".gemini").mkdir(parents=True)
     settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
     (home / ".gemini" / "settings.json").write_bytes(dumps(settings))
     (folder / "work").mkdir()
     (folder / "work" / "note.txt").write_text("the password is swordfish\n", encoding="utf-8")
-    async with serve(tap) as url:
+    async with serve(server) as url:
         keys = {f"{vendor}_API_KEY": "none" for vendor in ("OPENAI", "ANTHROPIC", "GEMINI")}
         urls = {"ANTHROPIC_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url}
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"}
@@ -93,18 +93,18 @@ async def run_program(name: str, prompt: str, folder: Path) -> tuple[str, Tap]:
         finally:
             if process.returncode is None:
                 process.kill()
-    return output.decode(errors="replace"), tap
+    return output.decode(errors="replace"), server
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_a_whole_tool_loop(name: str, tmp_path: Path) -> None:
-    output, tap = await run_program(name, f"{PROGRAMS[name][3]}\nthen say It is done.", tmp_path)
-    refused = [(path, body) for path, status, _, body in tap.exchanges if status != 200]
+    output, server = await run_program(name, f"{PROGRAMS[name][3]}\nthen say It is done.", tmp_path)
+    refused = [(path, body) for path, status, _, body in server.exchanges if status != 200]
     assert refused == [], output
     assert "It is done." in output
-    *_, (_, _, last, answer) = tap.exchanges
+    *_, (_, _, last, answer) = server.exchanges
     assert "swordfish" in last.decode()
     assert loads_object(last)
     assert b"It is done." in answer
     if "deferred" in name:
-        assert any(b'"tool_reference"' in body for _, _, body, _ in tap.exchanges)
+        assert any(b'"tool_reference"' in body for _, _, body, _ in server.exchanges)

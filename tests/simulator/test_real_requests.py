@@ -108,7 +108,7 @@ SEARCH = ("search_tools", {"query": "get_weather"})
 PARIS = ("get_weather", {"city": "Paris"})
 
 
-def found(*loaded: str) -> list[Message]:
+def search_messages(*loaded: str) -> list[Message]:
     call = ToolCall("s", *SEARCH)
     return [assistant(call), tool_results(ToolResult("s", (Text("…"), ToolsChanged(loaded=loaded)), "search_tools"))]
 
@@ -117,11 +117,13 @@ def found(*loaded: str) -> list[Message]:
 def test_a_deferred_tool_is_searched_for_first(prompt: str) -> None:
     tools = (LATER, FINDER)
     assert calls_of(Request("m", [user(prompt)], tools)) == [SEARCH]
-    assert calls_of(Request("m", [user(prompt), *found("get_weather")], tools)) == [PARIS]
-    assert calls_of(Request("m", [user(prompt), *found()], tools)) == []  # it was not found, and is not searched for twice
+    assert calls_of(Request("m", [user(prompt), *search_messages("get_weather")], tools)) == [PARIS]
+    assert (
+        calls_of(Request("m", [user(prompt), *search_messages()], tools)) == []
+    )  # it was not found, and is not searched for twice
     assert calls_of(Request("m", [user(prompt)], (LATER,))) == []
     result = tool_results(ToolResult("c", (Text("sunny"),), "get_weather"))
-    history = [user(prompt), *found("get_weather"), assistant(ToolCall("c", *PARIS)), result]
+    history = [user(prompt), *search_messages("get_weather"), assistant(ToolCall("c", *PARIS)), result]
     reply = respond(request := Request("m", history, tools), Situation.from_request(request))
     assert reply.calls == ()
     assert reply.text == "Done." if "Done." in prompt else "sunny" in reply.text

@@ -30,24 +30,24 @@ def long(id: str, size: int) -> str:
 # ---- Chat Completions
 
 
-def chat_tool(name: str = "f", schema: Any = SCHEMA, **more: Any) -> Doc:
-    return {"type": "function", "function": {"name": name, "parameters": schema, **more}}
+def chat_tool(name: str = "f", schema: Any = SCHEMA, **options: Any) -> Doc:
+    return {"type": "function", "function": {"name": name, "parameters": schema, **options}}
 
 
 def chat_call(id: str = "call_1", arguments: Any = "{}") -> Doc:
     return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}
 
 
-def chat_turn(*calls: Doc, **more: Any) -> Doc:
-    return {"role": "assistant", "content": None, "tool_calls": list(calls) or [chat_call()], **more}
+def chat_turn(*calls: Doc, **options: Any) -> Doc:
+    return {"role": "assistant", "content": None, "tool_calls": list(calls) or [chat_call()], **options}
 
 
 def chat_result(id: str = "call_1", content: Any = "done") -> Doc:
     return {"role": "tool", "tool_call_id": id, "content": content}
 
 
-def chat(*messages: Doc, model: str = "gpt-4o", **more: Any) -> Doc:
-    return {"model": model, "messages": list(messages) or [HI], **more}
+def chat(*messages: Doc, model: str = "gpt-4o", **options: Any) -> Doc:
+    return {"model": model, "messages": list(messages) or [HI], **options}
 
 
 CHAT_LOOP = chat(HI, chat_turn(), chat_result())
@@ -58,26 +58,26 @@ NINE = "abcDEF123"
 # ---- Responses
 
 
-def call(call_id: str = "call_1", **more: Any) -> Doc:
-    return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}", **more}
+def call(call_id: str = "call_1", **options: Any) -> Doc:
+    return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}", **options}
 
 
 def output(id: str = "call_1") -> Doc:
     return {"type": "function_call_output", "call_id": id, "output": "done"}
 
 
-def responses(*items: Doc, **more: Any) -> Doc:
-    return {"model": "gpt-5", "input": list(items) or [HI], **more}
+def responses(*items: Doc, **options: Any) -> Doc:
+    return {"model": "gpt-5", "input": list(items) or [HI], **options}
 
 
-def thought(text: str = "hm", **more: Any) -> Doc:
+def thought(text: str = "hm", **options: Any) -> Doc:
     cipher = sign_state(resolve_profile("openai-responses", "gpt-5"), "hm")
     return {
         "type": "reasoning",
         "id": "rs_1",
         "summary": [{"type": "summary_text", "text": text}],
         "encrypted_content": cipher,
-        **more,
+        **options,
     }
 
 
@@ -88,7 +88,7 @@ SPACE: Doc = {"type": "namespace", "name": "crm", "description": "Customers.", "
 AS_56: Doc = {"model": "gpt-5.6"}
 
 
-def marked(mark: Any) -> Doc:
+def mark_part(mark: Any) -> Doc:
     part = {"type": "input_text", "text": "hi", "prompt_cache_breakpoint": mark}
     return responses({"role": "user", "content": [part]}, **AS_56)
 
@@ -98,12 +98,12 @@ def marked(mark: Any) -> Doc:
 CLAUDE = "claude-sonnet-4-5"
 
 
-def use(id: str = "toolu_1", **more: Any) -> Doc:
-    return {"type": "tool_use", "id": id, "name": "f", "input": {}, **more}
+def use(id: str = "toolu_1", **options: Any) -> Doc:
+    return {"type": "tool_use", "id": id, "name": "f", "input": {}, **options}
 
 
-def result(id: str = "toolu_1", **more: Any) -> Doc:
-    return {"type": "tool_result", "tool_use_id": id, "content": "done", **more}
+def result(id: str = "toolu_1", **options: Any) -> Doc:
+    return {"type": "tool_result", "tool_use_id": id, "content": "done", **options}
 
 
 def says(*blocks: Doc) -> Doc:
@@ -114,11 +114,11 @@ def turn(*blocks: Doc) -> Doc:
     return {"role": "assistant", "content": list(blocks)}
 
 
-def claude(*messages: Doc, model: str = CLAUDE, **more: Any) -> Doc:
-    return {"model": model, "max_tokens": 2000, "messages": list(messages) or [HI], **more}
+def claude(*messages: Doc, model: str = CLAUDE, **options: Any) -> Doc:
+    return {"model": model, "max_tokens": 2000, "messages": list(messages) or [HI], **options}
 
 
-def signed(text: str, words: str = "hm", model: str = CLAUDE) -> Doc:
+def sign(text: str, words: str = "hm", model: str = CLAUDE) -> Doc:
     return {"type": "thinking", "thinking": text, "signature": sign_state(resolve_profile("anthropic", model), words)}
 
 
@@ -139,23 +139,23 @@ def reply(*parts: Doc) -> Doc:
     return content(*parts, role="model")
 
 
-def fcall(name: str = "f", signature: str | None = None, **more: Any) -> Doc:
-    return {"functionCall": {"name": name, "args": {}, **more}, **({"thoughtSignature": signature} if signature else {})}
+def fcall(name: str = "f", signature: str | None = None, **options: Any) -> Doc:
+    return {"functionCall": {"name": name, "args": {}, **options}, **({"thoughtSignature": signature} if signature else {})}
 
 
-def fresult(name: str = "f", **more: Any) -> Doc:
-    return {"functionResponse": {"name": name, "response": {"output": "x"}, **more}}
+def fresult(name: str = "f", **options: Any) -> Doc:
+    return {"functionResponse": {"name": name, "response": {"output": "x"}, **options}}
 
 
-def gemini(*contents: Doc, **more: Any) -> Doc:
-    return {"contents": list(contents) or [ASK], **more}
+def gemini(*contents: Doc, **options: Any) -> Doc:
+    return {"contents": list(contents) or [ASK], **options}
 
 
 def config(**fields: Any) -> Doc:
     return gemini(generationConfig=fields)
 
 
-def declared(**fields: Any) -> Doc:
+def declare(**fields: Any) -> Doc:
     return gemini(tools=[{"functionDeclarations": [{"name": "f", "description": "d", **fields}]}])
 
 
@@ -168,8 +168,8 @@ SIGNED = sign_state(resolve_profile("gemini", "gemini-3-pro-preview"), "f")
 # ---- Ollama
 
 
-def ollama(*messages: Doc, **more: Any) -> Doc:
-    return {"model": "qwen3", "messages": list(messages) or [HI], "stream": False, **more}
+def ollama(*messages: Doc, **options: Any) -> Doc:
+    return {"model": "qwen3", "messages": list(messages) or [HI], "stream": False, **options}
 
 
 def ollama_call(arguments: Any) -> Doc:
@@ -319,10 +319,10 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
     "openai-responses gpt-5.6": [
         (responses(**AS_56, prompt_cache_options={"ttl": "12h", "mode": "implicit"}),
          responses(**AS_56, prompt_cache_options={"ttl": "7h"}), "Invalid value: '7h'. Supported values are: '30m', '12h'."),
-        (marked({"mode": "explicit", "ttl": "12h"}), marked({"mode": "bogus"}), "Supported values are: 'explicit'."),
-        (marked({"mode": "explicit"}), marked({"ttl": "12h"}),
+        (mark_part({"mode": "explicit", "ttl": "12h"}), mark_part({"mode": "bogus"}), "Supported values are: 'explicit'."),
+        (mark_part({"mode": "explicit"}), mark_part({"ttl": "12h"}),
          "Missing required parameter: 'input[0].content[0].prompt_cache_breakpoint.mode'"),
-        (marked(None), marked(True), "expected an object"),
+        (mark_part(None), mark_part(True), "expected an object"),
     ],
     "openai-chat gpt-5.6": [
         (chat(model="gpt-5.6", prompt_cache_options={"ttl": "30m"}), chat(model="gpt-5.6", prompt_cache_options={"ttl": "12h"}),
@@ -353,11 +353,11 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (claude(metadata={}), claude(user="u"), "user: Extra inputs are not permitted"),
         (claude(), claude({**HI, "name": "n"}), "messages.0.name: Extra inputs"),
         (claude(HI, {**OK, "content": "I begin"}), claude(HI, {**OK, "content": "I begin "}), "trailing whitespace"),
-        (claude(HI, turn(signed("hm"), use()), says(result())), claude(HI, turn(signed("changed"), use()), says(result())),
+        (claude(HI, turn(sign("hm"), use()), says(result())), claude(HI, turn(sign("changed"), use()), says(result())),
          "Invalid `signature` in `thinking` block"),
-        (claude(HI, turn(signed("hm"), use()), says(result())),
-         claude(HI, turn(signed("hm", model="claude-opus-5"), use()), says(result())), "Invalid `signature`"),
-        (claude(HI, turn(signed("hm"), use()), says(result()), **BUDGET), claude(HI, turn(use()), says(result()), **BUDGET),
+        (claude(HI, turn(sign("hm"), use()), says(result())),
+         claude(HI, turn(sign("hm", model="claude-opus-5"), use()), says(result())), "Invalid `signature`"),
+        (claude(HI, turn(sign("hm"), use()), says(result()), **BUDGET), claude(HI, turn(use()), says(result()), **BUDGET),
          "Expected `thinking` or `redacted_thinking`, but found `tool_use`"),
         (claude(**BUDGET), claude(thinking={"type": "enabled", "budget_tokens": 1023}), "greater than or equal to 1024"),
         (claude(**BUDGET), claude(thinking={"type": "enabled", "budget_tokens": 2000}),
@@ -422,19 +422,19 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (config(stopSequences=["a"] * 5), config(stopSequences=["a"] * 6), "array too long"),
         (config(responseSchema={}, responseMimeType="application/json"), config(responseSchema={}),
          "only allowed when mime_type"),
-        (declared(parameters={"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}),
-         declared(parameters={"type": "OBJECT", "properties": {"x": {"const": 1}}}), 'Unknown name "const"'),
-        (declared(parametersJsonSchema=SCHEMA), declared(parametersJsonSchema=SCHEMA, parameters={"type": "OBJECT"}),
+        (declare(parameters={"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}),
+         declare(parameters={"type": "OBJECT", "properties": {"x": {"const": 1}}}), 'Unknown name "const"'),
+        (declare(parametersJsonSchema=SCHEMA), declare(parametersJsonSchema=SCHEMA, parameters={"type": "OBJECT"}),
          "exclude each other"),
-        (declared(parametersJsonSchema=SCHEMA), declared(parametersJsonSchema={"type": "array"}), "must be OBJECT"),
-        (declared(), declared(name="1f"), "Invalid function name"),
-        (declared(), gemini(tools=[{"functionDeclaration": {"name": "f"}}]), 'Unknown name "functionDeclaration"'),
-        (declared(), gemini(tools=[{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]),
+        (declare(parametersJsonSchema=SCHEMA), declare(parametersJsonSchema={"type": "array"}), "must be OBJECT"),
+        (declare(), declare(name="1f"), "Invalid function name"),
+        (declare(), gemini(tools=[{"functionDeclaration": {"name": "f"}}]), 'Unknown name "functionDeclaration"'),
+        (declare(), gemini(tools=[{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]),
          "Duplicate function declaration"),
-        (declared() | {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+        (declare() | {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
          gemini(toolConfig={"functionCallingConfig": {"mode": "ANY"}}), "without function_declarations"),
-        (declared() | {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}},
-         declared() | {"toolConfig": {"functionCallingConfig": {"mode": "AUTO", "allowedFunctionNames": ["f"]}}},
+        (declare() | {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}},
+         declare() | {"toolConfig": {"functionCallingConfig": {"mode": "AUTO", "allowedFunctionNames": ["f"]}}},
          "ANY or VALIDATED"),
     ],
     "gemini gemini-3-pro-preview": [
@@ -499,8 +499,8 @@ def test_keys(profile: str) -> None:
     empty = Simulator().handle("POST", path, {**version, **{name: "" for name in KEYS if "version" not in name}}, body).status
     assert empty == bare
     name = {"bearer": "Authorization", "optional": "Authorization"}.get(target.auth, target.auth)
-    given = {**version, name: "Bearer k" if name == "Authorization" else "k"}
-    assert Simulator().handle("POST", path, given, body).status == 200
+    headers = {**version, name: "Bearer k" if name == "Authorization" else "k"}
+    assert Simulator().handle("POST", path, headers, body).status == 200
 
 
 @pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])

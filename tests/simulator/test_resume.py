@@ -31,7 +31,7 @@ def test_item_ids_continue_after_a_switch() -> None:
 @pytest.mark.parametrize("provider", ["openai-chat", "azure-chat"])
 def test_models_with_tools_on_responses_only_move_there(provider: str) -> None:
     result = Agent(f"simulator:{provider}/gpt-5.5", tools=[double]).run_sync('call double {"x": 2}')
-    assert [one.result.text for one in result.outcomes] == ["4"]
+    assert [outcome.result.text for outcome in result.outcomes] == ["4"]
 
 
 @pytest.mark.parametrize("names", [{"double"}, ["double"], ("double",), "double"])

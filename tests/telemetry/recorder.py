@@ -63,12 +63,12 @@ class Recorder:
     def points(self) -> dict[str, list[Any]]:
         """The points of every histogram."""
         data = self._reader.get_metrics_data()
-        found: dict[str, list[Any]] = {}
+        by_metric: dict[str, list[Any]] = {}
         for resource in data.resource_metrics if data is not None else ():
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
-                    found[metric.name] = [(metric.unit, point) for point in metric.data.data_points]
-        return found
+                    by_metric[metric.name] = [(metric.unit, point) for point in metric.data.data_points]
+        return by_metric
 
     @property
     def details(self) -> list[Mapping[str, Any]]:

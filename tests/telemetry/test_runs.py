@@ -205,9 +205,9 @@ def test_losses_are_told_once_in_a_run() -> None:
         "openai-chat", tools=[add], hosted=["code_execution"], options=Options(top_k=3), telemetry=recorder.telemetry()
     )
     result = asyncio.run(talker.run('call add {"a": 1, "b": 2}'))
-    told = [(span.name, (event.attributes or {})["subject"]) for span in recorder.spans for event in span.events]
-    assert told == [("chat gpt-4o", "top_k"), ("invoke_agent", "hosted tool 'code_execution'")]
-    assert len(told) == len(result.losses)
+    span_events = [(span.name, (event.attributes or {})["subject"]) for span in recorder.spans for event in span.events]
+    assert span_events == [("chat gpt-4o", "top_k"), ("invoke_agent", "hosted tool 'code_execution'")]
+    assert len(span_events) == len(result.losses)
 
 
 def test_truncation_and_its_summary_are_told() -> None:
@@ -233,8 +233,8 @@ def test_approvals_are_told_when_they_are_asked_and_decided() -> None:
     asyncio.run(talker.run("call change {}"))
     asyncio.run(talker.run("call change {}"))
     runs = [span for span in recorder.spans if span.name == "invoke_agent"]
-    told = [[(event.name, (event.attributes or {}).get("decision")) for event in span.events] for span in runs]
-    assert told == [
+    decisions = [[(event.name, (event.attributes or {}).get("decision")) for event in span.events] for span in runs]
+    assert decisions == [
         [("toolglot.approval_asked", None), ("toolglot.approval_decided", decision)] for decision in ("allow", "deny")
     ]
     assert [span.name for span in recorder.spans].count("execute_tool change") == 1
@@ -361,8 +361,8 @@ def test_without_content_no_event_quotes_a_call(mode: ContentMode) -> None:
     options: dict[str, Any] = {"tools": [send], "telemetry": recorder.telemetry(content=mode)}
     asyncio.run(agent("anthropic", approve=lambda _: True, **options).run('call send {"texts": "private words"}'))
     asyncio.run(agent("anthropic", approve=lambda _: False, **options).run('call send {"texts": "private words"}'))
-    told = [event.name for span in recorder.spans for event in span.events]
-    assert {"toolglot.approval_asked", "toolglot.approval_decided", "toolglot.repair"} <= {*told}
+    names = [event.name for span in recorder.spans for event in span.events]
+    assert {"toolglot.approval_asked", "toolglot.approval_decided", "toolglot.repair"} <= {*names}
     everything = str([[span.name, span.attributes, span.status.description] for span in recorder.spans])
     everything += str([(event.name, event.attributes) for span in recorder.spans for event in span.events])
     assert ("private words" in everything) == (mode == "SPAN_ONLY")
@@ -502,11 +502,11 @@ print("loaded" if "toolglot.telemetry.runs" in sys.modules else "not loaded", fi
 """
 
 
-@pytest.mark.parametrize(("words", "told"), [
+@pytest.mark.parametrize(("words", "messages"), [
     (["absent", "asked"], ["telemetry needs OpenTelemetry: pip install 'toolglot[otel]'", "not loaded"]),
     (["set up", "off"], ["chat claude-sonnet-4-5", "invoke_agent", "loaded"]),
 ])  # fmt: skip
-def test_it_is_on_when_the_program_has_set_it_up(words: list[str], told: list[str]) -> None:
+def test_it_is_on_when_the_program_has_set_it_up(words: list[str], messages: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == told
+    assert done.stderr.splitlines() == messages

@@ -239,7 +239,7 @@ PROFILES = ["openai-chat", "openai", "anthropic", "gemini", "ollama"]
 
 
 @st.composite
-def made_values(draw: st.DrawFn) -> Any:
+def values_of_makers(draw: st.DrawFn) -> Any:
     """Draw a block that could be made; sometimes with a field of a wrong type, which most cannot be made with."""
     maker = draw(st.sampled_from([*MAKERS]))
     fields = {name: draw(strategy) for name, strategy in MAKERS[maker].items()}
@@ -251,7 +251,7 @@ def made_values(draw: st.DrawFn) -> Any:
         return None
 
 
-@given(blocks=st.lists(made_values(), min_size=1, max_size=4), profile=st.sampled_from(PROFILES), is_own=st.booleans())
+@given(blocks=st.lists(values_of_makers(), min_size=1, max_size=4), profile=st.sampled_from(PROFILES), is_own=st.booleans())
 def test_what_can_be_made_can_be_saved_loaded_and_sent(blocks: list[Any], profile: str, is_own: bool) -> None:
     target = resolve_profile(profile)
     origin = Origin(target.wire, target.id, "m") if is_own else None
@@ -259,9 +259,9 @@ def test_what_can_be_made_can_be_saved_loaded_and_sent(blocks: list[Any], profil
     blocks = [block for block in blocks if block is not None and not isinstance(block, Origin)]
     changes = [block for block in blocks if isinstance(block, ToolsChanged)]
     calls = [ToolCall(block.call_id, "t", {}) for block in blocks if isinstance(block, ToolResult)]
-    said = [block for block in blocks if not isinstance(block, ToolResult | ToolsChanged)]
+    spoken = [block for block in blocks if not isinstance(block, ToolResult | ToolsChanged)]
     results = [block for block in blocks if isinstance(block, ToolResult)]
-    messages = [user("a"), Message("assistant", (*said, *calls), origin)]
+    messages = [user("a"), Message("assistant", (*spoken, *calls), origin)]
     messages += [system(changes)] if changes and not results else []
     conversation = Conversation([*messages, tool_results(*results)] if results else messages)
     saved = save(conversation)
@@ -450,7 +450,7 @@ def test_results_and_conversations_are_short_in_a_shell_and_readable_in_a_notebo
     assert markdown(Reply((Text("hi"), call))) == '**assistant** hi\n\n`look({"at":"x"})`'
 
 
-@pytest.mark.parametrize(("data", "media_type", "kind", "found"), [
+@pytest.mark.parametrize(("data", "media_type", "kind", "detected"), [
     (b"\x89PNG\r\n\x1a\n...", "", "image", "image/png"),
     (b"RIFF....WEBPVP8 ", "", "image", "image/webp"),
     (b"%PDF-1.7", "", "file", "application/pdf"),
@@ -459,9 +459,9 @@ def test_results_and_conversations_are_short_in_a_shell_and_readable_in_a_notebo
     (b"a,b", "text/csv", "file", "text/csv"),
     (b"\x89PNG\r\n\x1a\n...", "image/x-own", "image", "image/x-own"),
 ])  # fmt: skip
-def test_media_are_made_of_bytes(data: bytes, media_type: str, kind: str, found: str) -> None:
+def test_media_are_made_of_bytes(data: bytes, media_type: str, kind: str, detected: str) -> None:
     media = Media.from_bytes(data, media_type, name="a")
-    assert (media.kind, media.media_type, media.name) == (kind, found, "a")
+    assert (media.kind, media.media_type, media.name) == (kind, detected, "a")
     assert b64decode(media.data or "") == data
 
 

@@ -39,7 +39,7 @@ class Result(NamedTuple):
         return call
 
     @property
-    def said(self) -> list[tuple[str, Any]]:
+    def named_calls(self) -> list[tuple[str, Any]]:
         """The calls as (name, arguments), in order."""
         return [(call.name, call.arguments) for call in self.reply.calls]
 
@@ -86,7 +86,7 @@ def single(body: bytes) -> list[bytes]:
     return [body[at : at + 1] for at in range(len(body))]
 
 
-def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
+def split_at(body: bytes, places: Iterable[int]) -> list[bytes]:
     """The body cut at these places."""
     ends = [0, *sorted(places), len(body)]
     return [body[a:b] for a, b in itertools.pairwise(ends)]

@@ -14,5 +14,5 @@ DONE = tool_results(ToolResult("c1", (Text("one"),), "get"))
 PNG = Media("image", "image/png", "iVBORw0KGgo=")
 
 
-def lost(encoded: EncodedRequest) -> list[str]:
+def lost_subjects(encoded: EncodedRequest) -> list[str]:
     return [loss.subject for loss in encoded.losses]

@@ -62,7 +62,7 @@ def _good_streams(wire: str) -> list[list[Doc]]:
 STREAMS: dict[str, list[list[Doc]]] = {wire: _good_streams(wire) for wire in WIRES}
 
 
-def framed(wire: str, *docs: Doc) -> bytes:
+def frames_of(wire: str, *docs: Doc) -> bytes:
     return lines_of(*docs) if wire == "ollama-chat" else sse_of(*docs)
 
 

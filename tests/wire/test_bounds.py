@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from reply_reading import Doc, lines_of, single, sse_of
-from stream_samples import CALL, block, chunk, delta, framed, in_aws, item, line, part, tool
+from stream_samples import CALL, block, chunk, delta, frames_of, in_aws, item, line, part, tool
 
 from aws_events import encode_aws_event
 from toolglot.wire.codec import create_reader
@@ -33,7 +33,7 @@ def reads(body: bytes, size: int = 65_536) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-@pytest.mark.parametrize(("wire", "write"), [*((wire, framed) for wire in WIRES), ("anthropic-messages", in_aws)])
+@pytest.mark.parametrize(("wire", "write"), [*((wire, frames_of) for wire in WIRES), ("anthropic-messages", in_aws)])
 @pytest.mark.parametrize("text", [20, 2_000, SIZE], ids=["small frames", "large frames", "one frame"])
 @pytest.mark.untraced
 def test_memory_is_bounded_by_the_input(wire: str, write: Callable[[str, Doc], bytes], text: int) -> None:
@@ -52,7 +52,7 @@ def test_memory_is_bounded_by_the_input(wire: str, write: Callable[[str, Doc], b
 
 def many(wire: str, make: Callable[[int], Doc], count: int = 1_500) -> tuple[str, Callable[[int], list[bytes]]]:
     """A stream of that many frames, times a factor."""
-    return wire, lambda factor: list(reads(framed(wire, *map(make, range(count * factor)), PIECES[wire][1])))
+    return wire, lambda factor: list(reads(frames_of(wire, *map(make, range(count * factor)), PIECES[wire][1])))
 
 
 def bytewise(wire: str, write: Callable[[Doc], bytes]) -> tuple[str, Callable[[int], list[bytes]]]:

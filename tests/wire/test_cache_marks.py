@@ -322,8 +322,8 @@ def test_no_form_of_a_breakpoint_is_dropped_silently(mark: Any, sent: int) -> No
     content = [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": mark}]
     body: Doc = {"model": "gpt-5.6", "input": [{"role": "user", "content": content}]}
     request = decode_request("openai-responses", body)
-    own = encode(request, "openai-responses", "gpt-5.6")
-    assert (own.body["input"], own.losses) == (body["input"], ())
+    native = encode(request, "openai-responses", "gpt-5.6")
+    assert (native.body["input"], native.losses) == (body["input"], ())
     for provider, model in (("anthropic", "claude-opus-4-8"), ("openai-chat", "gpt-5.6")):
         encoded = encode(request, provider, model)
         assert (count(encoded.body), len(encoded.losses)) == (sent, 1 - sent)

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reply_reading import cut, single
+from reply_reading import single, split_at
 
 from aws_events import encode_aws_event
 from toolglot.common.jsontext import loads
@@ -103,7 +103,7 @@ def test_sse_read_whole_and_byte_by_byte(body: bytes, frames: list[Frame]) -> No
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_sse_read_in_random_cuts(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
-    assert frames_of(SseDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
+    assert frames_of(SseDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
 
 
 def test_a_frame_comes_out_with_its_last_byte() -> None:
@@ -133,7 +133,7 @@ def write_event(text: str, name: str) -> bytes:
 def test_events_of_any_text_are_read(events: list[tuple[str, str]], end: bytes, data: st.DataObject) -> None:
     body = b"".join(write_event(text, name) for name, text in events).replace(b"\n", end)
     cuts = data.draw(st.lists(st.integers(0, len(body))))
-    assert frames_of(SseDecoder, cut(body, cuts)) == [(name, text.encode()) for name, text in events]
+    assert frames_of(SseDecoder, split_at(body, cuts)) == [(name, text.encode()) for name, text in events]
 
 
 @given(body=st.lists(st.sampled_from([b"data: 1", b"\n", b"\r", b"\xef\xbb\xbf", b":", b"{", b" ", b"event: a"])).map(b"".join))
@@ -186,20 +186,20 @@ def test_json_read_whole_and_byte_by_byte(body: bytes, values: list[Any]) -> Non
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_json_read_in_random_cuts(body: bytes, values: list[Any], data: st.DataObject) -> None:
-    assert values_of(frames_of(JsonStreamDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body))))))) == values
+    assert values_of(frames_of(JsonStreamDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body))))))) == values
 
 
-@pytest.mark.parametrize(("body", "count", "rest"), [
+@pytest.mark.parametrize(("body", "count", "remainder"), [
     (b'{"a":1}\n{"b":', 1, b'{"b":'),
     (b'{"a":1}\n{"b":\n', 1, b'{"b":'),
     (b'[{"a":1},\n{"b":"}', 1, b'{"b":"}'),
     (b'{"a":1}\nwhat\n', 1, b"what"),
 ], ids=["in a line", "after a line", "in an array", "no json"])  # fmt: skip
-def test_what_is_no_whole_value_comes_last_as_it_is(body: bytes, count: int, rest: bytes) -> None:
+def test_what_is_no_whole_value_comes_last_as_it_is(body: bytes, count: int, remainder: bytes) -> None:
     for pieces in ([body], single(body)):
         frames = frames_of(JsonStreamDecoder, pieces)
         assert len(frames) == count + 1
-        assert frames[-1] == ("", rest)
+        assert frames[-1] == ("", remainder)
 
 
 @pytest.mark.parametrize("body", [b'{"a":1}\n', b'{"a":\n1}\n', b'[{"a":1}\n'], ids=["line", "lines", "array"])
@@ -231,7 +231,7 @@ def test_documents_written_in_any_layout_are_read_back(
 ) -> None:
     body = write(docs)
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=20))
-    assert values_of(frames_of(JsonStreamDecoder, cut(body, cuts))) == docs
+    assert values_of(frames_of(JsonStreamDecoder, split_at(body, cuts))) == docs
 
 
 @given(VALUE)
@@ -260,16 +260,16 @@ def aws(payload: bytes, headers: dict[str, str] | None = None, *, raw_headers: b
     return message + crc32(message).to_bytes(4, "big")
 
 
-def wrapped(data: bytes) -> bytes:
+def wrap(data: bytes) -> bytes:
     return json.dumps({"bytes": base64.b64encode(data).decode(), "p": "abc"}).encode()
 
 
 EVENT = {":message-type": "event", ":event-type": "chunk"}
 AWS: dict[str, tuple[bytes, list[Frame]]] = {
-    "wrapped": (aws(wrapped(b'{"a":1}'), EVENT), [("chunk", b'{"a":1}')]),
+    "wrapped": (aws(wrap(b'{"a":1}'), EVENT), [("chunk", b'{"a":1}')]),
     "not wrapped": (aws(b'{"a":1}', {":event-type": "messageStart"}), [("messageStart", b'{"a":1}')]),
     "no headers": (aws(b"{}"), [("", b"{}")]),
-    "two": (aws(wrapped(b"1"), EVENT) + aws(wrapped(b""), EVENT), [("chunk", b"1"), ("chunk", b"")]),
+    "two": (aws(wrap(b"1"), EVENT) + aws(wrap(b""), EVENT), [("chunk", b"1"), ("chunk", b"")]),
     "nothing": (b"", []),
 }
 
@@ -280,7 +280,7 @@ AWS: dict[str, tuple[bytes, list[Frame]]] = {
 def test_aws_messages_in_any_cut(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(AwsEventDecoder, [body]) == frames
     assert frames_of(AwsEventDecoder, single(body)) == frames
-    assert frames_of(AwsEventDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
+    assert frames_of(AwsEventDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
 
 
 @given(events=st.lists(st.tuples(st.text("abcXYZ-", max_size=9), st.binary(max_size=40)), max_size=4))
@@ -295,14 +295,14 @@ def test_an_aws_stream_cut_inside_a_message_is_truncated(size: int) -> None:
     body = AWS["two"][0]
     decoder = AwsEventDecoder()
     decoder.feed(body[:size])
-    if size == len(aws(wrapped(b"1"), EVENT)):
+    if size == len(aws(wrap(b"1"), EVENT)):
         assert decoder.close() == []
     else:
         with pytest.raises(TruncatedStream, match="truncated"):
             decoder.close()
 
 
-GOOD = aws(wrapped(b"1"), EVENT)
+GOOD = aws(wrap(b"1"), EVENT)
 BAD_AWS = {
     "checksum of the prelude": GOOD[:8] + b"\0\0\0\0" + GOOD[12:],
     "checksum of the message": GOOD[:-1] + bytes([GOOD[-1] ^ 1]),

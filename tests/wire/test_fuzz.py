@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from reply_reading import Doc, single
-from stream_samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
+from stream_samples import CALL, STREAMS, block, chunk, frames_of, item, line, part, tool
 
 from toolglot.errors import ToolglotError
 from toolglot.providers.catalog import resolve_profile
@@ -77,7 +77,9 @@ def broken(frame: bytes, chance: random.Random) -> bytes:
 def mutants(wire: str, count: int) -> Iterator[bytes]:
     """Streams, each with one frame that is not as it should be."""
     chance = random.Random(wire)
-    streams = [[(framed(wire, doc), json.dumps(doc).encode(), list(paths_of(doc))) for doc in docs] for docs in STREAMS[wire]]
+    streams = [
+        [(frames_of(wire, doc), json.dumps(doc).encode(), list(paths_of(doc))) for doc in docs] for docs in STREAMS[wire]
+    ]
     for _ in range(count):
         stream = chance.choice(streams)
         frames = [frame for frame, _, _ in stream]
@@ -112,7 +114,7 @@ def outcome(wire: str, pieces: list[bytes], *, streaming: bool = True) -> Reply 
 @EVERY_WIRE
 def test_the_streams_to_start_from_are_good(wire: str) -> None:
     for docs in STREAMS[wire]:
-        assert isinstance(outcome(wire, [framed(wire, *docs)]), Reply)
+        assert isinstance(outcome(wire, [frames_of(wire, *docs)]), Reply)
 
 
 @EVERY_WIRE
@@ -172,11 +174,11 @@ DEPTHS = [10, 100, 200, 300, 400, 450, 500, 600, 700, 800, 900, 950, *range(960,
 @EVERY_WIRE
 @pytest.mark.parametrize("open", ['{"a":', "["], ids=["objects", "arrays"])
 def test_only_errors_of_ours_come_out_of_deep_nesting(wire: str, open: str) -> None:
-    last = framed(wire, STREAMS[wire][0][-1])
+    last = frames_of(wire, STREAMS[wire][0][-1])
     for doc in (*NESTED[wire], {"error": "DEEP"}, {"error": {"message": "DEEP"}}, {"x": "DEEP"}):
         for depth in DEPTHS:
             deep = (open * depth + "0" + ("}" if open == '{"a":' else "]") * depth).encode()
-            outcome(wire, [framed(wire, doc).replace(b'"DEEP"', deep) + last])  # raises what is not ours
+            outcome(wire, [frames_of(wire, doc).replace(b'"DEEP"', deep) + last])  # raises what is not ours
 
 
 # ---- leaves
@@ -188,7 +190,7 @@ def leaf_mutants(wire: str) -> Iterator[tuple[bytes, bool]]:
     for case in map(json.loads, lines):
         docs: list[Doc] = [doc for doc in case.get("frames", [case.get("body")]) if isinstance(doc, dict)]
         for at, doc in enumerate(docs):
-            before, after = framed(wire, *docs[:at]), framed(wire, *docs[at + 1 :])
+            before, after = frames_of(wire, *docs[:at]), frames_of(wire, *docs[at + 1 :])
             for path in paths_of(doc):
                 for value in (None, 7, ["x"], {"a": 1}):
                     root = json.loads(json.dumps(doc))
@@ -197,7 +199,7 @@ def leaf_mutants(wire: str) -> Iterator[tuple[bytes, bool]]:
                         node = node[step]
                     node[path[-1]] = value
                     whole = "body" in case
-                    yield json.dumps(root).encode() if whole else before + framed(wire, root) + after, not whole
+                    yield json.dumps(root).encode() if whole else before + frames_of(wire, root) + after, not whole
 
 
 @EVERY_WIRE

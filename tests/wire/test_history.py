@@ -73,11 +73,11 @@ def test_foreign_content_is_shown_as_text_elsewhere_where_it_has_some() -> None:
 
 def test_foreign_content_inside_a_result_is_shown_too() -> None:
     writer = to_openai_chat()
-    found = Foreign(
+    block = Foreign(
         "anthropic-messages",
         {"type": "search_result", "title": "T", "source": "http://x", "content": [{"text": "A"}, {"text": "B"}]},
     )
-    message = Message("tool", (ToolResult("a", (Text("1"), found)),))
+    message = Message("tool", (ToolResult("a", (Text("1"), block)),))
     assert filter_visible([message], writer, 0)[0].results[0].content == (Text("1"), Text("[T] http://x\nA\nB"))
     assert [loss.subject for loss in writer.losses] == ["search_result"]
 
@@ -87,8 +87,8 @@ def test_empty_text_that_only_carried_state_of_another_wire_is_left_out() -> Non
     origin = Origin("gemini", "gemini", "gemini-3-pro-preview")
     message = Message("assistant", (Text("hello"), Text("", {"thoughtSignature": "c2ln"})), origin)
     assert prepare_history([message], to_openai_chat()) == [Message("assistant", (Text("hello"),), origin)]
-    own = Writer(resolve_profile("gemini", "gemini-3-pro-preview"))
-    assert prepare_history([user("hi"), message], own)[1] is message
+    writer = Writer(resolve_profile("gemini", "gemini-3-pro-preview"))
+    assert prepare_history([user("hi"), message], writer)[1] is message
 
 
 def test_untouched_messages_are_the_same_objects() -> None:
@@ -97,7 +97,7 @@ def test_untouched_messages_are_the_same_objects() -> None:
         assistant(ToolCall("a", "get", {})),
         Message("tool", (ToolResult("a", (Text("1"), Media("image", url="u"))),)),
     ]
-    assert all(one is other for one, other in zip(prepare_history(history, to_openai_chat()), history, strict=True))
+    assert all(message is other for message, other in zip(prepare_history(history, to_openai_chat()), history, strict=True))
 
 
 def test_legal_repairs_after_it_took_out() -> None:

@@ -21,7 +21,7 @@ def test_data_url(media: Media, url: str | None) -> None:
     assert to_data_url(media) == url
 
 
-@pytest.mark.parametrize(("kind", "url", "more", "media"), [
+@pytest.mark.parametrize(("kind", "url", "extra", "media"), [
     ("image", "data:image/png;base64,AAAA", None, Media("image", "image/png", "AAAA")),
     ("image", "http://x/y,z.png", {"detail": "low"},
         Media("image", url="http://x/y,z.png", opaque={"more": {"detail": "low"}})),
@@ -30,8 +30,8 @@ def test_data_url(media: Media, url: str | None) -> None:
     ("image", "data:image/svg+xml,<svg/>", None, Media("image", url="data:image/svg+xml,<svg/>")),
     ("image", "data:image/png;base64", None, Media("image", url="data:image/png;base64")),
 ])  # fmt: skip
-def test_from_url(kind: MediaKind, url: str, more: Opaque | None, media: Media) -> None:
-    assert media_from_url(kind, url, extra=more) == media
+def test_from_url(kind: MediaKind, url: str, extra: Opaque | None, media: Media) -> None:
+    assert media_from_url(kind, url, extra=extra) == media
 
 
 def test_from_url_keeps_the_name() -> None:

@@ -28,10 +28,10 @@ def body(profile: str, model: str, *messages: Message, choice: ToolChoice | None
     return encode_request(request, resolve_profile(profile, model)).body
 
 
-def declared(profile: str, model: str) -> list[str]:
+def tool_types(profile: str, model: str) -> list[str]:
     """The types of the three tools on the wire."""
-    found = body(profile, model)["tools"]
-    return [tool.get("type") or "function" for tool in found]
+    tools = body(profile, model)["tools"]
+    return [tool.get("type") or "function" for tool in tools]
 
 
 @pytest.mark.parametrize(("profile", "model", "types"), [
@@ -47,7 +47,7 @@ def declared(profile: str, model: str) -> list[str]:
     ("anthropic", "claude-3-5-haiku-latest", ["function"] * 3),
 ])  # fmt: skip
 def test_a_tool_is_declared_by_its_type_only_where_the_model_knows_it(profile: str, model: str, types: list[str]) -> None:
-    assert declared(profile, model) == types
+    assert tool_types(profile, model) == types
 
 
 def test_what_is_declared_is_what_the_sdk_takes() -> None:
@@ -56,8 +56,8 @@ def test_what_is_declared_is_what_the_sdk_takes() -> None:
 
 
 def test_a_choice_names_the_type() -> None:
-    found = body("openai-responses", "gpt-5.2", choice=ToolChoice("required", ("shell",)))
-    assert found["tool_choice"] == {"type": "shell"}
+    encoded = body("openai-responses", "gpt-5.2", choice=ToolChoice("required", ("shell",)))
+    assert encoded["tool_choice"] == {"type": "shell"}
     both = body("openai-responses", "gpt-5.2", choice=ToolChoice("auto", ("apply_patch", "bash")))
     assert both["tool_choice"]["tools"] == [{"type": "apply_patch"}, {"type": "function", "name": "bash"}]
     assert body("anthropic", "claude-opus-5", choice=ToolChoice("required", ("bash",)))["tool_choice"] == {
@@ -121,9 +121,9 @@ def turn(name: str, arguments: Doc | None, result: ToolResult, raw: str | None =
 def test_calls_of_other_models_become_items_of_the_tool(
     name: str, arguments: Doc, result: ToolResult, items: list[Doc]
 ) -> None:
-    found = turn(name, arguments, result)
-    assert found == items
-    TypeAdapter[Any](response_input_param.ResponseInputParam).validate_python(found)
+    encoded = turn(name, arguments, result)
+    assert encoded == items
+    TypeAdapter[Any](response_input_param.ResponseInputParam).validate_python(encoded)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_call_that_does_not_fit_the_tool_stays_a_function_call(name: str, argu
 
 
 def test_a_request_with_the_types_is_read_and_written_the_same() -> None:
-    given = {
+    original = {
         "model": "gpt-5.2",
         "input": [
             {"role": "user", "content": "hi"},
@@ -146,13 +146,13 @@ def test_a_request_with_the_types_is_read_and_written_the_same() -> None:
         "tools": [SHELL, PATCH],
     }
     profile = resolve_profile("openai-responses", "gpt-5.2")
-    request = decode_request("openai-responses", given, profile="openai-responses", model="gpt-5.2")
-    assert encode_request(request, profile).body == given
-    other = replaced(request)
+    request = decode_request("openai-responses", original, profile="openai-responses", model="gpt-5.2")
+    assert encode_request(request, profile).body == original
+    other = with_other_origin(request)
     assert [item["type"] for item in encode_request(other, profile).body["input"][1:]] == ["shell_call", "shell_call_output"]
 
 
-def replaced(request: Request) -> Request:
+def with_other_origin(request: Request) -> Request:
     """The same request with a history of another model."""
     origin = Origin("anthropic-messages", "anthropic", "claude-opus-5")
     call = Message("assistant", (ToolCall("c", "shell", {"commands": ["ls"]}),), origin)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.properties.legality import refused
+from tests.properties.legality import find_refusals
 
 from toolglot.common.jsontext import loads
 from toolglot.providers.catalog import resolve_profile
@@ -118,7 +118,7 @@ def test_ids_of_compatible_servers_are_made_legal(pattern: str) -> None:
     for form in ("{}_1", pattern):
         body = {"model": "gpt-5", "input": [*({**item, "id": form.format(item["id"])} for item in items), result]}
         encoded = encode_request(decode_request("openai-responses", body), profile)
-        assert refused(profile, encoded.body) == []
+        assert find_refusals(profile, encoded.body) == []
         assert (encoded.body["input"] == body["input"]) == (form != pattern)
         assert [repair.reason.partition("; ")[2] for repair in encoded.repairs] == (
             ["replaced", "replaced", "left out"] if form == pattern else []
@@ -173,7 +173,7 @@ def test_a_tool_in_a_namespace_can_be_chosen_by_its_name(wire: str, mode: Any) -
     profile = resolve_profile(SPECS[wire].default_profile, "m")
     choice = ToolChoice(mode, ("crm.find",))
     body = encode(wire, user("q"), tools=(*CRM, ToolDefinition("get")), tool_choice=choice).body
-    assert refused(profile, body) == []
+    assert find_refusals(profile, body) == []
     back = decode_request(wire, body)
     chosen = [
         tool for tool in back.tools if not (back.tool_choice and back.tool_choice.names) or back.tool_choice.includes(tool)

@@ -58,7 +58,7 @@ def test_a_call_of_gemini_that_comes_again_is_reported(id: Doc) -> None:
     call = part({"functionCall": {"name": "f", "args": {"a": 1}, **id}}, finishReason="STOP")
     other = part({"functionCall": {"name": "f", "args": {"a": 2}}}, finishReason="STOP")
     result = read("gemini", sse_of(call, other, call))
-    assert result.said == [("f", {"a": 1}), ("f", {"a": 2})]
+    assert result.named_calls == [("f", {"a": 1}), ("f", {"a": 2})]
     assert [str(loss) for loss in result.losses] == ["tool call at reply: it came again after the end of the reply"]
 
 
@@ -104,14 +104,14 @@ def positions(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
         yield from positions(inner, *above, key)
 
 
-def leave_out(doc: Doc, place: tuple[Any, ...], *, as_null: bool) -> Doc:
+def leave_out(doc: Doc, position: tuple[Any, ...], *, as_null: bool) -> Doc:
     changed = parent = deepcopy(doc)
-    for key in place[:-1]:
+    for key in position[:-1]:
         parent = parent[key]
     if as_null:
-        parent[place[-1]] = None
+        parent[position[-1]] = None
     else:
-        del parent[place[-1]]
+        del parent[position[-1]]
     return changed
 
 
@@ -120,10 +120,10 @@ def leave_out(doc: Doc, place: tuple[Any, ...], *, as_null: bool) -> Doc:
 def test_nothing_that_is_missing_spoils_a_stream(wire: str, as_null: bool) -> None:
     for docs in STREAMS[wire]:
         for at, doc in enumerate(docs):
-            for place in positions(doc):
-                if place[-1] == "jsonPath" or (wire == "openai-responses" and place == ("type",)):
+            for position in positions(doc):
+                if position[-1] == "jsonPath" or (wire == "openai-responses" and position == ("type",)):
                     continue  # an argument that has no place, a document that is no event
-                body = stream(wire, *docs[:at], leave_out(doc, place, as_null=as_null), *docs[at + 1 :])
+                body = stream(wire, *docs[:at], leave_out(doc, position, as_null=as_null), *docs[at + 1 :])
                 with suppress(TruncatedStream):  # the end is missing
                     read_pieces(wire, [body])
 

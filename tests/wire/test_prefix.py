@@ -94,15 +94,15 @@ def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work of a step is what is new in it, however long the conversation is."""
     real, seen = encode_messages, list[int]()
 
-    def counting(history: Sequence[Message], *rest: Any) -> Any:
+    def counting(history: Sequence[Message], *arguments: Any) -> Any:
         seen.append(len(history))
-        return real(history, *rest)
+        return real(history, *arguments)
 
     monkeypatch.setattr(prefix, "encode_messages", counting)
     rounds = 20
-    said = [message for _ in range(rounds) for message in HISTORY[1:5]]
-    list(steps(Request("m", []), resolve_profile("openai-chat"), said))
-    assert sum(seen) <= 3 * len(said)
+    repeated = [message for _ in range(rounds) for message in HISTORY[1:5]]
+    list(steps(Request("m", []), resolve_profile("openai-chat"), repeated))
+    assert sum(seen) <= 3 * len(repeated)
 
 
 def test_a_change_of_the_tools_at_the_beginning_of_a_turn_keeps_what_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:

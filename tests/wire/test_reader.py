@@ -94,11 +94,11 @@ def test_an_answer_reads_the_same_in_every_framing(wire: str, layout: str) -> No
 def test_complete_turns_true_with_the_terminal_and_only_then(wire: str) -> None:
     body = sse_of(*ANSWERS[wire])
     reading = create_reader(wire)
-    said = [reading.is_complete]
+    states = [reading.is_complete]
     for byte in single(body):
         reading.feed(byte)
-        said.append(reading.is_complete)
-    assert said == [False] * len(body) + [True]
+        states.append(reading.is_complete)
+    assert states == [False] * len(body) + [True]
     with pytest.raises(UsageError, match="call close"):
         _ = reading.reply
     reading.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from reply_reading import assert_laws, cut, single
+from reply_reading import assert_laws, single, split_at
 
 from toolglot.errors import ToolglotError, TruncatedStream
 from toolglot.values.events import Event
@@ -24,7 +24,7 @@ COUNTED_OTHERWISE = {
 }
 
 
-def opened(record: Recording) -> ReplyReader:
+def open_reader(record: Recording) -> ReplyReader:
     return create_reader(record["api"], content_type=record["response_content_type"] or "")
 
 
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(record: Recording, pieces: Iterable[bytes]) -> Outcome:
-    reading = opened(record)
+    reading = open_reader(record)
     events: list[Event] = []
     complete: list[bool] = []
     error = ""
@@ -57,7 +57,7 @@ def random_cuts(record: Recording) -> list[bytes]:
     body: bytes = record["bytes"]
     chance = random.Random(record["id"])
     count = chance.choice([3, 30, 300])
-    return cut(body, (chance.randrange(len(body) + 1) for _ in range(count)))
+    return split_at(body, (chance.randrange(len(body) + 1) for _ in range(count)))
 
 
 @pytest.mark.untraced
@@ -72,8 +72,8 @@ def test_the_events_do_not_depend_on_how_the_bytes_are_cut_and_complete_turns_tr
     if not whole.error:
         assert whole.reply is not None
         assert_laws(whole.events, whole.reply)
-        said = others[-1].complete
-        assert (said, said[0], said[-1]) == (sorted(said), False, True)
+        states = others[-1].complete
+        assert (states, states[0], states[-1]) == (sorted(states), False, True)
 
 
 @pytest.mark.untraced
@@ -87,7 +87,7 @@ def test_line_ends_do_not_matter(streamed: Recording) -> None:
 
 
 def complete_after(record: Recording, size: int) -> bool:
-    reading = opened(record)
+    reading = open_reader(record)
     reading.feed(record["bytes"][:size])
     return reading.is_complete
 
@@ -106,7 +106,7 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
     assert outcome(streamed, [body[:before]]).error == ""
     chance = random.Random(streamed["id"])
     for size in {0, before - 1, *(chance.randrange(before) for _ in range(18))}:
-        reading = opened(streamed)
+        reading = open_reader(streamed)
         reading.feed(body[:size])
         assert not reading.is_complete
         with pytest.raises(TruncatedStream):
@@ -115,8 +115,8 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
 
 @pytest.mark.untraced
 def test_the_number_of_calls_equals_an_independent_count(streamed: Recording) -> None:
-    found = outcome(streamed, [streamed["bytes"]])
-    if found.error:
+    result = outcome(streamed, [streamed["bytes"]])
+    if result.error:
         pytest.skip("the stream ends with an error")
-    assert found.reply is not None
-    assert len(found.reply.calls) == COUNTED_OTHERWISE.get(streamed["id"], streamed["n_tool_calls"])
+    assert result.reply is not None
+    assert len(result.reply.calls) == COUNTED_OTHERWISE.get(streamed["id"], streamed["n_tool_calls"])

@@ -42,7 +42,7 @@ def orphan(*blocks: Any) -> Message:
     return user([Text("[Result of an earlier tool call to get]"), *blocks])
 
 
-def renamed(block: Any, id: str) -> Any:
+def rename(block: Any, id: str) -> Any:
     if isinstance(block, ToolCall):
         return ToolCall(id, block.name, block.arguments)
     return ToolResult(id, block.content, block.name)
@@ -81,58 +81,58 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         [assistant([A, B]), tool(OK_A), tool(ToolResult("a", (Text("more"),), is_error=True), OK_B)],
         [assistant([A, B]), tool(ToolResult("a", (Text("one"), Text("more")), "get", is_error=True), OK_B)],
         ["a second result", "moved right after"]),
-    ("two calls of one id in one message", NONE, [assistant([A, renamed(B, "a")]), tool(OK_A, renamed(OK_B, "a"))],
-        [assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))], ["used before"]),
+    ("two calls of one id in one message", NONE, [assistant([A, rename(B, "a")]), tool(OK_A, rename(OK_B, "a"))],
+        [assistant([A, rename(B, "a_2")]), tool(OK_A, rename(OK_B, "a_2"))], ["used before"]),
     ("two calls of one id, results in two messages", NONE,
-        [assistant([A, renamed(B, "a")]), tool(OK_A), tool(renamed(OK_B, "a"))],
-        [assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))], ["used before", "moved right after"]),
+        [assistant([A, rename(B, "a")]), tool(OK_A), tool(rename(OK_B, "a"))],
+        [assistant([A, rename(B, "a_2")]), tool(OK_A, rename(OK_B, "a_2"))], ["used before", "moved right after"]),
     ("three calls of one id", NONE, [assistant([A, A, A]), tool(OK_A, OK_A, OK_A)],
-        [assistant([A, renamed(A, "a_2"), renamed(A, "a_3")]), tool(OK_A, renamed(OK_A, "a_2"), renamed(OK_A, "a_3"))],
+        [assistant([A, rename(A, "a_2"), rename(A, "a_3")]), tool(OK_A, rename(OK_A, "a_2"), rename(OK_A, "a_3"))],
         ["used before", "used before"]),
     ("one id in two turns", NONE, [assistant(A), tool(OK_A), assistant(A), tool(OK_A)],
-        [assistant(A), tool(OK_A), assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))], ["used before"]),
+        [assistant(A), tool(OK_A), assistant(rename(A, "a_2")), tool(rename(OK_A, "a_2"))], ["used before"]),
     ("one id again while the first call has no result", NONE, [assistant(A), HI, assistant(A), tool(OK_A)],
-        [assistant(A), tool(make_unknown_result(A)), HI, assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))],
+        [assistant(A), tool(make_unknown_result(A)), HI, assistant(rename(A, "a_2")), tool(rename(OK_A, "a_2"))],
         ["used before", "no result"]),
     (
         "a new id that is taken too",
         NONE,
-        [assistant(A), tool(OK_A), assistant([renamed(B, "a_2"), A]), tool(renamed(OK_B, "a_2"), OK_A)],
+        [assistant(A), tool(OK_A), assistant([rename(B, "a_2"), A]), tool(rename(OK_B, "a_2"), OK_A)],
         [
             assistant(A),
             tool(OK_A),
-            assistant([renamed(B, "a_2"), renamed(A, "a_3")]),
-            tool(renamed(OK_B, "a_2"), renamed(OK_A, "a_3")),
+            assistant([rename(B, "a_2"), rename(A, "a_3")]),
+            tool(rename(OK_B, "a_2"), rename(OK_A, "a_3")),
         ],
         ["used before"],
     ),
     ("a new id that a later call came with", NONE,
-        [assistant(A), tool(OK_A), assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))],
-        [assistant(A), tool(OK_A), assistant([renamed(A, "a_3"), renamed(B, "a_2")]),
-            tool(renamed(OK_A, "a_3"), renamed(OK_B, "a_2"))],
+        [assistant(A), tool(OK_A), assistant([A, rename(B, "a_2")]), tool(OK_A, rename(OK_B, "a_2"))],
+        [assistant(A), tool(OK_A), assistant([rename(A, "a_3"), rename(B, "a_2")]),
+            tool(rename(OK_A, "a_3"), rename(OK_B, "a_2"))],
         ["used before"]),
     ("a new id that was made before", NONE,
         [assistant(A), tool(OK_A), assistant(A), tool(OK_A),
-            assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))],
-        [assistant(A), tool(OK_A), assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2")),
-            assistant([renamed(A, "a_3"), renamed(B, "a_2_2")]), tool(renamed(OK_A, "a_3"), renamed(OK_B, "a_2_2"))],
+            assistant([A, rename(B, "a_2")]), tool(OK_A, rename(OK_B, "a_2"))],
+        [assistant(A), tool(OK_A), assistant(rename(A, "a_2")), tool(rename(OK_A, "a_2")),
+            assistant([rename(A, "a_3"), rename(B, "a_2_2")]), tool(rename(OK_A, "a_3"), rename(OK_B, "a_2_2"))],
         ["used before", "used before", "used before"]),
     ("a result of no call under a new id", NONE,
-        [assistant(A), tool(OK_A), assistant([A, B]), tool(renamed(OK_A, "a_2"), OK_A, OK_B)],
-        [assistant(A), tool(OK_A), assistant([renamed(A, "a_3"), B]), tool(renamed(OK_A, "a_3"), OK_B), orphan(Text("one"))],
+        [assistant(A), tool(OK_A), assistant([A, B]), tool(rename(OK_A, "a_2"), OK_A, OK_B)],
+        [assistant(A), tool(OK_A), assistant([rename(A, "a_3"), B]), tool(rename(OK_A, "a_3"), OK_B), orphan(Text("one"))],
         ["used before", "belongs to no call"]),
     ("two messages of one id, results after both", NONE,
-        [assistant(A), assistant(renamed(B, "a")), tool(OK_A, renamed(OK_B, "a"))],
-        [assistant(A), tool(OK_A), assistant(renamed(B, "a_2")), tool(renamed(OK_B, "a_2"))],
+        [assistant(A), assistant(rename(B, "a")), tool(OK_A, rename(OK_B, "a"))],
+        [assistant(A), tool(OK_A), assistant(rename(B, "a_2")), tool(rename(OK_B, "a_2"))],
         ["used before", "moved right after"]),
-    ("a mangled id beside one that came twice", NONE, [assistant([A, renamed(B, "a")]), tool(OK_A, renamed(OK_B, "z"))],
-        [assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))], ["paired in order", "used before"]),
-    ("calls without ids", NONE, [assistant([renamed(A, ""), renamed(B, "")]), tool(renamed(OK_A, ""), renamed(OK_B, ""))],
-        [assistant([renamed(A, "call_2"), renamed(B, "call_3")]), tool(renamed(OK_A, "call_2"), renamed(OK_B, "call_3"))],
+    ("a mangled id beside one that came twice", NONE, [assistant([A, rename(B, "a")]), tool(OK_A, rename(OK_B, "z"))],
+        [assistant([A, rename(B, "a_2")]), tool(OK_A, rename(OK_B, "a_2"))], ["paired in order", "used before"]),
+    ("calls without ids", NONE, [assistant([rename(A, ""), rename(B, "")]), tool(rename(OK_A, ""), rename(OK_B, ""))],
+        [assistant([rename(A, "call_2"), rename(B, "call_3")]), tool(rename(OK_A, "call_2"), rename(OK_B, "call_3"))],
         ["used before", "used before"]),
-    ("results with mangled ids", NONE, [assistant([A, B]), tool(renamed(OK_A, "x"), renamed(OK_B, "y"))],
+    ("results with mangled ids", NONE, [assistant([A, B]), tool(rename(OK_A, "x"), rename(OK_B, "y"))],
         [assistant([A, B]), tool(OK_A, OK_B)], ["paired in order"]),
-    ("a mangled id beside a good one", NONE, [assistant([A, B]), tool(OK_B, renamed(OK_A, "x"))],
+    ("a mangled id beside a good one", NONE, [assistant([A, B]), tool(OK_B, rename(OK_A, "x"))],
         [assistant([A, B]), tool(OK_A, OK_B)], ["paired in order", "order of their calls"]),
     (
         "more strangers than calls",
@@ -200,7 +200,7 @@ def test_second_result_is_added_to_the_data_of_the_first() -> None:
 def test_legal_messages_stay_the_same_objects() -> None:
     history = [system("s"), HI, assistant(["x", A, B]), tool(OK_A, OK_B), assistant("y"), BYE]
     strict = HistoryRules(calls_last=True, starts_with_user=True, ends_with_user=True, no_blank_text=True, needs_turn=True)
-    assert all(one is other for one, other in zip(repair_history(history, strict).messages, history, strict=True))
+    assert all(message is other for message, other in zip(repair_history(history, strict).messages, history, strict=True))
 
 
 def test_blank_text_dropped_from_a_message_is_a_repair() -> None:
@@ -210,27 +210,27 @@ def test_blank_text_dropped_from_a_message_is_a_repair() -> None:
 
 
 def test_an_empty_id_is_never_kept() -> None:
-    calls = [HI, assistant(renamed(A, "")), tool(renamed(OK_A, ""))]
+    calls = [HI, assistant(rename(A, "")), tool(rename(OK_A, ""))]
     assert [call.id for message in repair_history(calls, NONE).messages for call in message.calls] == ["call_2"]
 
 
 def test_a_new_id_stands_in_the_state_that_repeats_it() -> None:
     """Gemini has the id of a call in the part that goes back."""
-    own = ToolCall("a", "get", {}, opaque={"id": "a", "thoughtSignature": "c2ln"})
-    repaired = repair_history([assistant(A), tool(OK_A), assistant(own), tool(OK_A)], NONE)
+    tool_call = ToolCall("a", "get", {}, opaque={"id": "a", "thoughtSignature": "c2ln"})
+    repaired = repair_history([assistant(A), tool(OK_A), assistant(tool_call), tool(OK_A)], NONE)
     assert repaired.messages[2].calls == (ToolCall("a_2", "get", {}, opaque={"id": "a_2", "thoughtSignature": "c2ln"}),)
 
 
 def test_stored_calls_keep_their_ids() -> None:
     """A result whose call the provider stores is not taken for that of a later call."""
     repaired = repair_history([tool(OK_A), assistant(A), tool(OK_A)], NONE, stateful=True)
-    assert repaired.messages == [tool(OK_A), assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))]
+    assert repaired.messages == [tool(OK_A), assistant(rename(A, "a_2")), tool(rename(OK_A, "a_2"))]
 
 
 def test_ids_alone_can_be_made_unique() -> None:
     history = [assistant(A), BYE, assistant(A), tool(OK_A)]
     unique = make_ids_unique(history)
-    assert unique.messages == [assistant(A), BYE, assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))]
+    assert unique.messages == [assistant(A), BYE, assistant(rename(A, "a_2")), tool(rename(OK_A, "a_2"))]
     assert [repair.where for repair in unique.repairs] == ["messages[2]"]
 
 
@@ -263,11 +263,11 @@ def test_moved_results_keep_where_they_came_from() -> None:
 
 def test_results_of_two_origins_do_not_share_their_state() -> None:
     """One message has one origin: state that another wire made must not ride along."""
-    one = Message("tool", (ToolResult("a", (Text("1"),), opaque={"cache_control": {}}),), Origin("anthropic-messages"))
+    message = Message("tool", (ToolResult("a", (Text("1"),), opaque={"cache_control": {}}),), Origin("anthropic-messages"))
     two = Message("tool", (ToolResult("b", (Text("2"),), opaque={"id": "fco_1"}),), Origin("openai-responses"))
-    merged = repair_history([assistant([A, B]), one, two], NONE).messages[1]
+    merged = repair_history([assistant([A, B]), message, two], NONE).messages[1]
     assert [result.text for result in merged.results] == ["1", "2"]
-    if merged.origin == one.origin:
+    if merged.origin == message.origin:
         assert [result.opaque for result in merged.results] == [{"cache_control": {}}, None]
     else:
         assert [result.opaque for result in merged.results] == [None, None]
@@ -309,4 +309,4 @@ def test_a_copied_repairer_continues_alone() -> None:
     assert other.repair_turn([HI], 2) == [assistant("OK."), HI]
     assert other.repair_turn([assistant(A), tool(OK_A)], 3)[0].calls[0].id == "a_2"
     assert mender.repairs == []
-    assert mender.repair_turn([assistant(renamed(B, "a_2")), tool(renamed(OK_B, "a_2"))], 2)[0].calls[0].id == "a_2"
+    assert mender.repair_turn([assistant(rename(B, "a_2")), tool(rename(OK_B, "a_2"))], 2)[0].calls[0].id == "a_2"

@@ -57,8 +57,8 @@ def test_chat_sends_deltas_a_reason_the_usage_and_done() -> None:
 
 def test_responses_announces_fills_and_closes_every_item() -> None:
     data, _ = write("openai-responses", SMALL, streaming=True)
-    found = list(frames(data))
-    assert [event.removeprefix("response.") for event, _ in found] == [
+    written = list(frames(data))
+    assert [event.removeprefix("response.") for event, _ in written] == [
         *("created", "in_progress", "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta"),
         *("reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done"),
         *("output_item.added", "content_part.added", "output_text.delta"),
@@ -66,18 +66,18 @@ def test_responses_announces_fills_and_closes_every_item() -> None:
         *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
         "completed",
     ]
-    assert [frame["sequence_number"] for _, frame in found] == list(range(len(found)))
-    assert all(event == frame["type"] for event, frame in found)
-    added = {frame["output_index"]: frame["item"]["id"] for event, frame in found if event.endswith("item.added")}
-    assert all(added[frame["output_index"]] == frame["item_id"] for _, frame in found if "item_id" in frame)
-    assert [item["id"] for item in found[-1][1]["response"]["output"]] == list(added.values())
+    assert [frame["sequence_number"] for _, frame in written] == list(range(len(written)))
+    assert all(event == frame["type"] for event, frame in written)
+    added = {frame["output_index"]: frame["item"]["id"] for event, frame in written if event.endswith("item.added")}
+    assert all(added[frame["output_index"]] == frame["item_id"] for _, frame in written if "item_id" in frame)
+    assert [item["id"] for item in written[-1][1]["response"]["output"]] == list(added.values())
 
 
 def test_anthropic_opens_fills_and_closes_every_block() -> None:
     data, _ = write("anthropic-messages", SMALL, streaming=True)
-    found = list(frames(data))
-    assert all(event == frame["type"] for event, frame in found)
-    assert [frame for _, frame in found[1:-2]] == [
+    written = list(frames(data))
+    assert all(event == frame["type"] for event, frame in written)
+    assert [frame for _, frame in written[1:-2]] == [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
         {"type": "content_block_stop", "index": 0},
@@ -92,15 +92,20 @@ def test_anthropic_opens_fills_and_closes_every_block() -> None:
         {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'}},
         {"type": "content_block_stop", "index": 2},
     ]
-    assert [frame["type"] for _, frame in (found[0], *found[-2:])] == ["message_start", "message_delta", "message_stop"]
-    assert found[-2][1]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None, "stop_details": None, "container": None}
-    assert found[-2][1]["usage"]["input_tokens"] == 4  # neither cached nor written
+    assert [frame["type"] for _, frame in (written[0], *written[-2:])] == ["message_start", "message_delta", "message_stop"]
+    assert written[-2][1]["delta"] == {
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "stop_details": None,
+        "container": None,
+    }
+    assert written[-2][1]["usage"]["input_tokens"] == 4  # neither cached nor written
 
 
 def test_gemini_sends_parts_and_calls_whole() -> None:
     data, _ = write("gemini", SMALL, streaming=True)
-    *found, last = (frame for _, frame in frames(data))
-    assert [frame["candidates"][0]["content"]["parts"] for frame in found] == [
+    *earlier, last = (frame for _, frame in frames(data))
+    assert [frame["candidates"][0]["content"]["parts"] for frame in earlier] == [
         [{"text": "hm", "thought": True}],
         [{"text": "Hi"}],
         [{"functionCall": {"name": "f", "args": {"a": 1}, "id": "c1"}}],
@@ -117,13 +122,13 @@ def test_gemini_sends_parts_and_calls_whole() -> None:
 
 def test_ollama_sends_lines_and_calls_whole() -> None:
     data, _ = write("ollama-chat", SMALL, streaming=True)
-    *found, last = (loads(line) for line in data.splitlines())
-    assert [frame["message"] for frame in found] == [
+    *earlier, last = (loads(line) for line in data.splitlines())
+    assert [frame["message"] for frame in earlier] == [
         {"role": "assistant", "content": "", "thinking": "hm"},
         {"role": "assistant", "content": "Hi"},
         {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}]},
     ]
-    assert [frame["done"] for frame in [*found, last]] == [False, False, False, True]
+    assert [frame["done"] for frame in [*earlier, last]] == [False, False, False, True]
     assert (last["done_reason"], last["prompt_eval_count"], last["eval_count"]) == ("stop", 9, 5)
 
 
@@ -133,10 +138,10 @@ def test_blocks_that_come_whole_are_written_like_any_other(wire: str) -> None:
     text, thought, call = Text("Hi"), Thinking("hm"), ToolCall("c1", "f", {"a": 1}, '{"a":1}')
     reply = Reply((thought, text, call), "tools")
     events: list[Event] = [ReplyStarted("r", "m"), BlockReady(0, thought), BlockReady(1, text), ToolCallReady(2, call)]
-    found = write_events(wire, [*events, ReplyDone(reply)])
-    assert found.text == "Hi"
-    assert [block.text for block in found.blocks if isinstance(block, Thinking)] == ["hm"]
-    assert [(made.id, made.name, made.arguments) for made in found.calls] == [("c1", "f", {"a": 1})]
+    decoded = write_events(wire, [*events, ReplyDone(reply)])
+    assert decoded.text == "Hi"
+    assert [block.text for block in decoded.blocks if isinstance(block, Thinking)] == ["hm"]
+    assert [(call.id, call.name, call.arguments) for call in decoded.calls] == [("c1", "f", {"a": 1})]
 
 
 # ---- state of the origin
@@ -188,8 +193,8 @@ def test_a_reply_of_a_wire_is_replayed_whole(reply: Reply, streaming: bool) -> N
 
 
 @each_way
-@pytest.mark.parametrize("more", [{}, {"name": "sh"}], ids=["nameless", "named"])
-def test_a_built_in_call_of_responses_is_replayed_as_its_item(more: dict[str, str], streaming: bool) -> None:
+@pytest.mark.parametrize("fields", [{}, {"name": "sh"}], ids=["nameless", "named"])
+def test_a_built_in_call_of_responses_is_replayed_as_its_item(fields: dict[str, str], streaming: bool) -> None:
     action: dict[str, Any] = {"type": "exec", "command": ["ls"], "env": {}}
     item: dict[str, Any] = {
         "type": "local_shell_call",
@@ -197,7 +202,7 @@ def test_a_built_in_call_of_responses_is_replayed_as_its_item(more: dict[str, st
         "call_id": "c1",
         "status": "completed",
         "action": action,
-        **more,
+        **fields,
     }
     reply = own("openai-responses", ToolCall("c1", "local_shell", action, opaque={"item": item}), stop="tools")
     assert replay(reply, streaming=streaming) == reply
@@ -233,9 +238,9 @@ ITEMS = {
 def test_foreign_content_comes_back_on_its_own_wire_or_is_a_loss(wire: str, streaming: bool) -> None:
     reply = own(wire, Foreign(wire, ITEMS[wire]), Text("x"))
     data, answer = write(wire, reply, streaming=streaming)
-    found = read(wire, data, streaming=streaming)
-    assert found.text == "x"
-    assert [block for block in found.blocks if isinstance(block, Foreign)] == [reply.blocks[0]] or answer.losses
+    decoded = read(wire, data, streaming=streaming)
+    assert decoded.text == "x"
+    assert [block for block in decoded.blocks if isinstance(block, Foreign)] == [reply.blocks[0]] or answer.losses
 
 
 @each_way
@@ -270,10 +275,10 @@ MEDIA = {
 def test_media_is_read_again_as_what_it_was_or_is_a_loss(wire: str, name: str, streaming: bool) -> None:
     media = MEDIA[name]
     data, answer = write(wire, Reply((Text("see"), media)), streaming=streaming)
-    found = read(wire, data, streaming=streaming)
-    told = [(block.kind, block.data, block.url) for block in found.blocks if isinstance(block, Media)]
-    drawn = [block.item.get("result") for block in found.blocks if isinstance(block, Foreign)]  # image_generation_call
-    assert told == [(media.kind, media.data, media.url)] or drawn == [PIXEL] or answer.losses
+    decoded = read(wire, data, streaming=streaming)
+    media_blocks = [(block.kind, block.data, block.url) for block in decoded.blocks if isinstance(block, Media)]
+    drawn = [block.item.get("result") for block in decoded.blocks if isinstance(block, Foreign)]  # image_generation_call
+    assert media_blocks == [(media.kind, media.data, media.url)] or drawn == [PIXEL] or answer.losses
 
 
 @each_way
@@ -281,5 +286,5 @@ def test_media_is_read_again_as_what_it_was_or_is_a_loss(wire: str, name: str, s
 def test_two_images_stay_two(wire: str, streaming: bool) -> None:
     reply = Reply((Media("image", "image/png", PIXEL), Media("image", "image/gif", "R0lGODlh")))
     data, answer = write(wire, reply, streaming=streaming)
-    found = read(wire, data, streaming=streaming)
-    assert len([block for block in found.blocks if isinstance(block, Media | Foreign)]) == 2 or len(answer.losses) == 2
+    decoded = read(wire, data, streaming=streaming)
+    assert len([block for block in decoded.blocks if isinstance(block, Media | Foreign)]) == 2 or len(answer.losses) == 2

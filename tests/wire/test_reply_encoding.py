@@ -178,51 +178,51 @@ blocks = st.builds(Text, st.text(max_size=60)) | st.builds(Thinking, st.text(max
 block_lists = st.lists(blocks, max_size=6, unique_by=lambda block: getattr(block, "id", object()))
 
 
-def replied(said: Iterable[Block], stop: StopReason = "end") -> Reply:
+def make_reply(blocks: Iterable[Block], stop: StopReason = "end") -> Reply:
     """A reply whose stop agrees with its calls, as providers' do."""
-    said = tuple(said)
-    has_calls = any(isinstance(block, ToolCall) for block in said)
-    return Reply(said, "tools" if has_calls and stop == "end" else stop, id="id_1")
+    blocks = tuple(blocks)
+    has_calls = any(isinstance(block, ToolCall) for block in blocks)
+    return Reply(blocks, "tools" if has_calls and stop == "end" else stop, id="id_1")
 
 
 @pytest.mark.untraced
 @each_wire
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(said=block_lists, streaming=st.booleans(), piece=st.integers(1, 30))
-@example(said=[Text("lone \ud83d half")], streaming=True, piece=24)
-@example(said=[ToolCall("c", "f", {"a": 1}), Text("after")], streaming=True, piece=24)
-def test_texts_and_calls_survive(wire: str, said: list[Block], streaming: bool, piece: int) -> None:
-    reply = replied(said)
-    found = write_and_read(wire, reply, streaming=streaming, piece_size=piece)
-    assert (found.text, thoughts(found)) == (reply.text, thoughts(reply))
-    assert calls(found) == calls(reply)
-    assert found.stop == reply.stop
+@given(blocks=block_lists, streaming=st.booleans(), piece=st.integers(1, 30))
+@example(blocks=[Text("lone \ud83d half")], streaming=True, piece=24)
+@example(blocks=[ToolCall("c", "f", {"a": 1}), Text("after")], streaming=True, piece=24)
+def test_texts_and_calls_survive(wire: str, blocks: list[Block], streaming: bool, piece: int) -> None:
+    reply = make_reply(blocks)
+    decoded = write_and_read(wire, reply, streaming=streaming, piece_size=piece)
+    assert (decoded.text, thoughts(decoded)) == (reply.text, thoughts(reply))
+    assert calls(decoded) == calls(reply)
+    assert decoded.stop == reply.stop
 
 
 @pytest.mark.untraced
 @each_wire
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(said=block_lists, order=st.randoms(use_true_random=False))
-def test_interleaved_events_lose_nothing(wire: str, said: list[Block], order: Any) -> None:
+@given(blocks=block_lists, order=st.randoms(use_true_random=False))
+def test_interleaved_events_lose_nothing(wire: str, blocks: list[Block], order: Any) -> None:
     """Events of several blocks at once, each block's own in order."""
-    reply = replied(said)
+    reply = make_reply(blocks)
     first, *middle, last = split_reply(reply, 5)
-    queues = [[event for event in middle if getattr(event, "index", -1) == index] for index in range(len(said))]
+    queues = [[event for event in middle if getattr(event, "index", -1) == index] for index in range(len(blocks))]
     mixed: list[Event] = []
     while queues := [queue for queue in queues if queue]:
         mixed.append(order.choice(queues).pop(0))
-    found = write_events(wire, [first, *mixed, last])
-    assert sorted(calls(found), key=repr) == sorted(calls(reply), key=repr)
-    assert sorted(found.text) == sorted(reply.text)
-    assert sorted(thoughts(found)) == sorted(thoughts(reply))
+    decoded = write_events(wire, [first, *mixed, last])
+    assert sorted(calls(decoded), key=repr) == sorted(calls(reply), key=repr)
+    assert sorted(decoded.text) == sorted(reply.text)
+    assert sorted(thoughts(decoded)) == sorted(thoughts(reply))
 
 
 @each_wire
 def test_text_around_a_thought_is_sent_once(wire: str) -> None:
     text, thought = Text("one two"), Thinking("hm")
     events = [TextDelta(0, "one "), ThinkingDelta(1, "hm"), TextDelta(0, "two"), BlockReady(0, text), BlockReady(1, thought)]
-    found = write_events(wire, [ReplyStarted("r", "m"), *events, ReplyDone(Reply((text, thought)))])
-    assert (found.text, thoughts(found)) == ("one two", "hm")
+    decoded = write_events(wire, [ReplyStarted("r", "m"), *events, ReplyDone(Reply((text, thought)))])
+    assert (decoded.text, thoughts(decoded)) == ("one two", "hm")
 
 
 USAGE = Usage(1000, 200, cached=600, cache_write=100, reasoning=150)
@@ -238,17 +238,17 @@ COUNTED = {
 @each_way
 @each_wire
 def test_id_model_and_usage_survive(wire: str, streaming: bool) -> None:
-    found = write_and_read(wire, Reply((Text("x"),), usage=USAGE, id="id_1"), streaming=streaming)
-    assert found.usage == COUNTED[wire]
-    assert found.origin == Origin(wire, model=MODELS[wire])
-    assert found.id == ("id_1" if wire != "ollama-chat" else "")
+    decoded = write_and_read(wire, Reply((Text("x"),), usage=USAGE, id="id_1"), streaming=streaming)
+    assert decoded.usage == COUNTED[wire]
+    assert decoded.origin == Origin(wire, model=MODELS[wire])
+    assert decoded.id == ("id_1" if wire != "ollama-chat" else "")
 
 
 @each_wire
 def test_a_body_names_the_replys_model_where_the_writer_has_none(wire: str) -> None:
     body = load_reply_encoder(wire)().encode_reply(Reply((), origin=Origin("x", model="m1")))
-    found = read(wire, dumps(body), streaming=False)
-    assert found.origin == Origin(wire, model="m1")
+    decoded = read(wire, dumps(body), streaming=False)
+    assert decoded.origin == Origin(wire, model="m1")
 
 
 @each_way
@@ -256,8 +256,8 @@ def test_a_body_names_the_replys_model_where_the_writer_has_none(wire: str) -> N
 @each_wire
 def test_a_stop_reason_survives_or_is_a_loss(wire: str, stop: StopReason, streaming: bool) -> None:
     """A wire without a word for it must not turn an error or a refusal into a success in silence."""
-    said = (ToolCall("c1", "f", {}),) if stop == "tools" else (Text("x"),)
-    data, encoder = write(wire, Reply(said, stop), streaming=streaming)
+    blocks = (ToolCall("c1", "f", {}),) if stop == "tools" else (Text("x"),)
+    data, encoder = write(wire, Reply(blocks, stop), streaming=streaming)
     assert read(wire, data, streaming=streaming).stop == stop or "stop" in {loss.subject for loss in encoder.losses}
 
 

@@ -20,11 +20,11 @@ OWN = Origin("anthropic-messages", "anthropic", MODEL)
 USE: Doc = {"type": "tool_use", "id": "c1", "name": "get", "input": {"x": 1}}
 
 
-def decode(*messages: Doc, **more: Any) -> Request:
-    return decode_request("anthropic-messages", {"model": MODEL, "messages": list(messages), **more})
+def decode(*messages: Doc, **options: Any) -> Request:
+    return decode_request("anthropic-messages", {"model": MODEL, "messages": list(messages), **options})
 
 
-def said(content: Any, role: str = "user") -> list[Message]:
+def decode_content(content: Any, role: str = "user") -> list[Message]:
     return list(decode({"role": role, "content": content}).messages)
 
 
@@ -146,7 +146,7 @@ CONTENTS: list[tuple[Any, tuple[Block, ...]]] = [
 
 @pytest.mark.parametrize(("content", "blocks"), CONTENTS)
 def test_content_of_a_user(content: Any, blocks: tuple[Block, ...]) -> None:
-    assert said(content) == [Message("user", blocks, OWN)]
+    assert decode_content(content) == [Message("user", blocks, OWN)]
 
 
 def test_results_and_text_of_one_message_are_taken_apart_in_order() -> None:
@@ -169,8 +169,8 @@ def test_results_and_text_of_one_message_are_taken_apart_in_order() -> None:
         Message("tool", (ToolResult("c1", (), "get"), ToolResult("zz", (Text("2"),), is_error=True)), OWN),
         Message("user", (Text("b"),), OWN),
     ]
-    assert said([result, {"type": "text", "text": "b"}, result])[-1].role == "tool"
-    assert said([]) == []
+    assert decode_content([result, {"type": "text", "text": "b"}, result])[-1].role == "tool"
+    assert decode_content([]) == []
 
 
 def test_assistant_is_read_as_a_reply_is() -> None:
@@ -180,20 +180,20 @@ def test_assistant_is_read_as_a_reply_is() -> None:
         {**USE, "input": {}},
         {"type": "text", "text": "x"},
     ]
-    (message,) = said(blocks, "assistant")
+    (message,) = decode_content(blocks, "assistant")
     assert message.blocks == (
         Thinking("hm", {"signature": "s"}),
         Thinking("", {"redacted": "d"}),
         ToolCall("c1", "get", {}, ""),
         Text("x"),
     )
-    assert said("x", "assistant") == [Message("assistant", (Text("x"),), OWN)]
+    assert decode_content("x", "assistant") == [Message("assistant", (Text("x"),), OWN)]
 
 
 def test_instructions_before_and_between_turns() -> None:
     assert decode(system="s").messages == [Message("system", (Text("s"),), OWN)]
     assert decode(system=[]).messages == []
-    assert said("now", "system") == [Message("system", (Text("now"),), OWN)]
+    assert decode_content("now", "system") == [Message("system", (Text("now"),), OWN)]
 
 
 @pytest.mark.parametrize(("choice", "wanted", "parallel"), [

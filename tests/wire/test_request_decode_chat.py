@@ -17,8 +17,8 @@ ORIGIN = Origin("openai-chat", "openai-chat", "gpt-4o")
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "get", "arguments": "{}"}}]
 
 
-def decode(*messages: Doc, **more: Any) -> Request:
-    return decode_request("openai-chat", {"model": "gpt-4o", "messages": list(messages), **more})
+def decode(*messages: Doc, **options: Any) -> Request:
+    return decode_request("openai-chat", {"model": "gpt-4o", "messages": list(messages), **options})
 
 
 def again(body: Doc, provider: str = "openai-chat") -> Doc:

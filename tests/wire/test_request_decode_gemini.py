@@ -17,8 +17,8 @@ NEW = "gemini-3-pro-preview"
 OWN = Origin("gemini", "gemini", NEW)
 
 
-def decode(*said: Doc, **more: Any) -> Request:
-    return decode_request("gemini", {"contents": list(said), **more}, model=NEW)
+def decode(*contents: Doc, **options: Any) -> Request:
+    return decode_request("gemini", {"contents": list(contents), **options}, model=NEW)
 
 
 def again(body: Doc, provider: str = "gemini") -> Doc:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from request_samples import GET, SCHEMA, Doc, lost
+from request_samples import GET, SCHEMA, Doc, lost_subjects
 
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.messages import (
@@ -26,12 +26,12 @@ from toolglot.wire.writer import EncodedRequest
 OWN = Origin("openai-responses", "openai-responses", "gpt-5")
 
 
-def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **more: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **more), resolve_profile(provider, model))
+def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **options: Any) -> EncodedRequest:
+    return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
-def decode(*items: Any, **more: Any) -> Request:
-    return decode_request("openai-responses", {"model": "gpt-5", "input": list(items), **more})
+def decode(*items: Any, **options: Any) -> Request:
+    return decode_request("openai-responses", {"model": "gpt-5", "input": list(items), **options})
 
 
 def test_an_id_of_calls_of_two_kinds() -> None:
@@ -77,7 +77,7 @@ def test_supported_media(media: Media, part: Doc) -> None:
 def test_unsupported_media(media: Media) -> None:
     encoded = encode([user(media)])
     assert encoded.body["input"][0]["content"][0]["text"].startswith(f"[{media.kind} not shown")
-    assert lost(encoded) == [media.kind]
+    assert lost_subjects(encoded) == [media.kind]
 
 
 def test_instructions_in_the_middle_stay_there_and_items_stay_items() -> None:
@@ -95,13 +95,13 @@ def test_instructions_in_the_middle_stay_there_and_items_stay_items() -> None:
 def test_what_instructions_cannot_hold_is_a_loss() -> None:
     encoded = encode([system(["Be kind.", Media("image", "image/png", "AA")]), user("hi")])
     assert encoded.body["instructions"].startswith("Be kind.")
-    assert lost(encoded) == ["image"]
+    assert lost_subjects(encoded) == ["image"]
 
 
 def test_own_part_that_instructions_cannot_hold_is_a_loss() -> None:
     encoded = encode([system(["Be kind.", Foreign("openai-responses", {"type": "input_video"})]), user("hi")])
     assert encoded.body["instructions"] == "Be kind."
-    assert lost(encoded) == ["input_video"]
+    assert lost_subjects(encoded) == ["input_video"]
 
 
 def test_least_of_the_most_tokens() -> None:
@@ -150,7 +150,7 @@ def test_choice_of_hosted_tools_goes_back_verbatim_and_is_a_loss_elsewhere(choic
     assert encode_request(request, resolve_profile("openai-responses", "gpt-5")).body["tool_choice"] == choice
     other = encode_request(request, resolve_profile("openai-chat", "gpt-4o"))
     assert not any(word in str(other.body) for word in ("web_search", "mcp"))
-    assert len([what for what in lost(other) if what.startswith("hosted tool")]) == 2
+    assert len([subject for subject in lost_subjects(other) if subject.startswith("hosted tool")]) == 2
 
 
 def test_azure_gets_a_hint_about_tools_that_cannot_be_called() -> None:
@@ -161,7 +161,7 @@ def test_azure_gets_a_hint_about_tools_that_cannot_be_called() -> None:
         tool_choice=ToolChoice("auto", ("get", "put")),
     )
     assert [tool["name"] for tool in encoded.body["tools"]] == ["get", "put"]
-    assert lost(encoded) == ["tool 'cut'"]
+    assert lost_subjects(encoded) == ["tool 'cut'"]
     assert "cut" in encoded.body["instructions"]
 
 

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost_subjects
 
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.messages import (
@@ -30,18 +30,18 @@ OWN = Origin("anthropic-messages", "anthropic", MODEL)
 SIGNED = Thinking("hm", {"signature": "sig"})
 
 
-def encode(messages: list[Message], model: str = MODEL, **more: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **more), resolve_profile("anthropic", model))
+def encode(messages: list[Message], model: str = MODEL, **options: Any) -> EncodedRequest:
+    return encode_request(Request(model, messages, **options), resolve_profile("anthropic", model))
 
 
-def body(messages: list[Message], model: str = MODEL, **more: Any) -> Doc:
-    return encode(messages, model, **more).body
+def body(messages: list[Message], model: str = MODEL, **options: Any) -> Doc:
+    return encode(messages, model, **options).body
 
 
 def test_whole_request() -> None:
-    said = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE, user("And?")]
+    history = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE, user("And?")]
     options = Options(100, 0.5, top_k=4, stop=("END",))
-    encoded = encode(said, tools=(GET,), tool_choice=ToolChoice("required"), parallel=False, options=options, stream=True)
+    encoded = encode(history, tools=(GET,), tool_choice=ToolChoice("required"), parallel=False, options=options, stream=True)
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
     assert encoded.body == {
         "model": MODEL,
@@ -107,7 +107,7 @@ def test_result(result: ToolResult, fields: Doc) -> None:
 
 def test_own_state_goes_back_and_cache_marks_are_kept() -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
-    said = [
+    history = [
         Message("system", (Text("s", mark),), OWN),
         Message("user", (Text("hi", mark), Media("image", "image/png", "AA", opaque=mark)), OWN),
         Message(
@@ -117,7 +117,7 @@ def test_own_state_goes_back_and_cache_marks_are_kept() -> None:
         ),
         Message("tool", (ToolResult("c1", (Text("1"),), opaque=mark),), OWN),
     ]
-    sent = body(said, tools=(ToolDefinition("get", "", SCHEMA, wire="anthropic-messages", opaque=mark),))
+    sent = body(history, tools=(ToolDefinition("get", "", SCHEMA, wire="anthropic-messages", opaque=mark),))
     assert sent["system"] == [{"type": "text", "text": "s", **mark}]
     assert sent["tools"] == [{"name": "get", "input_schema": SCHEMA, **mark}]
     assert sent["messages"][0]["content"][0] == {"type": "text", "text": "hi", **mark}
@@ -128,15 +128,15 @@ def test_own_state_goes_back_and_cache_marks_are_kept() -> None:
         {"type": "tool_use", "id": "c1", "name": "get", "input": {}, "caller": {"type": "direct"}},
     ]
     assert sent["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1", "content": "1", **mark}]
-    other = encode_request(Request("gpt-4o", said), resolve_profile("openai-chat", "gpt-4o"))
+    other = encode_request(Request("gpt-4o", history), resolve_profile("openai-chat", "gpt-4o"))
     assert not any(word in str(other.body) for word in ("cache_control", "sig", "xyz", "hm"))
 
 
 def test_claude_of_another_name_gets_no_signature() -> None:
-    said = [user("hi"), Message("assistant", (SIGNED, Text("x")), OWN), user("y")]
-    encoded = encode(said, "claude-opus-4-1")
+    history = [user("hi"), Message("assistant", (SIGNED, Text("x")), OWN), user("y")]
+    encoded = encode(history, "claude-opus-4-1")
     assert encoded.body["messages"][1] == {"role": "assistant", "content": "x"}
-    assert lost(encoded) == ["thinking"]
+    assert lost_subjects(encoded) == ["thinking"]
 
 
 def test_server_tool_blocks_go_back_whole_and_a_paused_turn_may_be_last() -> None:
@@ -166,15 +166,15 @@ def test_instructions_between_turns() -> None:
     encoded = encode([user("hi"), system("now"), user("x")])
     assert encoded.body["messages"][1] == {"role": "user", "content": "<system>\nnow\n</system>"}
     assert "system message" in [done.subject for done in encoded.repairs]
-    own = body([user("hi"), Message("system", (Text("now"),), OWN), user("x")])
-    assert own["messages"][1] == {"role": "system", "content": [{"type": "text", "text": "now"}]}
+    sent = body([user("hi"), Message("system", (Text("now"),), OWN), user("x")])
+    assert sent["messages"][1] == {"role": "system", "content": [{"type": "text", "text": "now"}]}
 
 
 def test_parts_of_other_wires_do_not_get_into_the_instructions() -> None:
     part = Foreign("openai-chat", {"type": "secret_part", "text": "shown"})
     encoded = encode([system(["s", part]), user("hi")])
     assert encoded.body["system"] == [{"type": "text", "text": "s"}, {"type": "text", "text": "shown"}]
-    assert lost(encoded) == ["secret_part"]
+    assert lost_subjects(encoded) == ["secret_part"]
 
 
 @pytest.mark.parametrize("last", [Text("begin: "), SIGNED], ids=["white space at the end", "thinking first"])
@@ -220,13 +220,13 @@ def test_supported_media(media: Media, source: Doc) -> None:
 def test_unsupported_media(media: Media) -> None:
     encoded = encode([user(media)])
     assert encoded.body["messages"][0]["content"].startswith(f"[{media.kind} not shown")
-    assert lost(encoded) == [media.kind]
+    assert lost_subjects(encoded) == [media.kind]
 
 
 # ---- thinking, sampling, output
 
 
-@pytest.mark.parametrize(("model", "options", "more", "thinking"), [
+@pytest.mark.parametrize(("model", "options", "fields", "thinking"), [
     (MODEL, Options(9000, thinking_budget=2000), {}, {"type": "enabled", "budget_tokens": 2000}),
     (MODEL, Options(9000, thinking_budget=5), {}, {"type": "enabled", "budget_tokens": 1024}),
     (MODEL, Options(3000, thinking_budget=9000), {}, {"type": "enabled", "budget_tokens": 2999}),
@@ -236,8 +236,8 @@ def test_unsupported_media(media: Media) -> None:
     (MODEL, Options(9000, thinking_budget=2000), {"tools": (GET,), "tool_choice": ToolChoice("required")},
         "forced tool choice"),
 ])  # fmt: skip
-def test_thinking_budget(model: str, options: Options, more: Doc, thinking: Doc | str | None) -> None:
-    encoded = encode([user("hi")], model, options=options, **more)
+def test_thinking_budget(model: str, options: Options, fields: Doc, thinking: Doc | str | None) -> None:
+    encoded = encode([user("hi")], model, options=options, **fields)
     if isinstance(thinking, str):
         assert "thinking" not in encoded.body
         assert [loss.reason for loss in encoded.losses if thinking in loss.reason]
@@ -251,7 +251,7 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("said", "on"),
+    ("history", "on"),
     [
         ([user("hi"), begun(SIGNED, CALL), DONE], True),
         ([user("hi"), begun(Thinking("", {"redacted": "x"}), CALL), DONE], True),
@@ -279,18 +279,18 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
         "an answer that is left out",
     ],
 )
-def test_thinking_in_a_tool_loop_that_began_without_it(said: list[Message], on: bool) -> None:
+def test_thinking_in_a_tool_loop_that_began_without_it(history: list[Message], on: bool) -> None:
     """400: when thinking is enabled, the turn before the last results must start with a thinking block."""
-    encoded = encode(said, options=Options(9000, thinking_budget=2000))
+    encoded = encode(history, options=Options(9000, thinking_budget=2000))
     assert ("thinking" in encoded.body) is on
-    assert ("thinking_budget" in lost(encoded)) is not on
+    assert ("thinking_budget" in lost_subjects(encoded)) is not on
 
 
 @pytest.mark.parametrize(("temperature", "sent", "losses"), [(0.5, None, ["temperature"]), (1, 1, [])])
 def test_temperature_while_thinking(temperature: float, sent: float | None, losses: list[str]) -> None:
     encoded = encode([user("hi")], options=Options(9000, temperature, thinking_budget=2000))
     assert encoded.body.get("temperature") == sent
-    assert lost(encoded) == losses
+    assert lost_subjects(encoded) == losses
 
 
 def test_output_effort_and_extras_join_in_output_config() -> None:
@@ -309,13 +309,13 @@ def test_output_effort_and_extras_join_in_output_config() -> None:
 def test_json_without_a_schema_is_a_loss() -> None:
     encoded = encode([user("hi")], output=Output())
     assert "output_config" not in encoded.body
-    assert lost(encoded) == ["output"]
+    assert lost_subjects(encoded) == ["output"]
 
 
 def test_stop_sequences_of_white_space_are_a_loss() -> None:
     encoded = encode([user("hi")], options=Options(stop=("END", " ")))
     assert encoded.body["stop_sequences"] == ["END"]
-    assert lost(encoded) == ["stop"]
+    assert lost_subjects(encoded) == ["stop"]
 
 
 # ---- tools
@@ -355,4 +355,4 @@ def test_models_that_cannot_be_forced_get_a_hint() -> None:
         "These tools cannot be called now: put.",
         "Answer with a call to get.",
     ]
-    assert lost(encoded) == ["tool 'put'", "tool_choice"]
+    assert lost_subjects(encoded) == ["tool 'put'", "tool_choice"]

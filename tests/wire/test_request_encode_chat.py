@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from request_samples import CALL, GET, PNG, SCHEMA, Doc, lost
+from request_samples import CALL, GET, PNG, SCHEMA, Doc, lost_subjects
 
 from toolglot.common.jsontext import loads
 from toolglot.providers.catalog import resolve_profile
@@ -30,18 +30,25 @@ SQL = ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark",
 PDF = Media("file", "application/pdf", "JVBERi0=", name="a.pdf")
 
 
-def encode(provider: str, messages: list[Message], model: str = "m", **more: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **more), resolve_profile(provider, model))
+def encode(provider: str, messages: list[Message], model: str = "m", **options: Any) -> EncodedRequest:
+    return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
-def messages(provider: str, said: list[Message], model: str = "m", **more: Any) -> list[Doc]:
-    return encode(provider, said, model, **more).body["messages"]
+def messages(provider: str, history: list[Message], model: str = "m", **options: Any) -> list[Doc]:
+    return encode(provider, history, model, **options).body["messages"]
 
 
 def test_whole_request() -> None:
     options = Options(100, 0.5, 0.9, stop=("END",), seed=7, presence_penalty=0.1, frequency_penalty=0.2)
-    said = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), tool(ToolResult("c1", (Text("one"),), "get"))]
-    request = Request("gpt-4o", said, (GET,), ToolChoice("required"), False, options, Output(SCHEMA, "o", "An o.", False), True)
+    history = [
+        system("Be kind."),
+        user(["Look:", PNG]),
+        assistant(["So.", CALL]),
+        tool(ToolResult("c1", (Text("one"),), "get")),
+    ]
+    request = Request(
+        "gpt-4o", history, (GET,), ToolChoice("required"), False, options, Output(SCHEMA, "o", "An o.", False), True
+    )
     encoded = encode_request(request, resolve_profile("openai-chat", "gpt-4o"))
     assert encoded.body == {
         "model": "gpt-4o",
@@ -88,8 +95,8 @@ def test_whole_request() -> None:
     ("provider", "content"), [("openai-chat", None), ("compatible", ""), ("mistral", ""), ("deepseek", "")]
 )
 def test_content_of_a_turn_that_only_calls(provider: str, content: str | None) -> None:
-    said = messages(provider, [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"),)))])
-    assert said[1]["content"] == content
+    sent = messages(provider, [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"),)))])
+    assert sent[1]["content"] == content
 
 
 def test_arguments_stay_exactly_as_the_model_wrote_them() -> None:
@@ -99,16 +106,16 @@ def test_arguments_stay_exactly_as_the_model_wrote_them() -> None:
         ToolCall("3", "f", {}),
         ToolCall("4", "f", {}, " "),
     ]
-    said = messages("openai-chat", [assistant(calls), tool(*(ToolResult(c.id) for c in calls))])
-    assert [call["function"]["arguments"] for call in said[0]["tool_calls"]] == ['{ "x" : 1 }', "{}", "{}", "{}"]
+    sent = messages("openai-chat", [assistant(calls), tool(*(ToolResult(c.id) for c in calls))])
+    assert [call["function"]["arguments"] for call in sent[0]["tool_calls"]] == ['{ "x" : 1 }', "{}", "{}", "{}"]
 
 
 @pytest.mark.parametrize("raw", ['{"x": "cut o', "[1]", '"text"'])
 def test_arguments_that_are_no_object_go_back_as_they_came_and_elsewhere_as_an_object(raw: str) -> None:
     call, result = ToolCall("1", "f", None, raw), tool(ToolResult("1", (Text("bad"),)))
-    own = messages("openai-chat", [Message("assistant", (call,), Origin("openai-chat", "openai-chat", "m")), result])
-    assert own[0]["tool_calls"][0]["function"]["arguments"] == raw
-    assert own[1] == {"role": "tool", "tool_call_id": "1", "content": "bad"}
+    native = messages("openai-chat", [Message("assistant", (call,), Origin("openai-chat", "openai-chat", "m")), result])
+    assert native[0]["tool_calls"][0]["function"]["arguments"] == raw
+    assert native[1] == {"role": "tool", "tool_call_id": "1", "content": "bad"}
     encoded = encode("openai-chat", [assistant(call), result])
     assert loads(encoded.body["messages"][0]["tool_calls"][0]["function"]["arguments"]) == {"invalid_arguments": raw}
     assert [done.subject for done in encoded.repairs] == ["arguments of 'f'"]
@@ -116,15 +123,15 @@ def test_arguments_that_are_no_object_go_back_as_they_came_and_elsewhere_as_an_o
 
 def test_refusal_goes_back_as_a_refusal_and_elsewhere_as_text() -> None:
     origin = Origin("openai-chat", "openai-chat", "gpt-4o")
-    said = [user("hi"), Message("assistant", (Text("No.", {"refusal": True}),), origin)]
-    assert messages("openai-chat", said)[1] == {"role": "assistant", "refusal": "No."}
-    assert messages("groq", said)[1] == {"role": "assistant", "content": "No."}
+    history = [user("hi"), Message("assistant", (Text("No.", {"refusal": True}),), origin)]
+    assert messages("openai-chat", history)[1] == {"role": "assistant", "refusal": "No."}
+    assert messages("groq", history)[1] == {"role": "assistant", "content": "No."}
 
 
 def test_own_parts_without_a_neutral_form_go_back() -> None:
     part = {"type": "refusal", "refusal": "No."}
-    said = [user("hi"), assistant(["Hm.", Foreign("openai-chat", part)])]
-    assert messages("openai-chat", said)[1]["content"] == [{"type": "text", "text": "Hm."}, part]
+    history = [user("hi"), assistant(["Hm.", Foreign("openai-chat", part)])]
+    assert messages("openai-chat", history)[1]["content"] == [{"type": "text", "text": "Hm."}, part]
     assert messages("openai-chat", [user(["x", Foreign("openai-chat", {"type": "video_url"})])])[0]["content"][1] == {
         "type": "video_url"
     }
@@ -133,7 +140,7 @@ def test_own_parts_without_a_neutral_form_go_back() -> None:
 def test_media_of_the_assistant_are_a_loss() -> None:
     encoded = encode("openai-chat", [user("hi"), assistant(["here", PNG])])
     assert encoded.body["messages"][1] == {"role": "assistant", "content": "here"}
-    assert lost(encoded) == ["image"]
+    assert lost_subjects(encoded) == ["image"]
     assert messages("openai-chat", [user("hi"), assistant(PNG)])[1] == {"role": "assistant", "content": ""}
 
 
@@ -167,20 +174,20 @@ def test_media_of_results_follow_in_one_user_message() -> None:
 
 def test_mistral_gets_no_user_message_right_after_a_result() -> None:
     """400: Unexpected role 'user' after role 'tool'. Pictures of a result are no exception."""
-    said = messages("mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"), PNG), "get")), user("x")])
-    roles = [message["role"] for message in said]
+    sent = messages("mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"), PNG), "get")), user("x")])
+    roles = [message["role"] for message in sent]
     assert ("tool", "user") not in [*pairwise(roles)]
-    assert [part for message in said for part in message["content"] if isinstance(part, dict) and part["type"] == "image_url"]
+    assert [part for message in sent for part in message["content"] if isinstance(part, dict) and part["type"] == "image_url"]
 
 
 def test_mistral_ids_names_and_filler() -> None:
-    said = messages("mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"),), "get")), user("more")])
-    assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant", "user"]
-    id = said[1]["tool_calls"][0]["id"]
+    sent = messages("mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"),), "get")), user("more")])
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    id = sent[1]["tool_calls"][0]["id"]
     assert len(id) == 9
     assert id.isalnum()
-    assert said[2] == {"role": "tool", "tool_call_id": id, "name": "get", "content": "1"}
-    assert said[3] == {"role": "assistant", "content": "OK."}
+    assert sent[2] == {"role": "tool", "tool_call_id": id, "name": "get", "content": "1"}
+    assert sent[3] == {"role": "assistant", "content": "OK."}
 
 
 # ---- reasoning
@@ -192,13 +199,13 @@ def thinking(provider: str, field: str = "reasoning_content", *blocks: Any) -> M
 
 def test_deepseek_gets_its_reasoning_back_and_a_filler_for_what_others_called() -> None:
     result = tool(ToolResult("c1", (Text("1"),)))
-    own = messages("deepseek", [user("hi"), thinking("deepseek", "reasoning_content", CALL), result])
-    assert own[1]["reasoning_content"] == "hm"
+    native = messages("deepseek", [user("hi"), thinking("deepseek", "reasoning_content", CALL), result])
+    assert native[1]["reasoning_content"] == "hm"
     encoded = encode("deepseek", [user("hi"), thinking("groq", "reasoning", CALL), result, assistant("done")])
     assert encoded.body["messages"][1]["reasoning_content"] == ""
     assert "reasoning_content" not in encoded.body["messages"][3]
     assert "reasoning" not in encoded.body["messages"][1]
-    assert lost(encoded) == ["thinking"]
+    assert lost_subjects(encoded) == ["thinking"]
     assert [done.subject for done in encoded.repairs] == ["reasoning_content"]
 
 
@@ -216,12 +223,12 @@ def test_reasoning_goes_back_under_the_name_it_came_by(provider: str, field: str
 def test_openai_itself_gets_no_reasoning() -> None:
     encoded = encode("openai-chat", [user("hi"), thinking("openai-chat", "reasoning_content", Text("x"))])
     assert encoded.body["messages"][1] == {"role": "assistant", "content": "x"}
-    assert lost(encoded) == ["thinking"]
+    assert lost_subjects(encoded) == ["thinking"]
 
 
 def test_mistral_thinking_is_a_part_of_the_content_beside_the_text() -> None:
-    said = messages("mistral", [user("hi"), thinking("mistral", "thinking_part", Text("x"))])
-    assert said[1]["content"] == [
+    sent = messages("mistral", [user("hi"), thinking("mistral", "thinking_part", Text("x"))])
+    assert sent[1]["content"] == [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "x"},
     ]
@@ -230,11 +237,11 @@ def test_mistral_thinking_is_a_part_of_the_content_beside_the_text() -> None:
 def test_openrouter_details_go_back_to_the_same_upstream_model_only() -> None:
     details = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "xyz"}]}
     origin = Origin("openai-chat", "openrouter", "anthropic/claude-sonnet-4.5")
-    said = [user("hi"), Message("assistant", (Text("x"),), origin, details)]
-    assert messages("openrouter", said, "anthropic/claude-sonnet-4.5")[1] == {**details, "role": "assistant", "content": "x"}
-    other = encode("openrouter", said, "openai/gpt-5")
+    history = [user("hi"), Message("assistant", (Text("x"),), origin, details)]
+    assert messages("openrouter", history, "anthropic/claude-sonnet-4.5")[1] == {**details, "role": "assistant", "content": "x"}
+    other = encode("openrouter", history, "openai/gpt-5")
     assert other.body["messages"][1] == {"role": "assistant", "content": "x"}
-    assert lost(other) == ["reasoning_details"]
+    assert lost_subjects(other) == ["reasoning_details"]
 
 
 # ---- instructions
@@ -251,17 +258,17 @@ def test_instructions_become_user_messages_for_a_model_that_accepts_none() -> No
 
 def test_developer_role_and_names_go_back_and_instructions_stay_where_they_are() -> None:
     origin = Origin("openai-chat", "openai-chat", "m")
-    said = [
+    history = [
         Message("system", (Text("x"),), origin, {"role": "developer", "name": "boss"}),
         Message("user", (Text("hi"),), origin, {"name": "ann"}),
         system("y"),
     ]
-    assert messages("openai-chat", said) == [
+    assert messages("openai-chat", history) == [
         {"role": "developer", "name": "boss", "content": "x"},
         {"role": "user", "name": "ann", "content": "hi"},
         {"role": "system", "content": "y"},
     ]
-    assert lost(encode("groq", said)) == ["name", "name"]
+    assert lost_subjects(encode("groq", history)) == ["name", "name"]
 
 
 # ---- media
@@ -294,7 +301,7 @@ def test_supported_media(provider: str, media: Media, part: Doc) -> None:
 def test_unsupported_media_is_a_loss_and_a_placeholder(provider: str, media: Media, kind: str) -> None:
     encoded = encode(provider, [user(["x", media])])
     assert encoded.body["messages"][0]["content"][1]["text"].startswith(f"[{kind} not shown")
-    assert lost(encoded) == [kind]
+    assert lost_subjects(encoded) == [kind]
     assert "somebody" not in str(encoded.body)
 
 
@@ -313,13 +320,13 @@ def test_own_file_id_and_detail_go_back() -> None:
 
 def test_freeform_tools_calls_and_choice_where_they_are_native() -> None:
     call = ToolCall("c1", "sql", None, "select 1", freeform=True)
-    said = [user("hi"), assistant(call), tool(ToolResult("c1", (Text("1"),)))]
-    body = encode("openai-chat", said, "gpt-5", tools=(SQL, GET), tool_choice=ToolChoice("required", ("sql",))).body
+    history = [user("hi"), assistant(call), tool(ToolResult("c1", (Text("1"),)))]
+    body = encode("openai-chat", history, "gpt-5", tools=(SQL, GET), tool_choice=ToolChoice("required", ("sql",))).body
     grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: X"}}
     assert body["tools"][0] == {"type": "custom", "custom": {"name": "sql", "description": "Runs.", "format": grammar}}
     assert body["tool_choice"] == {"type": "custom", "custom": {"name": "sql"}}
     assert body["messages"][1]["tool_calls"] == [{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}]
-    plain = encode("openai-chat", said, tools=(ToolDefinition("sql", kind="freeform"),)).body
+    plain = encode("openai-chat", history, tools=(ToolDefinition("sql", kind="freeform"),)).body
     assert plain["tools"] == [{"type": "custom", "custom": {"name": "sql"}}]
 
 
@@ -334,7 +341,7 @@ def test_freeform_tools_and_calls_as_functions() -> None:
     assert encoded.body["tools"][0]["type"] == "function"
     assert encoded.body["tool_choice"] == {"type": "function", "function": {"name": "sql"}}
     assert encoded.body["messages"][0]["tool_calls"][0]["function"] == {"name": "sql", "arguments": '{"input":"select 1"}'}
-    assert lost(encoded) == ["freeform"]
+    assert lost_subjects(encoded) == ["freeform"]
 
 
 def test_strict_is_sent_as_requested() -> None:
@@ -378,14 +385,14 @@ def test_strict_is_sent_as_requested() -> None:
 def test_structured_output(provider: str, output: Output, form: Doc, losses: list[str]) -> None:
     encoded = encode(provider, [user("hi")], output=output)
     assert encoded.body["response_format"] == form
-    assert lost(encoded) == losses
+    assert lost_subjects(encoded) == losses
 
 
 def test_most_stop_sequences() -> None:
     """The published contract takes four."""
     encoded = encode("openai-chat", [user("hi")], options=Options(stop=("1", "2", "3", "4", "5")))
     assert encoded.body["stop"] == ["1", "2", "3", "4"]
-    assert lost(encoded) == ["stop"]
+    assert lost_subjects(encoded) == ["stop"]
 
 
 def test_name_of_the_most_tokens_effort_and_what_has_no_place() -> None:
@@ -397,7 +404,7 @@ def test_name_of_the_most_tokens_effort_and_what_has_no_place() -> None:
     }
     encoded = encode("openai-chat", [user("hi")], "gpt-5", options=options, parallel=True)
     assert (encoded.body["max_completion_tokens"], encoded.body["reasoning_effort"]) == (9, "high")
-    assert lost(encoded) == ["thinking_budget"]
+    assert lost_subjects(encoded) == ["thinking_budget"]
     assert "parallel_tool_calls" not in encoded.body
 
 

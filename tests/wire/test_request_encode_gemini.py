@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import pytest
-from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost_subjects
 
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.messages import (
@@ -30,19 +30,19 @@ OLD, NEW = "gemini-2.5-flash", "gemini-3-pro-preview"
 OWN = Origin("gemini", "gemini", NEW)
 
 
-def encode(messages: list[Message], model: str = OLD, provider: str = "gemini", **more: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **more), resolve_profile(provider, model))
+def encode(messages: list[Message], model: str = OLD, provider: str = "gemini", **options: Any) -> EncodedRequest:
+    return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
-def contents(*messages: Message, model: str = OLD, **more: Any) -> list[Doc]:
-    return encode(list(messages), model, **more).body["contents"]
+def contents(*messages: Message, model: str = OLD, **options: Any) -> list[Doc]:
+    return encode(list(messages), model, **options).body["contents"]
 
 
 def test_whole_request() -> None:
     options = Options(100, 0.5, 0.9, 4, ("END",), 7, 0.1, 0.2, thinking_budget=99)
-    said = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE, user("And?")]
+    history = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE, user("And?")]
     encoded = encode(
-        said, tools=(GET,), tool_choice=ToolChoice("required", ("get",)), options=options, output=Output(SCHEMA), stream=True
+        history, tools=(GET,), tool_choice=ToolChoice("required", ("get",)), options=options, output=Output(SCHEMA), stream=True
     )
     assert encoded.body == {
         "systemInstruction": {"parts": [{"text": "Be kind."}]},
@@ -89,10 +89,10 @@ def test_first_call_of_a_turn_carries_the_documented_dummy_where_it_was_not_made
 )
 def test_real_signatures_go_back_to_the_endpoint_that_made_them(provider: str, model: str, kept: bool) -> None:
     call = ToolCall("x1", "get", {}, opaque={"thoughtSignature": "c2ln", "id": "x1"})
-    own = Message(
+    message = Message(
         "assistant", (Thinking("hm", {"thoughtSignature": "dGhp"}), Text("x", {"thoughtSignature": "dHh0"}), call), OWN
     )
-    encoded = encode([user("hi"), own, tool(ToolResult("x1", (Text("1"),)))], model, provider)
+    encoded = encode([user("hi"), message, tool(ToolResult("x1", (Text("1"),)))], model, provider)
     parts = encoded.body["contents"][1]["parts"]
     if kept:
         assert parts == [
@@ -105,7 +105,7 @@ def test_real_signatures_go_back_to_the_endpoint_that_made_them(provider: str, m
             {"text": "x"},
             {"functionCall": {"name": "get", "args": {}, "id": "x1"}, "thoughtSignature": DUMMY_SIGNATURE},
         ]
-    assert (lost(encoded) == []) is kept
+    assert (lost_subjects(encoded) == []) is kept
     assert encoded.body["contents"][2]["parts"] == [
         {"functionResponse": {"name": "get", "response": {"output": "1"}, "id": "x1"}}
     ]
@@ -115,8 +115,8 @@ def test_real_signatures_go_back_to_the_endpoint_that_made_them(provider: str, m
 @pytest.mark.parametrize("opaque", [None, {"id": "c1"}], ids=["call without id", "call with id"])
 def test_result_has_an_id_where_its_call_has_one(model: str, opaque: Doc | None) -> None:
     """Ids are echoed: a model that sent none gets none, one that sent some gets them back."""
-    own = Message("assistant", (ToolCall("c1", "get", {}, opaque=opaque),), Origin("gemini", "gemini", model))
-    sent = contents(user("hi"), own, DONE, model=model)
+    message = Message("assistant", (ToolCall("c1", "get", {}, opaque=opaque),), Origin("gemini", "gemini", model))
+    sent = contents(user("hi"), message, DONE, model=model)
     assert sent[1]["parts"][0]["functionCall"].get("id") == (opaque or {}).get("id")
     assert sent[2]["parts"][0]["functionResponse"].get("id") == (opaque or {}).get("id")
 
@@ -149,16 +149,16 @@ def test_a_signature_of_another_name_is_replaced() -> None:
     assert [part["thoughtSignature"] for part in changed.body["contents"][1]["parts"]] == [DUMMY_SIGNATURE, "c2ln"]
     assert changed.body["contents"][1]["parts"][0]["functionCall"]["name"] != name
     # A tool that was offered under this name keeps the signatures of its calls.
-    own = Message("assistant", (ToolCall("a", odd.name, {}, opaque={"id": "a", "thoughtSignature": "c2ln"}),), OWN)
-    part = encode([user("hi"), own], NEW, tools=(odd,)).body["contents"][1]["parts"][0]
+    message = Message("assistant", (ToolCall("a", odd.name, {}, opaque={"id": "a", "thoughtSignature": "c2ln"}),), OWN)
+    part = encode([user("hi"), message], NEW, tools=(odd,)).body["contents"][1]["parts"][0]
     assert (part["functionCall"]["name"], part["thoughtSignature"]) == (name, "c2ln")
 
 
 def test_own_ids_and_mapped_ids_are_kept_apart() -> None:
     long = "long" * 40
     mapped = contents(user("hi"), assistant(ToolCall(long, "get", {})), model=NEW)[1]["parts"][0]["functionCall"]["id"]
-    own = Message("assistant", (ToolCall(mapped, "get", {}, opaque={"id": mapped}),), OWN)
-    sent = contents(user("hi"), assistant(ToolCall(long, "get", {})), own, model=NEW)
+    message = Message("assistant", (ToolCall(mapped, "get", {}, opaque={"id": mapped}),), OWN)
+    sent = contents(user("hi"), assistant(ToolCall(long, "get", {})), message, model=NEW)
     ids = [part["functionCall"]["id"] for content in sent for part in content["parts"] if "functionCall" in part]
     answers = [part["functionResponse"]["id"] for content in sent for part in content["parts"] if "functionResponse" in part]
     assert (len({*ids}), answers) == (2, ids)
@@ -189,19 +189,24 @@ def test_an_error_with_data_is_sent_as_an_error() -> None:
 
 def test_second_result_of_a_call_is_not_lost_behind_the_data_of_the_first() -> None:
     first = ToolResult("c1", (Text('{"a":1}'),), data={"a": 1})
-    said = [
+    history = [
         user("hi"),
         assistant([CALL, ToolCall("c2", "get", {})]),
         tool(first),
         tool(ToolResult("c1", (Text("more"),)), ToolResult("c2")),
     ]
-    assert "more" in str(contents(*said))
+    assert "more" in str(contents(*history))
 
 
 def test_results_stand_alone_in_call_order_and_media_beside_them() -> None:
     calls = [CALL, ToolCall("c2", "shot", {})]
-    said = [user("hi"), assistant(calls), tool(ToolResult("c2", (Text("2"), PNG)), ToolResult("c1", (Text("1"),))), user("x")]
-    encoded = encode(said)
+    history = [
+        user("hi"),
+        assistant(calls),
+        tool(ToolResult("c2", (Text("2"), PNG)), ToolResult("c1", (Text("1"),))),
+        user("x"),
+    ]
+    encoded = encode(history)
     sent = encoded.body["contents"]
     assert [part["functionResponse"]["name"] for part in sent[2]["parts"]] == ["get", "shot"]
     assert sent[3] == {
@@ -221,11 +226,11 @@ def test_gemini_3_takes_media_inside_the_result() -> None:
 
 
 def test_own_parts_of_a_result_go_back() -> None:
-    own = {"id": "c1", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA"}}], "willContinue": False}
+    opaque = {"id": "c1", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA"}}], "willContinue": False}
     call = Message("assistant", (ToolCall("c1", "get", {}, opaque={"id": "c1", "thoughtSignature": "c2ln"}),), OWN)
-    result = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA")), "get", {"output": "1"}, opaque=own)
+    result = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA")), "get", {"output": "1"}, opaque=opaque)
     sent = contents(user("hi"), call, Message("tool", (result,), OWN), model=NEW)
-    assert sent[2]["parts"] == [{"functionResponse": {"name": "get", "response": {"output": "1"}, **own}}]
+    assert sent[2]["parts"] == [{"functionResponse": {"name": "get", "response": {"output": "1"}, **opaque}}]
 
 
 @pytest.mark.parametrize(("call", "args"), [
@@ -255,7 +260,7 @@ def test_own_parts_go_back_and_those_of_others_do_not_get_into_the_instructions(
     assert contents(user("hi"), Message("assistant", (Foreign("gemini", code),), OWN))[1]["parts"] == [code]
     encoded = encode([system(["s", Foreign("openai-chat", {"type": "odd", "text": "t"})]), user("hi")])
     assert encoded.body["systemInstruction"] == {"parts": [{"text": "s"}, {"text": "t"}]}
-    assert lost(encoded) == ["odd"]
+    assert lost_subjects(encoded) == ["odd"]
 
 
 @pytest.mark.parametrize(("media", "part"), [
@@ -276,7 +281,7 @@ def test_own_fields_of_media_go_back() -> None:
 def test_file_of_another_provider_is_a_loss() -> None:
     encoded = encode([user(Media("file", file_id="file-1", name="a.pdf"))])
     assert encoded.body["contents"][0]["parts"] == [{"text": "[file not shown: a.pdf]"}]
-    assert lost(encoded) == ["file"]
+    assert lost_subjects(encoded) == ["file"]
 
 
 # ---- tools, options
@@ -304,7 +309,7 @@ def test_tools() -> None:
     ]
     assert name.startswith("_9x_")
     assert encoded.names[name] == ("", "9x")
-    assert lost(encoded) == ["parallel"]
+    assert lost_subjects(encoded) == ["parallel"]
 
 
 @pytest.mark.parametrize(("choice", "config"), [
@@ -328,7 +333,7 @@ def test_levels_of_thinking_or_a_budget() -> None:
     assert level == {"thinkingConfig": {"thinkingLevel": "HIGH"}}  # of two levels as near
     encoded = encode([user("hi")], OLD, options=Options(effort="high", thinking_budget=0))
     assert encoded.body["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 0}}
-    assert lost(encoded) == ["effort"]
+    assert lost_subjects(encoded) == ["effort"]
 
 
 def test_level_and_budget_are_never_sent_together() -> None:
@@ -342,7 +347,7 @@ def test_level_and_budget_are_never_sent_together() -> None:
 def test_most_stop_sequences_and_json_without_a_schema() -> None:
     encoded = encode([user("hi")], options=Options(stop=tuple("123456")), output=Output())
     assert encoded.body["generationConfig"] == {"stopSequences": list("12345"), "responseMimeType": "application/json"}
-    assert lost(encoded) == ["stop"]
+    assert lost_subjects(encoded) == ["stop"]
 
 
 def test_extras_are_merged_with_neutral_fields() -> None:

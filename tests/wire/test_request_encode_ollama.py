@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost_subjects
 
 from toolglot.errors import MalformedRequest
 from toolglot.providers.catalog import resolve_profile
@@ -18,16 +18,16 @@ OWN = Origin("ollama-chat", "ollama", "qwen3")
 WIRE_GET: Doc = {"type": "function", "function": {"name": "get", "description": "Gets.", "parameters": SCHEMA}}
 
 
-def encode(messages: list[Message], model: str = "qwen3", **more: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **more), resolve_profile("ollama", model))
+def encode(messages: list[Message], model: str = "qwen3", **options: Any) -> EncodedRequest:
+    return encode_request(Request(model, messages, **options), resolve_profile("ollama", model))
 
 
-def sent(*messages: Message, **more: Any) -> list[Doc]:
-    return encode(list(messages), **more).body["messages"]
+def messages_sent(*messages: Message, **options: Any) -> list[Doc]:
+    return encode(list(messages), **options).body["messages"]
 
 
-def decode(*messages: Any, **more: Any) -> Request:
-    return decode_request("ollama-chat", {"model": "qwen3", "messages": list(messages), **more})
+def decode(*messages: Any, **options: Any) -> Request:
+    return decode_request("ollama-chat", {"model": "qwen3", "messages": list(messages), **options})
 
 
 def test_a_call_without_a_result_does_not_shift_later_results() -> None:
@@ -43,8 +43,8 @@ def test_a_call_without_a_result_does_not_shift_later_results() -> None:
 
 def test_whole_request() -> None:
     options = Options(100, 0.5, 0.9, 4, ("END",), 7, 0.1, 0.2, "none")
-    said = [system("Be kind."), user(["Look:", PNG, "Well?"]), assistant(["So.", CALL]), DONE]
-    encoded = encode(said, tools=(GET,), options=options, output=Output(SCHEMA), stream=False)
+    history = [system("Be kind."), user(["Look:", PNG, "Well?"]), assistant(["So.", CALL]), DONE]
+    encoded = encode(history, tools=(GET,), options=options, output=Output(SCHEMA), stream=False)
     assert encoded.body == {
         "model": "qwen3",
         "options": {
@@ -86,14 +86,14 @@ def test_model_of_the_profile_where_the_request_has_none() -> None:
     (ToolCall("c1", "get", None, '{"x'), {"invalid_arguments": '{"x'}),
 ])  # fmt: skip
 def test_arguments_are_an_object(call: ToolCall, arguments: Doc) -> None:
-    assert sent(assistant(call), DONE)[0]["tool_calls"][0]["function"]["arguments"] == arguments
+    assert messages_sent(assistant(call), DONE)[0]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
 def test_own_thinking_and_fields_go_back() -> None:
     call = ToolCall("c1", "get", {}, opaque={"function": {"index": 0}})
-    own = Message("assistant", (Thinking("hm"), Text("x"), call), OWN, {"extra": 1})
+    message = Message("assistant", (Thinking("hm"), Text("x"), call), OWN, {"extra": 1})
     result = Message("tool", (ToolResult("c1", (Text("1"),), "get", opaque={"note": 2}),), OWN)
-    assert sent(own, result) == [
+    assert messages_sent(message, result) == [
         {
             "extra": 1,
             "role": "assistant",
@@ -103,9 +103,9 @@ def test_own_thinking_and_fields_go_back() -> None:
         },
         {"role": "tool", "content": "1", "tool_call_id": "c1", "tool_name": "get", "note": 2},
     ]
-    encoded = encode([Message("assistant", own.blocks, Origin("openai-chat"), {"audio": 1}), result])
+    encoded = encode([Message("assistant", message.blocks, Origin("openai-chat"), {"audio": 1}), result])
     assert "hm" not in str(encoded.body)
-    assert lost(encoded) == ["thinking", "audio", "function"]
+    assert lost_subjects(encoded) == ["thinking", "audio", "function"]
 
 
 def test_results_are_text_and_media_follow() -> None:
@@ -127,7 +127,7 @@ def test_results_are_text_and_media_follow() -> None:
 def test_media_that_are_no_bytes_of_an_image(media: Media, content: str, losses: list[str]) -> None:
     encoded = encode([user(media)])
     assert encoded.body["messages"] == [{"role": "user", "content": content}]
-    assert lost(encoded) == losses
+    assert lost_subjects(encoded) == losses
 
 
 @pytest.mark.parametrize(("choice", "names", "nudge"), [
@@ -141,8 +141,8 @@ def test_choice_is_emulated(choice: ToolChoice, names: list[str], nudge: str) ->
     encoded = encode([user("hi")], tools=(GET, PUT), tool_choice=choice)
     assert [tool["function"]["name"] for tool in encoded.body.get("tools", [])] == names
     assert "tool_choice" not in encoded.body
-    said = [{"role": "system", "content": nudge}] if nudge else []
-    assert encoded.body["messages"] == [*said, {"role": "user", "content": "hi"}]
+    instructions = [{"role": "system", "content": nudge}] if nudge else []
+    assert encoded.body["messages"] == [*instructions, {"role": "user", "content": "hi"}]
     assert bool(encoded.losses) is bool(nudge)
 
 
@@ -150,12 +150,12 @@ def test_what_has_no_place_is_a_loss() -> None:
     search = ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}})
     encoded = encode([user("hi")], options=Options(thinking_budget=5, effort="xhigh"), parallel=False, tools=(search,))
     assert encoded.body == {"model": "qwen3", "think": "high", "messages": [{"role": "user", "content": "hi"}]}
-    assert lost(encoded) == ["thinking_budget", "effort", "parallel", "hosted tool 'googleSearch'"]
+    assert lost_subjects(encoded) == ["thinking_budget", "effort", "parallel", "hosted tool 'googleSearch'"]
 
 
 def test_hosted_tool_of_its_own_goes_back() -> None:
-    own = ToolDefinition("web", kind="hosted", wire="ollama-chat", opaque={"type": "web"})
-    assert encode([user("hi")], tools=(own,)).body["tools"] == [{"type": "web"}]
+    definition = ToolDefinition("web", kind="hosted", wire="ollama-chat", opaque={"type": "web"})
+    assert encode([user("hi")], tools=(definition,)).body["tools"] == [{"type": "web"}]
 
 
 def test_json_without_a_schema_and_extras() -> None:
@@ -208,7 +208,7 @@ def test_thinking_of_tomorrow_goes_back() -> None:
 
 
 def test_fields_are_read_into_their_neutral_places() -> None:
-    given = {
+    native_options = {
         "num_predict": 5,
         "temperature": 0.1,
         "top_p": 0.2,
@@ -220,7 +220,9 @@ def test_fields_are_read_into_their_neutral_places() -> None:
         "num_ctx": 9,
         "mirostat": None,
     }
-    request = decode(options=given, think=False, format="json", stream=False, keep_alive=0, tools=[{**WIRE_GET, "more": 1}])
+    request = decode(
+        options=native_options, think=False, format="json", stream=False, keep_alive=0, tools=[{**WIRE_GET, "more": 1}]
+    )
     assert request.options == Options(5, 0.1, 0.2, 3, ("END",), 4, 0.5, 0.6, "none")
     assert (request.output, request.stream) == (Output(), False)
     assert request.extras == {"ollama-chat": {"keep_alive": 0, "options": {"num_ctx": 9, "mirostat": None}}}

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost_subjects
 
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.messages import (
@@ -27,18 +27,20 @@ from toolglot.wire.writer import EncodedRequest
 OWN = Origin("openai-responses", "openai-responses", "gpt-5")
 
 
-def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **more: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **more), resolve_profile(provider, model))
+def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **options: Any) -> EncodedRequest:
+    return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
-def items(*messages: Message, **more: Any) -> list[Doc]:
-    return encode(list(messages), **more).body["input"]
+def items(*messages: Message, **options: Any) -> list[Doc]:
+    return encode(list(messages), **options).body["input"]
 
 
 def test_whole_request() -> None:
-    said = [system("Be kind."), system("Be brief."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE]
+    history = [system("Be kind."), system("Be brief."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE]
     options = Options(100, 0.5, 0.9)
-    request = Request("gpt-4o", said, (GET,), ToolChoice("required"), False, options, Output(SCHEMA, "o", "An o.", False), True)
+    request = Request(
+        "gpt-4o", history, (GET,), ToolChoice("required"), False, options, Output(SCHEMA, "o", "An o.", False), True
+    )
     encoded = encode_request(request, resolve_profile("openai-responses", "gpt-4o"))
     assert encoded.body == {
         "model": "gpt-4o",
@@ -76,9 +78,9 @@ def reasoning(n: int) -> Thinking:
 
 
 def test_reasoning_goes_back_whole_before_what_it_led_to() -> None:
-    said = Text("x", {"id": "msg_1", "status": "completed", "phase": "commentary", "part": {"annotations": [1]}})
+    text = Text("x", {"id": "msg_1", "status": "completed", "phase": "commentary", "part": {"annotations": [1]}})
     call = ToolCall("c1", "get", {"x": "1"}, '{"x":"1"}', opaque={"id": "fc_1", "status": "completed"})
-    sent = items(user("hi"), Message("assistant", (reasoning(1), said, reasoning(2), call), OWN), DONE)
+    sent = items(user("hi"), Message("assistant", (reasoning(1), text, reasoning(2), call), OWN), DONE)
     item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "xyz"}
     part = {"type": "output_text", "text": "x", "annotations": [1]}
     assert sent[1] == item
@@ -118,28 +120,28 @@ def test_reasoning_whose_result_is_missing_is_left_out(blocks: tuple[Any, ...]) 
 
 @pytest.mark.parametrize("provider", ["azure-responses", "openai-chat", "anthropic", "gemini", "ollama"])
 def test_ids_and_ciphers_stay_with_openai(provider: str) -> None:
-    own = Message(
+    message = Message(
         "assistant", (reasoning(1), Text("x", {"id": "msg_1"}), ToolCall("c1", "get", {}, opaque={"id": "fc_1"})), OWN
     )
-    encoded = encode([user("hi"), own, DONE], provider=provider)
+    encoded = encode([user("hi"), message, DONE], provider=provider)
     assert not any(mark in str(encoded.body) for mark in ("rs_1", "xyz", "msg_1", "fc_1", "hm"))
-    assert lost(encoded) == ["thinking"]
+    assert lost_subjects(encoded) == ["thinking"]
 
 
 def test_compaction_of_openai_is_not_sent_to_azure() -> None:
     """Azure's and OpenAI's encrypted items are not interchangeable."""
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz"}
-    said = [user("hi"), Message("assistant", (Foreign("openai-responses", item), Text("x")), OWN), user("y")]
-    assert encode(said).body["input"][1] == item
-    assert "xyz" not in str(encode(said, provider="azure-responses").body)
+    history = [user("hi"), Message("assistant", (Foreign("openai-responses", item), Text("x")), OWN), user("y")]
+    assert encode(history).body["input"][1] == item
+    assert "xyz" not in str(encode(history, provider="azure-responses").body)
 
 
 # ---- assistant
 
 
 def test_texts_of_one_item_are_one_item_again() -> None:
-    one, two = Text("a", {"id": "msg_1", "part": {"annotations": []}}), Text("b", {"id": "msg_1", "refusal": True})
-    sent = items(user("hi"), Message("assistant", (one, two, Text("c", {"id": "msg_2"}), Text("d"), Text("e")), OWN))
+    first, two = Text("a", {"id": "msg_1", "part": {"annotations": []}}), Text("b", {"id": "msg_1", "refusal": True})
+    sent = items(user("hi"), Message("assistant", (first, two, Text("c", {"id": "msg_2"}), Text("d"), Text("e")), OWN))
     assert sent[1:] == [
         {
             "type": "message",
@@ -161,7 +163,7 @@ def test_built_in_items_go_back_and_media_are_a_loss() -> None:
     encoded = encode([user("hi"), Message("assistant", (search, PNG, Text("x")), OWN)])
     text = {"type": "message", "role": "assistant", "content": "x"}
     assert encoded.body["input"][1:] == [{"type": "web_search_call", "id": "ws_1"}, text]
-    assert lost(encoded) == ["image"]
+    assert lost_subjects(encoded) == ["image"]
 
 
 @pytest.mark.parametrize(("origin", "arguments"), [(OWN, '{"x": "cut'), (None, '{"invalid_arguments":"{\\"x\\": \\"cut"}')])
@@ -241,8 +243,10 @@ def test_freeform_tools_calls_and_choice() -> None:
 
 
 def test_namespaces_are_native_at_openai_and_prefixes_at_azure() -> None:
-    own = {"namespace": {"description": "Customers."}}
-    tools = tuple(ToolDefinition(name, "", SCHEMA, namespace="crm", wire="openai-responses", opaque=own) for name in ("a", "b"))
+    opaque = {"namespace": {"description": "Customers."}}
+    tools = tuple(
+        ToolDefinition(name, "", SCHEMA, namespace="crm", wire="openai-responses", opaque=opaque) for name in ("a", "b")
+    )
     tools += (ToolDefinition("c", "", SCHEMA, namespace="erp"), GET)
     call = ToolCall("c1", "a", {}, namespace="crm")
     body = encode([assistant(call), DONE], tools=tools).body
@@ -293,8 +297,8 @@ def test_built_in_item_and_its_output_go_back_whole() -> None:
 
 
 def test_unanswered_built_in_beside_an_answered_call_gets_an_output_of_its_kind() -> None:
-    said = Message("assistant", (shell_call("c2"), CALL), OWN)
-    sent = items(said, Message("tool", (ToolResult("c1", (Text("one"),)),), OWN))
+    message = Message("assistant", (shell_call("c2"), CALL), OWN)
+    sent = items(message, Message("tool", (ToolResult("c1", (Text("one"),)),), OWN))
     assert [(item["type"], item["call_id"]) for item in sent] == [
         ("shell_call", "c2"),
         ("function_call", "c1"),

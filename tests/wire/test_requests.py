@@ -23,7 +23,7 @@ HI = [user("hi")]
 WIRE_PROFILES = [spec.default_profile for spec in SPECS.values()]
 
 
-def offered(profile: Profile, body: Doc) -> list[str]:
+def tool_names_of(profile: Profile, body: Doc) -> list[str]:
     """The names of the tools in a body."""
     tools: list[Doc] = body.get("tools", [])
     match profile.wire:
@@ -35,7 +35,7 @@ def offered(profile: Profile, body: Doc) -> list[str]:
             return [tool["function"]["name"] for tool in tools]
 
 
-def chosen(profile: Profile, body: Doc) -> Any:
+def choice_of(profile: Profile, body: Doc) -> Any:
     """The choice of a body in neutral words: (mode, names)."""
     match profile.wire:
         case "gemini":
@@ -82,14 +82,14 @@ def test_every_choice_on_every_profile(provider: str, kind: str) -> None:
     """A choice is said in the target's words, or emulated: tools left out, the model told, and a Loss."""
     profile, choice = resolve_profile(provider, "some-model"), CHOICES[kind]
     encoded = encode_request(Request("some-model", HI, (GET, PUT, CUT), choice), profile)
-    names, said = offered(profile, encoded.body), chosen(profile, encoded.body)
+    names, choice_sent = tool_names_of(profile, encoded.body), choice_of(profile, encoded.body)
     if kind not in CANNOT.get(provider, {"subset"}):
         assert names == ["get", "put", "cut"]
-        assert said in ((choice.mode, choice.names), *([None] if kind == "auto" else []))
+        assert choice_sent in ((choice.mode, choice.names), *([None] if kind == "auto" else []))
         assert encoded.losses == ()
         return
     assert names == {"none": [], "required": ["get", "put", "cut"], "named": ["put"], "subset": ["get", "put"]}[kind]
-    assert said in (None, ("auto", ()))
+    assert choice_sent in (None, ("auto", ()))
     left_out = {"none": ["get", "put", "cut"], "required": [], "named": ["get", "cut"], "subset": ["cut"]}[kind]
     assert [loss.subject for loss in encoded.losses if loss.where == "tools"] == [f"tool {name!r}" for name in left_out]
     assert ("tool_choice" in [loss.subject for loss in encoded.losses]) is (choice.mode == "required")
@@ -165,10 +165,10 @@ def test_extras_go_to_their_own_wire_verbatim_and_are_losses_elsewhere(provider:
     profile = resolve_profile(provider, "some-model")
     extras = {wire: {f"x_{number}": {"deep": [number]}} for number, wire in enumerate(WIRES)}
     encoded = encode_request(Request("some-model", HI, extras=extras), profile)
-    own = WIRES.index(profile.wire)
-    assert encoded.body[f"x_{own}"] == {"deep": [own]}
-    assert sorted(loss.subject for loss in encoded.losses) == [f"x_{n}" for n in range(len(WIRES)) if n != own]
-    assert not any(f"x_{n}" in encoded.body for n in range(len(WIRES)) if n != own)
+    position = WIRES.index(profile.wire)
+    assert encoded.body[f"x_{position}"] == {"deep": [position]}
+    assert sorted(loss.subject for loss in encoded.losses) == [f"x_{n}" for n in range(len(WIRES)) if n != position]
+    assert not any(f"x_{n}" in encoded.body for n in range(len(WIRES)) if n != position)
 
 
 @pytest.mark.parametrize("provider", PROFILES)
@@ -241,8 +241,10 @@ def test_pictures_of_a_result_reach_the_model_or_are_a_loss(provider: str) -> No
 def test_errors_of_tools_are_sent(provider: str) -> None:
     messages = [user("hi"), assistant(ToolCall("a", "get", {})), tool(ToolResult("a", (Text("boom"),), is_error=True))]
     body = encode_request(Request("some-model", messages), resolve_profile(provider, "some-model")).body
-    told = {"gemini": "{'error': 'boom'}", "anthropic-messages": "'is_error': True"}.get(PROFILES[provider].wire, "Error: boom")
-    assert told in str(body)
+    expected = {"gemini": "{'error': 'boom'}", "anthropic-messages": "'is_error': True"}.get(
+        PROFILES[provider].wire, "Error: boom"
+    )
+    assert expected in str(body)
 
 
 @pytest.mark.parametrize("wire", WIRES)

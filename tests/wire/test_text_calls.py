@@ -37,7 +37,7 @@ Expected = list[tuple[str, dict[str, Any]]]
 def read(text: str, *cuts: int, bare: bool = True) -> tuple[Reply, list[Event], TextCallTracker]:
     """Read text in pieces."""
     tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=bare)
-    bounds = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    bounds = [0, *sorted(bound % (len(text) + 1) for bound in cuts), len(text)]
     for start, stop in pairwise(bounds):
         tracker.add_text("content", text[start:stop])
     reply = tracker.finish()
@@ -48,7 +48,7 @@ def calls_of(reply: Reply) -> Expected:
     return [(call.name, call.arguments or {}) for call in reply.calls]
 
 
-def shown(events: list[Event]) -> str:
+def text_of(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
@@ -245,7 +245,7 @@ def test_every_form_is_read_whole_and_in_pieces(case: str) -> None:
     for cuts in ((), range(len(text)), range(0, len(text), 2), range(0, len(text), 3), range(0, len(text), 17)):
         reply, events, tracker = read(text, *cuts)
         assert (reply.text, calls_of(reply)) == (remaining, expected)
-        assert shown(events) == remaining
+        assert text_of(events) == remaining
         assert reply.stop == "tools"
         assert [repair.subject for repair in tracker.repairs] == [f"tool call {name!r}" for name, _ in expected]
         assert all(call.id for call in reply.calls)
@@ -331,7 +331,7 @@ def test_examples_and_other_text_stay_text(case: str) -> None:
     for cuts in ((), range(len(text)), range(0, len(text), 3), range(0, len(text), 17)):
         reply, events, tracker = read(text, *cuts)
         assert (reply.text, reply.calls, tracker.repairs) == (text, (), [])
-        assert shown(events) == text
+        assert text_of(events) == text
 
 
 PIECES = [
@@ -360,10 +360,10 @@ PIECES = [
 def test_pieces_do_not_matter(parts: list[str], data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = data.draw(st.lists(st.integers(0, len(text))))
-    whole, cut = read(text), read(text, *cuts)
-    assert cut[0] == whole[0]
-    assert cut[2].repairs == whole[2].repairs
-    assert shown(cut[1]) == whole[0].text
+    whole, split = read(text), read(text, *cuts)
+    assert split[0] == whole[0]
+    assert split[2].repairs == whole[2].repairs
+    assert text_of(split[1]) == whole[0].text
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="<[{", exclude_categories=[]))))
@@ -380,7 +380,7 @@ def test_text_without_marks_is_passed_on_as_it_comes(deltas: list[str]) -> None:
 def test_nothing_is_lost_of_any_text(text: str) -> None:
     reply, events, _ = read(text, *range(len(text)))
     if not reply.calls:
-        assert reply.text == shown(events) == text
+        assert reply.text == text_of(events) == text
 
 
 def test_marks_in_ordinary_text_do_not_delay_it() -> None:
@@ -401,7 +401,7 @@ def test_marks_in_ordinary_text_do_not_delay_it() -> None:
         "<tool_call>",
     ):
         tracker.add_text("content", delta)
-        assert shown(tracker.drain()) == delta
+        assert text_of(tracker.drain()) == delta
     tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
     for delta, expected in (
         ("Hm <", "Hm "),
@@ -412,7 +412,7 @@ def test_marks_in_ordinary_text_do_not_delay_it() -> None:
         ("b", "<b"),
     ):
         tracker.add_text("content", delta)
-        assert shown(tracker.drain()) == expected
+        assert text_of(tracker.drain()) == expected
 
 
 @pytest.mark.parametrize(
@@ -429,10 +429,10 @@ def test_marks_in_ordinary_text_do_not_delay_it() -> None:
 def test_json_answers_are_not_delayed(start: str) -> None:
     tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
     tracker.add_text("content", f'{start}"rows": [0')
-    assert shown(tracker.drain()) == f'{start}"rows": [0'
+    assert text_of(tracker.drain()) == f'{start}"rows": [0'
     for piece in ('{"n": 1},', "\n", '{"n": 2}'):
         tracker.add_text("content", piece)
-        assert shown(tracker.drain()) == piece
+        assert text_of(tracker.drain()) == piece
 
 
 def test_calls_of_the_server_make_text_text() -> None:
@@ -486,7 +486,7 @@ def test_thoughts_whose_beginning_is_in_the_prompt_hold_no_calls() -> None:
             reply, _, tracker = read(text + GLM, *cuts)
             assert (reply.text, calls_of(reply), len(tracker.repairs)) == (text, [LOOK], 1)
     reply, events, tracker = read(f"I could send\n{HERMES}\nbut no.\n</think>\n{GLM}")
-    assert reply.text == shown(events) == "I could send\n\nbut no.\n</think>\n"
+    assert reply.text == text_of(events) == "I could send\n\nbut no.\n</think>\n"
     assert calls_of(reply) == [LOOK]
     assert [repair.reason for repair in tracker.repairs] == [
         "the server sent it as text (Hermes), in a thought; left out",

@@ -104,9 +104,12 @@ def test_hosted_tool_without_a_definition_is_a_loss() -> None:
 
 
 def test_of_two_tools_of_one_name_the_first_counts() -> None:
-    writer, one = Writer(OPENAI), ToolDefinition("get", "One.", SCHEMA)
+    writer, definition = Writer(OPENAI), ToolDefinition("get", "One.", SCHEMA)
     tools, _ = select_tools(
-        Request("m", [], (one, one, replace(one, description="Two."), replace(one, namespace="crm"))), writer
+        Request(
+            "m", [], (definition, definition, replace(definition, description="Two."), replace(definition, namespace="crm"))
+        ),
+        writer,
     )
     assert [(tool.namespace, tool.description) for tool in tools] == [("", "One."), ("crm", "One.")]
     assert losses(writer) == [("tool 'get'", "tools")]
@@ -121,10 +124,10 @@ def test_tools_beyond_the_limit_are_omitted_and_are_losses() -> None:
 
 
 def test_choice_without_tools_or_of_unknown_tools_is_a_loss() -> None:
-    writer, one = Writer(OPENAI), ToolDefinition("get", "", SCHEMA)
+    writer, definition = Writer(OPENAI), ToolDefinition("get", "", SCHEMA)
     assert select_tools(Request("m", [], (), ToolChoice("required")), writer) == ([], None)
     assert select_tools(Request("m", [], (), ToolChoice("none")), writer) == ([], None)
-    assert select_tools(Request("m", [], (one,), ToolChoice("required", ("nobody",))), writer) == ([one], None)
+    assert select_tools(Request("m", [], (definition,), ToolChoice("required", ("nobody",))), writer) == ([definition], None)
     assert losses(writer) == [("tool_choice", "tool_choice")] * 2
 
 

@@ -34,9 +34,9 @@ def schema(*names: str) -> Doc:
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
 
 
-def function(name: str, *parameters: str, **more: Any) -> Doc:
+def function(name: str, *parameters: str, **options: Any) -> Doc:
     fields = {"description": f"Does {name}.", "parameters": schema(*parameters), "strict": False}
-    return {"type": "function", "name": name, **fields, **more}
+    return {"type": "function", "name": name, **fields, **options}
 
 
 # Codex with a gpt-5.6 model: no `tools`, but an item with namespaces and a custom tool.
@@ -405,9 +405,9 @@ def test_a_long_name_is_the_same_in_the_head_in_calls_and_in_references(model: s
     """Whether the tool was found, added or removed: a `tool_reference` has at most 64 characters."""
     name, profile = "n" * length, resolve_profile("anthropic", model)
     tool, call = ToolDefinition(name, "", schema()), ToolCall("c2", name, {})
-    found = tool_results(ToolResult("c1", (Text("found"), ToolsChanged(loaded=(name,))), "search_tools"))
+    results = tool_results(ToolResult("c1", (Text("found"), ToolsChanged(loaded=(name,))), "search_tools"))
     stories: list[tuple[tuple[ToolDefinition, ...], list[Message]]] = [
-        ((SEARCH, tool), [assistant(ToolCall("c1", "search_tools", {})), found]),  # it was deferred when it was found
+        ((SEARCH, tool), [assistant(ToolCall("c1", "search_tools", {})), results]),  # it was deferred when it was found
         ((SEARCH,), [assistant("ok"), Message("system", (ToolsChanged(added=(tool,)),)), user("more")]),
         ((SEARCH, tool), [assistant("ok"), Message("system", (ToolsChanged(removed=(name,)),)), user("more")]),
     ]

@@ -27,7 +27,7 @@ def tracker() -> ToolCallTracker:
     return ToolCallTracker(ORIGIN)
 
 
-def finished(track: ToolCallTracker) -> tuple[Reply, list[Event]]:
+def finish(track: ToolCallTracker) -> tuple[Reply, list[Event]]:
     reply = track.finish()
     events = track.drain()
     assert_laws(events, reply)
@@ -49,7 +49,7 @@ def test_text_thinking_and_a_call_become_blocks_in_the_order_they_began() -> Non
     track.add_arguments(0, ":1}")
     track.usage = Usage(input=3)
     track.stop_reason = "tools"
-    reply, events = finished(track)
+    reply, events = finish(track)
     call = ToolCall("c1", "f", {"x": 1}, '{"x":1}')
     origin = Origin("test", "vendor", "model", "asked")
     assert reply == Reply((Thinking("hm!"), Text("ab"), call), "tools", Usage(input=3), origin, "id")
@@ -90,12 +90,12 @@ def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, mo
     track = tracker()
     for begin in begins:
         track.begin(*begin)
-    reply, events = finished(track)
+    reply, events = finish(track)
     assert (reply.id, reply.origin) == (id, Origin("test", "vendor", model, "asked" if model != "asked" else ""))
     assert len([event for event in events if isinstance(event, ReplyStarted)]) == bool(id)
 
 
-@pytest.mark.parametrize(("said", "with_call", "without"), [
+@pytest.mark.parametrize(("stop", "with_call", "without"), [
     (None, "tools", "end"),
     ("end", "tools", "end"),
     ("tools", "tools", "end"),
@@ -106,16 +106,16 @@ def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, mo
     ("error", "error", "error"),
 ])  # fmt: skip
 def test_the_presence_of_calls_decides_between_end_and_tools(
-    said: StopReason | None, with_call: StopReason, without: StopReason
+    stop: StopReason | None, with_call: StopReason, without: StopReason
 ) -> None:
     for calls, want in ((0, without), (1, with_call), (2, with_call)):
         track = tracker()
         track.add_text("t", "x")
         for number in range(calls):
             track.update_call(number, f"c{number}", "f")
-        if said:
-            track.stop_reason = said
-        assert finished(track)[0].stop == want
+        if stop:
+            track.stop_reason = stop
+        assert finish(track)[0].stop == want
 
 
 def test_the_last_word_on_stop_usage_and_state_counts() -> None:
@@ -126,7 +126,7 @@ def test_the_last_word_on_stop_usage_and_state_counts() -> None:
     track.usage = Usage(3, 4)
     track.merge_message_opaque({"a": 1, "b": 1})
     track.merge_message_opaque({"b": 2})
-    reply, _ = finished(track)
+    reply, _ = finish(track)
     assert (reply.stop, reply.usage, reply.opaque) == ("length", Usage(3, 4), {"a": 1, "b": 2})
 
 
@@ -135,7 +135,7 @@ def test_the_index_of_an_event_is_the_place_of_its_block_in_the_reply() -> None:
     track.add_text("padding", "")
     track.close("padding")
     track.update_call(0, "c", "f")
-    reply, events = finished(track)
+    reply, events = finish(track)
     assert reply.calls == (ToolCall("c", "f", {}, ""),)
     assert [reply.blocks[event.index] for event in events if isinstance(event, ToolCallReady)] == list(reply.calls)
 
@@ -150,7 +150,7 @@ def test_empty_text_without_state_is_padding_and_with_state_is_not() -> None:
     track.merge_opaque("c", "text", {"sig": 1})
     track.merge_opaque("d", "thinking", {"sig": 2})
     track.merge_opaque("e", "thinking", {})
-    assert finished(track)[0].blocks == (Text("", {"sig": 1}), Thinking("", {"sig": 2}))
+    assert finish(track)[0].blocks == (Text("", {"sig": 1}), Thinking("", {"sig": 2}))
 
 
 def test_state_of_a_block_is_kept_and_its_last_fields_win() -> None:
@@ -163,12 +163,12 @@ def test_state_of_a_block_is_kept_and_its_last_fields_win() -> None:
     assert track.drain() == []
     track.add_text("a", "t")
     track.merge_opaque("a", "text", {"z": 3})
-    reply, events = finished(track)
+    reply, events = finish(track)
     assert events[:2] == [BlockStarted(0, Text("", {"x": 1, "y": 2})), TextDelta(0, "t")]
     assert reply.blocks == (Text("t", {"x": 1, "y": 2, "z": 3}),)
 
 
-@pytest.mark.parametrize(("block", "said"), [
+@pytest.mark.parametrize(("block", "events"), [
     (Text("abc"), [TextDelta(0, "abc")]),
     (Thinking("abc", {"s": 1}), [ThinkingDelta(0, "abc")]),
     (Text(""), []),
@@ -176,12 +176,12 @@ def test_state_of_a_block_is_kept_and_its_last_fields_win() -> None:
     (Media("image", url="u"), []),
     (Foreign("w", {"a": 1}), []),
 ], ids=["text", "thinking", "empty text", "cipher", "media", "foreign"])  # fmt: skip
-def test_a_whole_block_has_a_delta_and_is_ready_at_once(block: Any, said: list[Event]) -> None:
+def test_a_whole_block_has_a_delta_and_is_ready_at_once(block: Any, events: list[Event]) -> None:
     track = tracker()
     track.reserve(0)
     assert track.drain() == []
     track.set_block(0, block)
-    assert track.drain() == [*said, BlockReady(0, block)]
+    assert track.drain() == [*events, BlockReady(0, block)]
 
 
 def test_the_providers_last_word_on_a_block_replaces_its_pieces() -> None:
@@ -191,7 +191,7 @@ def test_the_providers_last_word_on_a_block_replaces_its_pieces() -> None:
     track.set_block(0, Text("ab", {"id": "m"}))
     track.set_block(0, Text("again"))
     track.close(0)
-    reply, events = finished(track)
+    reply, events = finish(track)
     assert reply.blocks == (Text("ab", {"id": "m"}),)
     assert events[:2] == [TextDelta(0, "ab"), BlockReady(0, Text("ab", {"id": "m"}))]
 
@@ -202,11 +202,11 @@ def test_a_reserved_place_keeps_its_order() -> None:
     track.add_text("second", "b")
     track.reserve("second")
     track.set_block("first", Foreign("w", 1))
-    assert finished(track)[0].blocks == (Foreign("w", 1), Text("b"))
+    assert finish(track)[0].blocks == (Foreign("w", 1), Text("b"))
 
 
 def test_a_place_that_stays_empty_is_left_out() -> None:
     track = tracker()
     track.reserve(0)
     track.close("unknown")
-    assert finished(track)[0].blocks == ()
+    assert finish(track)[0].blocks == ()

@@ -18,7 +18,7 @@ def tracker() -> ToolCallTracker:
     return ToolCallTracker(Origin("test"))
 
 
-def finished(track: ToolCallTracker) -> tuple[Reply, list[Event]]:
+def finish(track: ToolCallTracker) -> tuple[Reply, list[Event]]:
     reply = track.finish()
     events = track.drain()
     assert_laws(events, reply)
@@ -29,7 +29,7 @@ def test_a_name_is_set_once_and_never_concatenated() -> None:
     track = tracker()
     for piece in ('{"a"', ":1", "}"):
         track.update_call(0, "c", "find", piece)
-    assert finished(track)[0].calls == (ToolCall("c", "find", {"a": 1}, '{"a":1}'),)
+    assert finish(track)[0].calls == (ToolCall("c", "find", {"a": 1}, '{"a":1}'),)
 
 
 def test_a_name_may_be_corrected_until_arguments_come() -> None:
@@ -46,21 +46,21 @@ def test_the_first_id_counts_and_may_come_late() -> None:
     track.update_call(0, None, None, "{}")
     track.update_call(0, "late", None)
     track.update_call(0, "later", None)
-    assert finished(track)[0].calls == (ToolCall("late", "f", {}, "{}"),)
+    assert finish(track)[0].calls == (ToolCall("late", "f", {}, "{}"),)
 
 
 def test_arguments_before_the_name_are_reported_after_the_start() -> None:
     track = tracker()
     track.update_call(0, "c", None, '{"a":')
     track.update_call(0, "c", "f", "1}")
-    assert finished(track)[0].calls == (ToolCall("c", "f", {"a": 1}, '{"a":1}'),)
+    assert finish(track)[0].calls == (ToolCall("c", "f", {"a": 1}, '{"a":1}'),)
 
 
 @pytest.mark.parametrize("odd", [None, 7, ["x"], {"x": 1}, ""], ids=repr)
 def test_an_id_or_a_name_that_is_no_text_is_none(odd: Any) -> None:
     track = tracker()
     track.update_call(0, odd, odd, "", namespace=odd)
-    (call,) = finished(track)[0].calls
+    (call,) = finish(track)[0].calls
     assert (call.name, call.arguments, call.namespace) == ("", {}, "")
     assert re.fullmatch(r"[0-9A-Za-z]{9}", call.id)
 
@@ -68,7 +68,7 @@ def test_an_id_or_a_name_that_is_no_text_is_none(odd: Any) -> None:
 def test_a_freeform_call_keeps_its_text_and_a_namespace_is_kept() -> None:
     track = tracker()
     track.update_call(0, "c", "patch", '{"not": "json for us"}', freeform=True, namespace="ns")
-    reply, events = finished(track)
+    reply, events = finish(track)
     assert reply.calls == (ToolCall("c", "patch", None, '{"not": "json for us"}', True, "ns"),)
     assert events[0] == ToolCallStarted(0, "c", "patch", True, "ns")
 
@@ -80,14 +80,14 @@ def test_a_closed_call_takes_nothing_more() -> None:
     track.close(0)
     track.update_call(0, "c", "f", '{"a":1}')
     track.add_arguments(0, "x")
-    assert finished(track)[0].calls == (ToolCall("c", "f", {}, "{}"),)
+    assert finish(track)[0].calls == (ToolCall("c", "f", {}, "{}"),)
 
 
 def test_a_whole_call_has_a_start_a_delta_and_a_ready() -> None:
     track = tracker()
     call = ToolCall("c", "f", {"a": 1}, '{"a":1}', opaque={"x": 1})
     track.set_block(0, call)
-    _, events = finished(track)
+    _, events = finish(track)
     assert events[:3] == [ToolCallStarted(0, "c", "f", opaque={"x": 1}), ToolCallDelta(0, '{"a":1}'), ToolCallReady(0, call)]
 
 
@@ -97,7 +97,7 @@ def test_a_whole_call_after_its_pieces_repeats_nothing() -> None:
     track.update_call(0, "c", "f")
     track.add_arguments(0, '{"a":1}')
     track.set_block(0, call)
-    _, events = finished(track)
+    _, events = finish(track)
     assert events[:-1] == [ToolCallStarted(0, "c", "f"), ToolCallDelta(0, '{"a":1}'), ToolCallReady(0, call)]
 
 
@@ -124,14 +124,14 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str | None]] = {
 def test_arguments_of_every_shape(value: Any, arguments: dict[str, Any] | None, raw: str | None) -> None:
     track = tracker()
     track.update_call(0, "c", "f", value)
-    assert finished(track)[0].calls == (ToolCall("c", "f", arguments, raw),)
+    assert finish(track)[0].calls == (ToolCall("c", "f", arguments, raw),)
 
 
 def test_an_object_replaces_text_that_came_before() -> None:
     track = tracker()
     track.update_call(0, "c", "f", "")
     track.update_call(0, "c", "f", {"a": 1})
-    assert finished(track)[0].calls == (ToolCall("c", "f", {"a": 1}),)
+    assert finish(track)[0].calls == (ToolCall("c", "f", {"a": 1}),)
 
 
 def test_call_of_and_parsed() -> None:
@@ -144,17 +144,22 @@ def test_call_of_and_parsed() -> None:
 # ---- ids that are made up
 
 
-def made_up(name: str, text: str, *, reply: str = "r", count: int = 1) -> list[str]:
+def invent_ids(name: str, text: str, *, reply: str = "r", count: int = 1) -> list[str]:
     track = tracker()
     track.begin(reply, "m")
     for number in range(count):
         track.update_call(number, None, name, text)
-    return [call.id for call in finished(track)[0].calls]
+    return [call.id for call in finish(track)[0].calls]
 
 
 def test_a_made_up_id_is_the_same_for_the_same_bytes_and_else_another() -> None:
-    assert made_up("f", "{}") == made_up("f", "{}")
-    ids = [*made_up("f", "{}", count=3), *made_up("g", "{}"), *made_up("f", '{"a":1}'), *made_up("f", "{}", reply="s")]
+    assert invent_ids("f", "{}") == invent_ids("f", "{}")
+    ids = [
+        *invent_ids("f", "{}", count=3),
+        *invent_ids("g", "{}"),
+        *invent_ids("f", '{"a":1}'),
+        *invent_ids("f", "{}", reply="s"),
+    ]
     assert len(set(ids)) == 6
     assert all(re.fullmatch(r"[0-9A-Za-z]{9}", id) for id in ids)
 
@@ -186,17 +191,17 @@ SAME = {
 }
 
 
-def assembled(deltas: list[Delta]) -> Reply:
+def assemble(deltas: list[Delta]) -> Reply:
     track = tracker()
     for index, id, name, text in deltas:
         slot: Hashable = track.find_call_slot(index, id, name)
         track.update_call(slot, id, name, text)
-    return finished(track)[0]
+    return finish(track)[0]
 
 
 @pytest.mark.parametrize("deltas", SAME.values(), ids=SAME.keys())
 def test_a_delta_finds_its_call(deltas: list[Delta]) -> None:
-    assert [(call.name, call.raw) for call in assembled(deltas).calls] == [("f", "{}"), ("g", "{}")]
+    assert [(call.name, call.raw) for call in assemble(deltas).calls] == [("f", "{}"), ("g", "{}")]
 
 
 @given(
@@ -215,5 +220,5 @@ def test_interleaved_calls_are_separated(calls: list[list[str]], by: str, random
         index = None if by == "id" else 0 if by == "broken index" else number
         id = f"id{number}" if by != "index" or first else None
         deltas.append((index, id, f"f{number}" if first else None, "" if first else piece))
-    got = [(call.id, call.name, call.raw) for call in assembled(deltas).calls]
+    got = [(call.id, call.name, call.raw) for call in assemble(deltas).calls]
     assert got == [(f"id{number}", f"f{number}", "".join(calls[number])) for number in order]

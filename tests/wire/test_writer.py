@@ -161,7 +161,7 @@ def test_who_owns_opaque_state(provider: str, model: str, origin: Origin | None,
     assert Writer(resolve_profile(provider, model)).owns_state(origin) is owned
 
 
-@pytest.mark.parametrize(("one", "other", "same"), [
+@pytest.mark.parametrize(("left", "other", "same"), [
     ("gpt-5", "gpt-5", True),
     ("gpt-5", "gpt-5-2025-08-07", True),
     ("anthropic/claude-x", "claude-x", True),
@@ -170,10 +170,10 @@ def test_who_owns_opaque_state(provider: str, model: str, origin: Origin | None,
     ("gpt-4", "gpt-4o", False),
     ("gpt-5", "o3", False),
 ])  # fmt: skip
-def test_same_model(one: str, other: str, same: bool) -> None:
+def test_same_model(left: str, other: str, same: bool) -> None:
     """An alias and its dated snapshot are one model; a name that merely starts alike is another."""
-    assert is_same_model(one, other) is same
-    assert is_same_model(other, one) is same
+    assert is_same_model(left, other) is same
+    assert is_same_model(other, left) is same
 
 
 def test_state_of_others_is_dropped_and_is_a_loss_if_the_model_would_have_read_it() -> None:
@@ -186,9 +186,9 @@ def test_state_of_others_is_dropped_and_is_a_loss_if_the_model_would_have_read_i
     assert writer.echo_opaque({"note": 1}) == {}
     assert "its origin" in writer.losses[-1].reason
     assert writer.echo_opaque(None) == {}
-    own = {"name": "Ann"}
+    state = {"name": "Ann"}
     writer.enter("messages[3]", Origin("openai-chat", "openai-chat"))
-    assert writer.echo_opaque(own) is own
+    assert writer.echo_opaque(state) is state
 
 
 # ---- options

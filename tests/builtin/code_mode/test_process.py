@@ -32,9 +32,9 @@ patch = Tool(apply, definition=ToolDefinition("patch", "Take free text.", kind="
 
 
 @tool(effects="read")
-def load(place: str = "", *, path: str) -> str:
+def load(origin: str = "", *, path: str) -> str:
     """Load a file."""
-    return f"{path} from {place}"
+    return f"{path} from {origin}"
 
 
 def read_confinement(pid: int) -> list[tuple[str, ...]]:

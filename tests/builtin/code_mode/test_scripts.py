@@ -34,9 +34,9 @@ def add(a: int, b: int) -> int:
 
 
 @tool(approval=True)
-def danger(what: str) -> str:
+def danger(subject: str) -> str:
     """Do something that needs approval."""
-    return f"did {what}"
+    return f"did {subject}"
 
 
 @tool(effects="read")
@@ -132,13 +132,13 @@ async def test_policies_hold_for_each_call_of_a_script() -> None:
     text(await tried(() => tools.picture())); text(await tried(() => tools.add({a: 13, b: 13})));
     for (let round = 0; round < 5; round++) text(await tried(() => tools.add({a: 1, b: 1})));
     text(await Promise.all([1, 2, 3, 4].map(n => tried(() => tools.add({a: n, b: 10})))));"""
-    _, good, evil, picture_text, veto, *rest = await scripts.run(code)
+    _, good, evil, picture_text, veto, *others = await scripts.run(code)
     assert (good, asked) == ("did good", ["danger by call_1", "danger by call_1"])
     assert evil.startswith("The user did not approve the call.")
     assert "denies it" in picture_text
     assert veto == "The call did not run: not today"
-    assert rest[:3] == ["2", "2", "2"]
-    assert rest[-1].count("limit of 6 uses") + rest[-1].count("1") > 0
+    assert others[:3] == ["2", "2", "2"]
+    assert others[-1].count("limit of 6 uses") + others[-1].count("1") > 0
     assert scripts.executor.host.policy.uses["", "add"] == 6
 
 
@@ -247,13 +247,13 @@ async def test_what_a_script_computes_on_is_bounded_for_everybody_else() -> None
 def test_images_come_from_data_or_results() -> None:
     """SECURITY.md: the address of an image is fetched by the provider, so a script cannot choose one."""
     png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"
-    given = Media("image", url="https://a.example/b.png")
+    image = Media("image", url="https://a.example/b.png")
 
     def show(url: str, detail: str = "") -> Any:
-        return script.make_image(ScriptMessage("image", url=url, detail=detail), {"https://a.example/b.png": given})
+        return script.make_image(ScriptMessage("image", url=url, detail=detail), {"https://a.example/b.png": image})
 
     assert show(f"data:image/jpeg;base64,{png}", "low") == Media("image", "image/png", data=png, detail="low")
-    assert show("https://a.example/b.png") is given
+    assert show("https://a.example/b.png") is image
     for url in (
         "https://evil.example/?d=SECRET",
         "file:///etc/passwd",

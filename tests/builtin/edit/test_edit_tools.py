@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_kit import Tools, snapshot, trapped
+from file_kit import Tools, create_trapped_workspace, snapshot
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def replace(text: str, old: str, new: str, count: Any = "one", tolerant: bool = 
     return replace_text(text, TextEdit(old, new, count, "tolerant" if tolerant else "exact"), **options)
 
 
-def refused(text: str, old: str, new: str = "new", **options: Any) -> ToolError:
+def replace_error(text: str, old: str, new: str = "new", **options: Any) -> ToolError:
     with pytest.raises(ToolError) as raised:
         replace(text, old, new, **options)
     return raised.value
@@ -49,10 +49,14 @@ class TestExact:
     @given(short, some, short)
     def test_all_is_what_python_does(self, text: str, old: str, new: str):
         if old not in text or old == new:
-            assert reason(refused(text, old, new, count="all")).reason in ("not_found", "identical")
+            assert reason(replace_error(text, old, new, count="all")).reason in ("not_found", "identical")
         else:
-            found = replace(text, old, new, count="all")
-            assert (found.text, found.count, found.strategy) == (text.replace(old, new), text.count(old), "exact")
+            replacement = replace(text, old, new, count="all")
+            assert (replacement.text, replacement.count, replacement.strategy) == (
+                text.replace(old, new),
+                text.count(old),
+                "exact",
+            )
 
     @given(short, some, short)
     def test_one_is_the_only_one(self, text: str, old: str, new: str):
@@ -60,7 +64,7 @@ class TestExact:
         if text.count(old) == 1:
             assert replace(text, old, new).text == text.replace(old, new)
         else:
-            assert reason(refused(text, old, new)).match_count == text.count(old)
+            assert reason(replace_error(text, old, new)).match_count == text.count(old)
 
     @given(short, some, st.integers(1, 4))
     def test_a_number_is_how_often_it_must_be_there(self, text: str, old: str, count: int):
@@ -68,15 +72,15 @@ class TestExact:
         if text.count(old) == count:
             assert replace(text, old, "new", count=count).text == text.replace(old, "new")
         else:
-            assert reason(refused(text, old, count=count)).reason == "ambiguous"
+            assert reason(replace_error(text, old, count=count)).reason == "ambiguous"
 
     @given(short, some, short)
     def test_line_endings_stay_those_of_the_file(self, text: str, old: str, new: str):
         assume(old in text and old != new and "\n" in text)
         windows = text.replace("\n", "\r\n")
-        for one, other in ((old, new), (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))):
-            assert replace(windows, one, other, count="all").text == text.replace(old, new).replace("\n", "\r\n")
-            assert replace(text, one, other, count="all").text == text.replace(old, new)
+        for left, other in ((old, new), (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))):
+            assert replace(windows, left, other, count="all").text == text.replace(old, new).replace("\n", "\r\n")
+            assert replace(text, left, other, count="all").text == text.replace(old, new)
 
     @given(st.lists(st.sampled_from(["a\n", "b\r\n", "c\n", "d\r\n"]), max_size=8), st.sampled_from("abcd"))
     def test_mixed_line_endings_stay_where_nothing_changes(self, parts: list[str], old: str):
@@ -113,7 +117,7 @@ class TestExact:
 
     @pytest.mark.parametrize("count", [0, -1, True, False, "two", "", None, 1.0, [], 10**30])
     def test_a_count_that_is_none_is_refused(self, count: Any):
-        assert refused("a", "a", count=count).kind in ("validation", "execution")
+        assert replace_error("a", "a", count=count).kind in ("validation", "execution")
 
 
 CASES: list[tuple[str, str, str, ExpectedCount, str, str]] = [
@@ -158,24 +162,24 @@ class TestTolerant:
     @pytest.mark.parametrize(("text", "old", "new", "count", "how", "after"), CASES)
     def test_a_place_is_found_as_people_would(self, text: str, old: str, new: str, count: ExpectedCount, how: str, after: str):
         if not after:
-            assert reason(refused(text, old, new, count=count, tolerant=True)).reason == how
+            assert reason(replace_error(text, old, new, count=count, tolerant=True)).reason == how
         else:
-            found = replace(text, old, new, count=count, tolerant=True)
-            assert (found.strategy, found.text) == (how, after)
+            replacement = replace(text, old, new, count=count, tolerant=True)
+            assert (replacement.strategy, replacement.text) == (how, after)
 
     @pytest.mark.skipif(not MEASURED.exists(), reason="the measured cases are not here")
     def test_it_does_what_was_measured(self):
         for case in loads(MEASURED.read_bytes())["cases"]:
             count: ExpectedCount = "all" if case["allow_multiple"] else "one"
-            given = case["content"], case["old_string"], case["new_string"]
+            arguments = case["content"], case["old_string"], case["new_string"]
             if "error_type" in case:
-                why = reason(refused(*given, count=count, tolerant=True))
-                assert why.reason in REASONS[case["error_type"]], case["name"]
-                assert why.reason != "ambiguous" or why.match_count == case["occurrences"], case["name"]
+                failure = reason(replace_error(*arguments, count=count, tolerant=True))
+                assert failure.reason in REASONS[case["error_type"]], case["name"]
+                assert failure.reason != "ambiguous" or failure.match_count == case["occurrences"], case["name"]
             else:
-                found = replace(*given, count=count, tolerant=True)
-                assert (found.text, found.count) == (case.get("after"), case["occurrences"]), case["name"]
-                assert case.get("strategy", found.strategy) == found.strategy, case["name"]
+                replacement = replace(*arguments, count=count, tolerant=True)
+                assert (replacement.text, replacement.count) == (case.get("after"), case["occurrences"]), case["name"]
+                assert case.get("strategy", replacement.strategy) == replacement.strategy, case["name"]
 
     @given(short, short, short)
     def test_what_is_exact_stays_exact(self, head: str, tail: str, new: str):
@@ -202,17 +206,17 @@ class TestTolerant:
 
     def test_it_can_be_cancelled(self):
         text = "".join(f"some line of text number {n}\n" for n in range(600))
-        error = refused(text, "another kind of text that is longer", tolerant=True, should_stop=lambda: True)
+        error = replace_error(text, "another kind of text that is longer", tolerant=True, should_stop=lambda: True)
         assert error.kind == "cancelled"
 
     @given(st.text("abc", max_size=12), st.text("abc", max_size=12))
-    def test_the_distance_is_the_known_one(self, one: str, other: str):
+    def test_the_distance_is_the_known_one(self, left: str, other: str):
         row = list(range(len(other) + 1))
-        for i, a in enumerate(one, 1):
+        for i, a in enumerate(left, 1):
             above, row[0] = row[0], i
             for j, b in enumerate(other, 1):
                 above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (a != b))
-        assert edit_distance(one, other) == row[-1]
+        assert edit_distance(left, other) == row[-1]
 
 
 class TestWhy:
@@ -238,30 +242,30 @@ class TestWhy:
         ],
     )
     def test_the_failure_says_where_and_why(self, text: str, old: str, words: str):
-        error = refused(text, old, name="a.py")
+        error = replace_error(text, old, name="a.py")
         assert str(error).startswith("the text to replace is not in 'a.py'")
         assert words in str(error)
 
     def test_the_nearest_lines_are_shown(self):
-        assert str(refused("x\n\tb\ny\n", "    b", name="f")).endswith("(the file uses tabs):\n2\t\tb")
+        assert str(replace_error("x\n\tb\ny\n", "    b", name="f")).endswith("(the file uses tabs):\n2\t\tb")
 
     def test_a_refusal_names_the_lines(self):
-        error = refused("a\nb\na\n", "a", name="f")
+        error = replace_error("a\nb\na\n", "a", name="f")
         hint = "include more of the surrounding text to make it unique, or replace all occurrences"
         assert str(error) == f"the text to replace occurs 2 times in 'f' (lines 1, 3): {hint}"
-        error = refused("a\n", "a", name="f", count=2)
+        error = replace_error("a\n", "a", name="f", count=2)
         assert str(error).startswith("the text to replace occurs once in 'f', not 2 times (line 1)")
 
     def test_a_large_file_does_not_take_long(self):
         text = "".join(f"    value_{n} = compute(argument_{n}, {n * 7919})\n" for n in range(30_000))
-        assert "most similar" in str(refused(text, "    value_17 = compute(argumant_17, 99999999)"))
+        assert "most similar" in str(replace_error(text, "    value_17 = compute(argumant_17, 99999999)"))
         old = "    value_17 = compute(nothing at all, 99999999)\n" * 3
-        assert reason(refused(text, old, tolerant=True)).reason == "not_found"
+        assert reason(replace_error(text, old, tolerant=True)).reason == "not_found"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return trapped(tmp_path)
+    return create_trapped_workspace(tmp_path)
 
 
 @pytest.fixture

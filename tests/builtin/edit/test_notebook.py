@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_kit import Tools, snapshot, trapped
+from file_kit import Tools, create_trapped_workspace, snapshot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = trapped(tmp_path)
+    root = create_trapped_workspace(tmp_path)
     (root / "a.ipynb").write_text(json.dumps(BOOK, indent=1) + "\n")
     return root
 
@@ -51,7 +51,7 @@ def tools(root: Path) -> Tools:
     return Tools(root, file_tools, notebook_tools)
 
 
-def changed(tools: Tools, root: Path, text: str, **arguments: Any) -> str:
+def edit_notebook(tools: Tools, root: Path, text: str, **arguments: Any) -> str:
     (root / "b.ipynb").write_bytes(text.encode())
     tools("read", path="b.ipynb")
     tools("notebook_edit", path="b.ipynb", **arguments)
@@ -65,8 +65,8 @@ class TestCells:
         cell = json.loads((root / "a.ipynb").read_text())["cells"][1]
         assert cell == {**BOOK["cells"][1], "source": ["y = 2\n", "y\n"], "outputs": [], "execution_count": None}
         assert output.content == "replaced the code cell 'calc' (index 1) of 'a.ipynb'; it has 3 cells now"
-        told = [output.data[key] for key in ("mode", "cell_id", "index", "cell_type", "cells", "source")]
-        assert told == ["replace", "calc", 1, "code", 3, "y = 2\ny\n"]
+        fields = [output.data[key] for key in ("mode", "cell_id", "index", "cell_type", "cells", "source")]
+        assert fields == ["replace", "calc", 1, "code", 3, "y = 2\ny\n"]
         assert '+    "y = 2\\n",' in output.data["diff"]
 
     @pytest.mark.parametrize(("cell_id", "index"), [("top", 0), ("0", 0), ("cell-1", 1), ("end", 2), ("2", 2)])
@@ -75,34 +75,34 @@ class TestCells:
         assert tools.data("notebook_edit", path="a.ipynb", cell_id=cell_id, source="new")["index"] == index
 
     def test_an_id_goes_before_an_index(self, tools: Tools, root: Path):
-        text = changed(tools, root, json.dumps(book(code("1", "a"), code("0", "b"))), cell_id="0", source="new")
+        text = edit_notebook(tools, root, json.dumps(book(code("1", "a"), code("0", "b"))), cell_id="0", source="new")
         assert [cell["source"] for cell in json.loads(text)["cells"]] == [["a"], ["new"]]
 
-    @pytest.mark.parametrize(("after", "place"), [(None, 0), ("top", 1), ("calc", 2), ("end", 3), ("0", 1)])
+    @pytest.mark.parametrize(("after", "index"), [(None, 0), ("top", 1), ("calc", 2), ("end", 3), ("0", 1)])
     @pytest.mark.parametrize("style", STYLES)
-    def test_a_cell_is_inserted_after_another(self, tools: Tools, root: Path, after: str | None, place: int, style: str):
+    def test_a_cell_is_inserted_after_another(self, tools: Tools, root: Path, after: str | None, index: int, style: str):
         before = json.dumps(BOOK, **STYLES[style])
         where = {} if after is None else {"cell_id": after}
-        text = changed(tools, root, before, mode="insert", source="new\ncell", cell_type="markdown", **where)
+        text = edit_notebook(tools, root, before, mode="insert", source="new\ncell", cell_type="markdown", **where)
         cells = json.loads(text)["cells"]
-        new = cells.pop(place)
+        new = cells.pop(index)
         assert len(new.pop("id")) == 8
         assert new == {"cell_type": "markdown", "metadata": {}, "source": ["new\n", "cell"]}
         assert cells == BOOK["cells"]
         assert text == json.dumps(json.loads(text), **STYLES[style])
 
-    @pytest.mark.parametrize("place", [0, 1, 2])
+    @pytest.mark.parametrize("index", [0, 1, 2])
     @pytest.mark.parametrize("style", STYLES)
-    def test_a_cell_is_deleted(self, tools: Tools, root: Path, place: int, style: str):
-        text = changed(tools, root, json.dumps(BOOK, **STYLES[style]), mode="delete", cell_id=str(place))
-        cells = [cell for i, cell in enumerate(BOOK["cells"]) if i != place]
+    def test_a_cell_is_deleted(self, tools: Tools, root: Path, index: int, style: str):
+        text = edit_notebook(tools, root, json.dumps(BOOK, **STYLES[style]), mode="delete", cell_id=str(index))
+        cells = [cell for i, cell in enumerate(BOOK["cells"]) if i != index]
         assert text == json.dumps({**BOOK, "cells": cells}, **STYLES[style])
 
     @pytest.mark.parametrize("style", STYLES)
     def test_the_last_cell_goes_and_a_first_one_comes(self, tools: Tools, root: Path, style: str):
-        text = changed(tools, root, json.dumps(book(code("a"), minor=4), **STYLES[style]), mode="delete", cell_id="a")
+        text = edit_notebook(tools, root, json.dumps(book(code("a"), minor=4), **STYLES[style]), mode="delete", cell_id="a")
         assert text == json.dumps(book(minor=4), **STYLES[style])
-        text = changed(tools, root, text, mode="insert", source="x")
+        text = edit_notebook(tools, root, text, mode="insert", source="x")
         new: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": ["x"]}
         assert text == json.dumps(book(new, minor=4), **STYLES[style])
 
@@ -112,45 +112,45 @@ class TestCells:
         whole = book(markdown("top", "größe €\n"), code("calc", "x"))
         expected = book(markdown("top", "größe €\n"), {**code("calc"), "outputs": [], "execution_count": None})
         expected["cells"][1]["source"] = source.splitlines(keepends=True)
-        text = changed(tools, root, json.dumps(whole, **STYLES[style]) + "\n", cell_id="calc", source=source)
+        text = edit_notebook(tools, root, json.dumps(whole, **STYLES[style]) + "\n", cell_id="calc", source=source)
         assert text == json.dumps(expected, **STYLES[style]) + "\n"
 
     def test_what_is_not_the_cell_stays_byte_for_byte(self, tools: Tools, root: Path):
         odd = '{\r\n  "nbformat":4,"x" : [1.50,1e5 , NaN],\r\n "cells":[ {"source":"a b",\r\n "cell_type":"raw" , "z": 1.0} ]}'
-        text = changed(tools, root, odd, cell_id="0", source="c\nd")
+        text = edit_notebook(tools, root, odd, cell_id="0", source="c\nd")
         assert text == odd.replace('"a b"', '"c\\nd"')
 
     def test_a_string_stays_a_string(self, tools: Tools, root: Path):
         before = json.dumps(book({**markdown("a"), "source": "one\ntwo"}))
-        assert json.loads(changed(tools, root, before, cell_id="a", source="x\ny"))["cells"][0]["source"] == "x\ny"
+        assert json.loads(edit_notebook(tools, root, before, cell_id="a", source="x\ny"))["cells"][0]["source"] == "x\ny"
 
     @pytest.mark.parametrize(("before", "kind"), [("calc", "markdown"), ("calc", "raw"), ("top", "code")])
     def test_a_cell_of_another_type_has_what_that_type_has(self, tools: Tools, root: Path, before: str, kind: str):
-        text = changed(tools, root, json.dumps(BOOK, indent=2), cell_id=before, source="x", cell_type=kind)
-        cell = next(one for one in json.loads(text)["cells"] if one["id"] == before)
+        text = edit_notebook(tools, root, json.dumps(BOOK, indent=2), cell_id=before, source="x", cell_type=kind)
+        cell = next(cell for cell in json.loads(text)["cells"] if cell["id"] == before)
         assert (cell["cell_type"], cell["source"], "outputs" in cell) == (kind, ["x"], kind == "code")
         assert text == json.dumps(json.loads(text), indent=2)
 
     def test_a_cell_without_text_gets_some(self, tools: Tools, root: Path):
-        text = changed(tools, root, json.dumps(book({"cell_type": "raw", "id": "a"}), indent=1), cell_id="a", source="x")
+        text = edit_notebook(tools, root, json.dumps(book({"cell_type": "raw", "id": "a"}), indent=1), cell_id="a", source="x")
         assert text == json.dumps(book({"cell_type": "raw", "id": "a", "source": ["x"]}), indent=1)
 
     def test_windows_line_endings_are_kept(self, tools: Tools, root: Path):
         before = json.dumps(BOOK, indent=1).replace("\n", "\r\n")
-        text = changed(tools, root, before, mode="insert", source="a\r\nb")
+        text = edit_notebook(tools, root, before, mode="insert", source="a\r\nb")
         assert text.count("\n") == text.count("\r\n")
         assert json.loads(text)["cells"][0]["source"] == ["a\n", "b"]
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
     @given(st.text(max_size=20), st.sampled_from(list(STYLES)))
     def test_there_and_back_is_where_it_was(self, tools: Tools, root: Path, source: str, style: str):
-        if "\0" in source or "\r" in source or any("\ud800" <= one <= "\udfff" for one in source):
+        if "\0" in source or "\r" in source or any("\ud800" <= character <= "\udfff" for character in source):
             return
         cell: dict[str, Any] = {**code("calc", "x = 1"), "outputs": [], "execution_count": None}
         before = json.dumps(book(markdown("top", "ü"), cell), **STYLES[style])
-        there = changed(tools, root, before, cell_id="calc", source=source)
+        there = edit_notebook(tools, root, before, cell_id="calc", source=source)
         assert "".join(json.loads(there)["cells"][1]["source"]) == source
-        assert changed(tools, root, there, cell_id="calc", source="x = 1") == before
+        assert edit_notebook(tools, root, there, cell_id="calc", source="x = 1") == before
 
     def test_what_is_previewed_is_what_is_inserted(self, tools: Tools, root: Path):
         tools("read", path="a.ipynb")
@@ -198,5 +198,5 @@ class TestBadNotebooks:
         "metadata", ["null", "3", "[]", '{"language_info": "x", "kernelspec": 4}', '{"language_info": {"name": []}}']
     )
     def test_odd_metadata_does_no_harm(self, tools: Tools, root: Path, metadata: str):
-        text = changed(tools, root, f'{{"cells": [{{"source": 3}}], "metadata": {metadata}}}', cell_id="0", source="x")
+        text = edit_notebook(tools, root, f'{{"cells": [{{"source": 3}}], "metadata": {metadata}}}', cell_id="0", source="x")
         assert json.loads(text)["cells"][0]["source"] == ["x"]

@@ -39,7 +39,7 @@ def chunks_of(*lines: str) -> tuple[Chunk, ...]:
     return op.chunks
 
 
-def applied(data: bytes, *lines: str) -> bytes:
+def apply_lines(data: bytes, *lines: str) -> bytes:
     text = data.decode()
     return apply_placements(text, locate_chunks("f", split_file(text)[0], chunks_of(*lines)))[0].encode()
 
@@ -100,7 +100,7 @@ class TestReading:
         ]
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "expected"),
         [
             ("", "Invalid patch: The first line of the patch must be '*** Begin Patch'"),
             ("```\n" + PATCH + "\n```", "Invalid patch: The first line of the patch must be '*** Begin Patch'"),
@@ -111,11 +111,11 @@ class TestReading:
             *((sections(*lines), f"Invalid patch hunk on line {number}: {message}") for number, message, *lines in BAD_HUNKS),
         ],
     )
-    def test_what_is_wrong_is_said_with_its_line(self, text: str, said: str) -> None:
+    def test_what_is_wrong_is_said_with_its_line(self, text: str, expected: str) -> None:
         with pytest.raises(ToolError) as raised:
             parse_patch(text)
         assert raised.value.kind == "validation"
-        assert str(raised.value).startswith(said)
+        assert str(raised.value).startswith(expected)
 
     @pytest.mark.parametrize(
         ("operation", "op"),
@@ -175,10 +175,10 @@ class TestFinding:
         ],
     )
     def test_chunks_are_put_where_they_belong(self, file: str, lines: tuple[str, ...], after: str) -> None:
-        assert applied(file.encode(), *lines).decode() == after
+        assert apply_lines(file.encode(), *lines).decode() == after
 
     @pytest.mark.parametrize(
-        ("lines", "said"),
+        ("lines", "expected"),
         [
             (("@@", "-zzz"), "expected lines in f:\nzzz\n(No line of the file from line 1 on equals the first"),
             (("@@", "-wait..."), "expected lines in f:\nwait..."),
@@ -191,10 +191,10 @@ class TestFinding:
             (("@@ a", "-a"), "expected lines in f:\na\n(They are at line 1"),
         ],
     )
-    def test_what_is_not_there_is_said_with_what_is(self, lines: tuple[str, ...], said: str) -> None:
+    def test_what_is_not_there_is_said_with_what_is(self, lines: tuple[str, ...], expected: str) -> None:
         with pytest.raises(ToolError) as raised:
-            applied("a\nb\nc\nd\ne\nwait…\n".encode(), *lines)
-        assert str(raised.value).startswith(f"Failed to find {said}")
+            apply_lines("a\nb\nc\nd\ne\nwait…\n".encode(), *lines)
+        assert str(raised.value).startswith(f"Failed to find {expected}")
         assert isinstance(raised.value.details, PatchFailed)
         assert (raised.value.code, raised.value.details.path) == ("patch_failed", "f")
 
@@ -240,15 +240,15 @@ def diff_lines(old: Sequence[str], new: Sequence[str], context: int | None) -> l
     """Chunks that turn one file into another, with so many lines around each; None: one chunk with the whole file."""
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     groups = [matcher.get_opcodes()] if context is None else matcher.get_grouped_opcodes(context)
-    said: list[str] = []
+    diff: list[str] = []
     for group in groups:
-        said.append("@@")
+        diff.append("@@")
         for tag, start, end, new_start, new_end in group:
             if tag == "equal":
-                said += [f" {line}" for line in old[start:end]]
+                diff += [f" {line}" for line in old[start:end]]
             else:
-                said += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
-    return said
+                diff += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
+    return diff
 
 
 def text_of(lines: Sequence[str], newline: str = "\n") -> str:
@@ -271,17 +271,17 @@ class TestProperties:
         if old == new == []:
             return
         data = text_of(old, newline).encode()
-        assert applied(data, *diff_lines(old, new, None)) == text_of(new, newline).encode()
+        assert apply_lines(data, *diff_lines(old, new, None)) == text_of(new, newline).encode()
 
     @given(st.lists(st.integers(0, 30), unique=True, min_size=1), st.lists(st.integers(0, 60), max_size=30), st.integers(1, 3))
     def test_a_diff_with_few_lines_around_makes_the_new_file(self, old: list[int], new: list[int], context: int) -> None:
         before, after = [f"<{number}>" for number in old], [f"<{number}>" for number in new]
         if lines := diff_lines(before, after, context):
-            assert applied(text_of(before).encode(), *lines) == text_of(after).encode()
+            assert apply_lines(text_of(before).encode(), *lines) == text_of(after).encode()
 
     @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["added", ""]))
     def test_text_that_is_kept_stays_as_it_is(self, before: str, text: str) -> None:
-        got = applied(before.encode(), "@@", f"+{text}").decode()
+        got = apply_lines(before.encode(), "@@", f"+{text}").decode()
         assert got.startswith(before)
         assert got.endswith((f"{text}\n", f"{text}\r\n", f"{text}\r"))
 
@@ -304,10 +304,10 @@ class TestProperties:
         if not old or old == new:
             return
         _, edits = apply_placements(text_of(old), locate_chunks("f", old, chunks_of(*diff_lines(old, new, None))))
-        said = render_diff("f", "f", old, edits).split("\n")[2:-1]
-        assert [line[1:] for line in said if line[0] == "-"] == [line for edit in edits for line in edit.removed]
-        assert [line[1:] for line in said if line[0] == "+"] == [line for edit in edits for line in edit.added]
-        assert [line for line in said if line[0] not in "+- @"] == []
+        diff = render_diff("f", "f", old, edits).split("\n")[2:-1]
+        assert [line[1:] for line in diff if line[0] == "-"] == [line for edit in edits for line in edit.removed]
+        assert [line[1:] for line in diff if line[0] == "+"] == [line for edit in edits for line in edit.added]
+        assert [line for line in diff if line[0] not in "+- @"] == []
 
 
 def test_the_diff_for_people_is_what_difflib_says_where_changes_are_far_apart() -> None:

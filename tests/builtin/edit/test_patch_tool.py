@@ -52,26 +52,26 @@ def files_of(root: Path) -> dict[str, str]:
     return {name: data.decode() for name, data in read_tree(root).items()}
 
 
-def measured() -> list[Any]:
+def load_measured_cases() -> list[Any]:
     if not MEASURED.exists():
         return [pytest.param(None, marks=pytest.mark.skip(reason="the measured cases are absent"))]
     return [pytest.param(case, id=case["name"]) for case in json.loads(MEASURED.read_text())["cases"]]
 
 
 class TestMeasuredCases:
-    @pytest.mark.parametrize("case", measured())
+    @pytest.mark.parametrize("case", load_measured_cases())
     def test_does_what_the_real_program_did(self, tools: Tools, root: Path, case: dict[str, Any]) -> None:
         fill(root, case["files"])
         text = case["patch"].replace("{CWD}", str(root)).replace("{ID}", "1")
         try:
-            said, failed = tools("patch", text=text).content + "\n", ""
+            output, failed = tools("patch", text=text).content + "\n", ""
         except ToolError as e:
-            said, failed = "", str(e)
+            output, failed = "", str(e)
         if case["name"] in DEPARTURES:
             assert (files_of(root), not failed) != (case["after"], case["ok"]), "no departure any more: take it off the list"
             return
         assert (not failed, files_of(root)) == (case["ok"], case["after"])
-        assert said == case["stdout"].replace("{CWD}", str(root))
+        assert output == case["stdout"].replace("{CWD}", str(root))
         real = case["stderr"].replace("{CWD}/", "").partition(": No such file")[0].partition(": path `")[0]
         assert failed.startswith(real.rstrip("\n"))
 

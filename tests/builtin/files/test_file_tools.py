@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from file_kit import Tools, snapshot, trapped
+from file_kit import Tools, create_trapped_workspace, snapshot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ PDF = b"%PDF-1.7\n" + b"\0" * 40
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return trapped(tmp_path)
+    return create_trapped_workspace(tmp_path)
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ class TestReading:
         assert f"did you mean '{root}/text.txt'" in str(tools.failure("read", path=f"{root}/text.tx"))
 
     def test_another_root_is_read_too(self, tmp_path: Path):
-        root, other = trapped(tmp_path), tmp_path / "other"
+        root, other = create_trapped_workspace(tmp_path), tmp_path / "other"
         other.mkdir()
         (other / "x").write_text("there\n")
         tools = Tools(root, file_tools)
@@ -298,8 +298,8 @@ class TestImages:
         (root / "sub" / "deep").mkdir(parents=True)
         (root / "sub" / "a.txt").write_text("a")
         assert "is a directory" in str(tools.failure("read", path="sub"))
-        found = tools.data("read", path="sub", list_depth=1)
-        assert (found["kind"], [one["path"] for one in found["entries"]]) == ("directory", ["deep", "a.txt"])
+        listing = tools.data("read", path="sub", list_depth=1)
+        assert (listing["kind"], [entry["path"] for entry in listing["entries"]]) == ("directory", ["deep", "a.txt"])
         assert tools.data("read", path="sub/a.txt", list_depth=1)["lines"] == ["a"]
         assert "list_depth is 0" in str(tools.failure("read", path="sub", list_depth=0))
         assert "no such file: 'none'" in str(tools.failure("read", path="none", list_depth=1))
@@ -433,8 +433,8 @@ class TestWriting:
     def test_the_preview_is_the_diff_and_changes_nothing(self, tools: Tools, root: Path):
         tools("read", path="text.txt")
         before = snapshot(root)
-        told = tools.preview("write", path="text.txt", content="one\n2\nthree\n")
-        assert told == "--- text.txt\n+++ text.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
+        preview = tools.preview("write", path="text.txt", content="one\n2\nthree\n")
+        assert preview == "--- text.txt\n+++ text.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
         assert snapshot(root) == before
         with pytest.raises(ToolError, match="has not been read"):
             tools.preview("write", path="late", content="x")
@@ -480,9 +480,9 @@ class TestWriting:
                     os.chmod(root.parent, 0o755)
                     os.setgid(65534)
                     os.setuid(65534)
-                said = [str(tools.failure("read", path="closed")), str(tools.failure("write", path="fresh", content="x"))]
+                messages = [str(tools.failure("read", path="closed")), str(tools.failure("write", path="fresh", content="x"))]
                 os._exit(
-                    0 if said == ["permission to open 'closed' was denied", "permission to open 'fresh' was denied"] else 1
+                    0 if messages == ["permission to open 'closed' was denied", "permission to open 'fresh' was denied"] else 1
                 )
             except BaseException:
                 os._exit(2)

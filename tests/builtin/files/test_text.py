@@ -120,7 +120,7 @@ class TestLines:
         assert number_lines(["a", ""], 9) == "9\ta\n10\t"
 
 
-def applied(before: str, diff: str) -> str:
+def apply_diff(before: str, diff: str) -> str:
     """A small patch program."""
     old = before.split("\n")[:-1] if before.endswith("\n") else before.split("\n") if before else []
     new: list[str] = []
@@ -128,8 +128,8 @@ def applied(before: str, diff: str) -> str:
     unended = False
     body = diff.split("\n")[2:-1]
     for i, line in enumerate(body):
-        if found := re.match(r"@@ -(\d+)(?:,(\d+))? \+", line):
-            start = int(found[1]) - (0 if found[2] == "0" else 1)
+        if header := re.match(r"@@ -(\d+)(?:,(\d+))? \+", line):
+            start = int(header[1]) - (0 if header[2] == "0" else 1)
             new, at = new + old[at:start], start
         elif line.startswith("\\"):
             unended = unended or body[i - 1][:1] in "+ "
@@ -142,22 +142,22 @@ def applied(before: str, diff: str) -> str:
             at += 1
         else:
             new.append(line[1:])
-    rest = old[at:]
-    unended = unended or (bool(rest) and not before.endswith("\n"))
-    new += rest
+    tail = old[at:]
+    unended = unended or (bool(tail) and not before.endswith("\n"))
+    new += tail
     return "\n".join(new) + ("" if unended or not new else "\n")
 
 
 class TestDifferences:
     @given(lines, lines, st.booleans(), st.booleans())
-    def test_a_diff_says_exactly_the_change(self, one: list[str], other: list[str], ended: bool, other_ended: bool):
-        before = "\n".join(one) + ("\n" if one and ended else "")
+    def test_a_diff_says_exactly_the_change(self, before_lines: list[str], other: list[str], ended: bool, other_ended: bool):
+        before = "\n".join(before_lines) + ("\n" if before_lines and ended else "")
         after = "\n".join(other) + ("\n" if other and other_ended else "")
         diff = unified_diff(before, after, "f")
         if before == after:
             assert diff == ""
         else:
-            assert applied(before, diff) == after
+            assert apply_diff(before, diff) == after
 
     def test_it_reads_as_people_know_it(self):
         before = "".join(f"{n}\n" for n in range(1, 21))

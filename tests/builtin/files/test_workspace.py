@@ -51,12 +51,12 @@ def root(top: Path) -> Path:
 
 @pytest.fixture
 def box(root: Path) -> Iterator[Workspace]:
-    found = Workspace(root)
-    yield found
-    found.close()
+    workspace = Workspace(root)
+    yield workspace
+    workspace.close()
 
 
-def refused(act: Callable[..., object], *args: Any, **options: Any) -> ToolError:
+def refusal_of(act: Callable[..., object], *args: Any, **options: Any) -> ToolError:
     with pytest.raises(ToolError) as raised:
         act(*args, **options)
     assert "\n" not in str(raised.value)
@@ -80,20 +80,20 @@ class TestLooking:
         (root / "link").symlink_to(target.format(root=root))
         data, opened = box.read("link/b.txt", 9)
         assert (data, opened.relative_path) == (b"b", "sub/b.txt")
-        with box.open_directory("link") as found:
-            assert os.listdir(found.fd) == ["b.txt"]
+        with box.open_directory("link") as directory:
+            assert os.listdir(directory.fd) == ["b.txt"]
         assert box.inspect("link/nothing") is None
 
     def test_looks_without_a_handle(self, box: Workspace, root: Path, way: str) -> None:
-        found = box.inspect("sub")
-        assert found is not None
-        assert stat.S_ISDIR(found.status.st_mode)
-        assert found.fd == -1
+        entry = box.inspect("sub")
+        assert entry is not None
+        assert stat.S_ISDIR(entry.status.st_mode)
+        assert entry.fd == -1
         for missing in ("nothing", "a.txt/x", "nothing/x", "a.txt/"):
             assert box.inspect(missing) is None
 
     @pytest.mark.parametrize(
-        ("path", "kind", "said"),
+        ("path", "kind", "message"),
         [
             ("", "validation", "is not a path"),
             ("a\0b", "validation", "is not a path"),
@@ -112,11 +112,11 @@ class TestLooking:
             ("loop", "execution", "too many symbolic links"),
         ],
     )
-    def test_says_what_is_wrong(self, box: Workspace, root: Path, way: str, path: str, kind: str, said: str) -> None:
+    def test_says_what_is_wrong(self, box: Workspace, root: Path, way: str, path: str, kind: str, message: str) -> None:
         (root / "loop").symlink_to("loop")
-        error = refused(box.read, path.format(root=root), 9)
+        error = refusal_of(box.read, path.format(root=root), 9)
         assert error.kind == kind
-        assert said in str(error)
+        assert message in str(error)
 
     def test_deep_paths_and_long_and_odd_names(self, box: Workspace, root: Path, way: str) -> None:
         odd = ["n" * 255, "ü" * 127, "\U0001f600" * 63, os.fsdecode(b"\xff\xfe"), "a (deleted)"]
@@ -150,11 +150,11 @@ class TestLooking:
         self, box: Workspace, monkeypatch: pytest.MonkeyPatch, path: str
     ) -> None:
         def path_of(handle: int, real: Callable[[int], str] = roots.fd_path) -> str:
-            found = real(handle)
-            return path if found.endswith("a.txt") else found
+            target = real(handle)
+            return path if target.endswith("a.txt") else target
 
         monkeypatch.setattr(roots, "fd_path", path_of)
-        assert refused(box.inspect, "a.txt").kind == "not_allowed"
+        assert refusal_of(box.inspect, "a.txt").kind == "not_allowed"
 
 
 class TestRoots:
@@ -180,8 +180,8 @@ class TestRoots:
         other = os.open("/", os.O_RDONLY)
         box.close()
         os.close(other)
-        refused(box.read, "a.txt", 9)
-        refused(box.write, "a.txt", b"")
+        refusal_of(box.read, "a.txt", 9)
+        refusal_of(box.write, "a.txt", b"")
 
     def test_need_a_system_that_tells_where_they_are(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def readlink(*args: Any, **options: Any) -> str:
@@ -199,13 +199,13 @@ class TestRoots:
 
 class TestChanging:
     def test_makes_replaces_and_removes(self, box: Workspace, root: Path, way: str) -> None:
-        made = box.write("x/y/z.txt", b"new")
-        assert (made.path, made.created, made.backup) == (root / "x" / "y" / "z.txt", True, None)
-        again = box.write("x/y/z.txt", b"newer", expected=made.version)
+        written = box.write("x/y/z.txt", b"new")
+        assert (written.path, written.created, written.backup) == (root / "x" / "y" / "z.txt", True, None)
+        again = box.write("x/y/z.txt", b"newer", expected=written.version)
         assert again.created is False
-        found = box.inspect("x/y/z.txt")
-        assert found is not None
-        assert found.version == again.version
+        entry = box.inspect("x/y/z.txt")
+        assert entry is not None
+        assert entry.version == again.version
         assert box.remove("x/y/z.txt", expected=again.version).version is None
         assert read_tree(root) == {"a.txt": b"a", "sub/b.txt": b"b"}
 
@@ -226,8 +226,8 @@ class TestChanging:
         (root / "link").symlink_to("sub")
         (root / "home").symlink_to(".")
         before = read_tree(root)
-        refused(box.write, path, b"x")
-        refused(box.remove, path)
+        refusal_of(box.write, path, b"x")
+        refusal_of(box.remove, path)
         assert read_tree(root) == before
         assert sorted(os.listdir(root)) == ["a.txt", "home", "link", "sub"]
 
@@ -250,7 +250,7 @@ class TestChanging:
     def test_does_not_write_to_what_is_read_only(self, box: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "access", lambda *args, **options: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         monkeypatch.setattr(os, "supports_effective_ids", {os.access})
-        assert "read-only" in str(refused(box.write, "a.txt", b"x"))
+        assert "read-only" in str(refusal_of(box.write, "a.txt", b"x"))
         box.remove("a.txt")
 
     def test_keeps_what_it_replaces(self, root: Path, top: Path, way: str) -> None:
@@ -274,22 +274,22 @@ class TestChanging:
             Change("a.txt", b""),
             *(Change("new", b""), Change("sub/b.txt/x", b""), Change("sub", b""), Change("", b""), Change("new/x/y", b"")),
         ):
-            for place in range(4):
-                refused(box.apply_changes, [*good[:place], bad, *good[place:]])
+            for index in range(4):
+                refusal_of(box.apply_changes, [*good[:index], bad, *good[index:]])
                 assert read_tree(root) == before
                 assert sorted(os.listdir(root)) == ["a.txt", "sub"]
-        assert [one.created for one in box.apply_changes(good)] == [False, True, False]
+        assert [change.created for change in box.apply_changes(good)] == [False, True, False]
         assert read_tree(root) == {"a.txt": b"1", "new/x": b"2"}
         assert box.apply_changes([]) == []
 
     def test_minds_what_was_seen(self, box: Workspace, root: Path, way: str) -> None:
-        found = box.inspect("a.txt")
-        assert found is not None
-        assert "already exists" in str(refused(box.write, "a.txt", b"x", expected="absent"))
+        entry = box.inspect("a.txt")
+        assert entry is not None
+        assert "already exists" in str(refusal_of(box.write, "a.txt", b"x", expected="absent"))
         (root / "a.txt").write_bytes(b"by hand")
-        assert "read it again" in str(refused(box.write, "a.txt", b"x", expected=found.version))
+        assert "read it again" in str(refusal_of(box.write, "a.txt", b"x", expected=entry.version))
         (root / "a.txt").unlink()
-        assert "no such file" in str(refused(box.write, "a.txt", b"x", expected=found.version))
+        assert "no such file" in str(refusal_of(box.write, "a.txt", b"x", expected=entry.version))
         assert box.write("a.txt", b"x", expected="absent").created
 
     @pytest.mark.parametrize("when", ["fsync", "link"])
@@ -310,7 +310,7 @@ class TestChanging:
                 return real(*args, **options)
 
             monkeypatch.setattr(os, when, stand_in)
-            refused(box.apply_changes, [Change(name, b"ours"), Change("sub/b.txt", b"x")])
+            refusal_of(box.apply_changes, [Change(name, b"ours"), Change("sub/b.txt", b"x")])
         assert read_tree(root) == {"a.txt": b"a", "sub/b.txt": b"b"} | {name: b"theirs"}
 
     def test_somebody_else_who_removes_meanwhile_wins(self, box: Workspace, root: Path) -> None:
@@ -322,7 +322,7 @@ class TestChanging:
                 real(handle)
 
             monkeypatch.setattr(os, "fsync", fsync)
-            assert "another program" in str(refused(box.write, "a.txt", b"x"))
+            assert "another program" in str(refusal_of(box.write, "a.txt", b"x"))
         assert read_tree(root) == {"sub/b.txt": b"b"}
 
     def test_a_copy_is_of_what_was_looked_at(self, root: Path, top: Path) -> None:
@@ -336,7 +336,7 @@ class TestChanging:
 
             monkeypatch.setattr(os, "access", access)
             monkeypatch.setattr(os, "supports_effective_ids", set[Any]())
-            assert "another program" in str(refused(box.write, "a.txt", b"x"))
+            assert "another program" in str(refusal_of(box.write, "a.txt", b"x"))
         assert os.listdir(top / "backups") == []
 
     def test_a_directory_that_somebody_makes_meanwhile_is_used(self, box: Workspace, root: Path) -> None:
@@ -354,15 +354,15 @@ class TestChanging:
 
     def test_directories_are_not_made_behind_a_link_to_nothing(self, box: Workspace, root: Path, way: str) -> None:
         (root / "link").symlink_to("nothing")
-        refused(box.write, "link/x", b"")
-        refused(box.write, "link", b"")
+        refusal_of(box.write, "link/x", b"")
+        refusal_of(box.write, "link", b"")
         assert not (root / "nothing").exists()
 
     def test_a_file_that_is_gone_behind_a_link_is_said(
         self, box: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (root / "loop").symlink_to("loop")
-        assert "too many symbolic links" in str(refused(box.write, "loop", b""))
+        assert "too many symbolic links" in str(refusal_of(box.write, "loop", b""))
 
     def test_threads_do_not_disturb_each_other(self, root: Path, top: Path) -> None:
         box = Workspace(root, backup_dir=top / "backups")
@@ -381,9 +381,9 @@ class TestChanging:
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(work, range(16)))
         assert len(os.listdir("/proc/self/fd")) <= handles
-        found = read_tree(root)
-        assert found["one.txt"] == found["two.txt"]
-        assert len(found) == 2 + 16 * 3 + 3
+        tree = read_tree(root)
+        assert tree["one.txt"] == tree["two.txt"]
+        assert len(tree) == 2 + 16 * 3 + 3
         assert not [name for name in os.listdir(top / "backups") if not name.rpartition(".")[2].isalnum()]
 
 
@@ -517,21 +517,21 @@ class Forest:
             folder.mkdir()
         for name in ("b", "a/b", "a/c"):
             (self.top / name).write_bytes(b"OUTSIDE")
-        for names, what in things:
-            self.add(self.root.joinpath(*names), what)
+        for names, kind in things:
+            self.add(self.root.joinpath(*names), kind)
 
-    def add(self, path: Path, what: str) -> None:
+    def add(self, path: Path, kind: str) -> None:
         try:
             if not os.path.realpath(path.parent).startswith(str(self.root)):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
-            if what == "folder":
+            if kind == "folder":
                 path.mkdir()
-            elif what == "file":
+            elif kind == "file":
                 with path.open("xb") as file:
                     file.write(str(path).encode())
             else:
-                path.symlink_to(what.format(top=self.top))
+                path.symlink_to(kind.format(top=self.top))
         except OSError:
             return
 
@@ -565,16 +565,16 @@ class TestAgreement:
     def compare(self, forest: Forest, box: Workspace, path: str) -> None:
         truth = forest.truth(path)
         try:
-            found = box.inspect(path)
+            entry = box.inspect(path)
         except ToolError:
             assert truth is None or not f"{truth[0]}/".startswith(f"{forest.root}/")
             return
-        if found is None or truth is None:
+        if entry is None or truth is None:
             assert truth is None
-            assert found is None or found.path.is_relative_to(forest.root)  # a file before `..`: names alone were compared
+            assert entry is None or entry.path.is_relative_to(forest.root)  # a file before `..`: names alone were compared
             return
-        assert (str(found.path), found.version) == (truth[0], FileVersion.from_status(truth[1]))
-        assert found.path.is_relative_to(forest.root)
+        assert (str(entry.path), entry.version) == (truth[0], FileVersion.from_status(truth[1]))
+        assert entry.path.is_relative_to(forest.root)
         if stat.S_ISREG(truth[1].st_mode):
             assert box.read(path, 999)[0] == truth[0].encode()
 

@@ -117,12 +117,12 @@ def ways_out(root: Path) -> list[str]:
 
 def state(folder: Path) -> dict[str, object]:
     """Everything that an attack could change."""
-    found: dict[str, object] = {}
+    tree: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
         data = path.read_bytes() if stat.S_ISREG(status.st_mode) else None
-        found[str(path)] = (status.st_ino, status.st_mode, data)
-    return found
+        tree[str(path)] = (status.st_ino, status.st_mode, data)
+    return tree
 
 
 def escapes(root: Path) -> list[str]:
@@ -131,22 +131,22 @@ def escapes(root: Path) -> list[str]:
     outside = {folder: state(top / folder) for folder in ("outside", "work_evil")}
     foreign = {path.lstat().st_ino for folder in outside for path in (top / folder).rglob("*")}
     names = {path.name for folder in outside for path in (top / folder).rglob("*")}
-    workspace, found = Workspace(root), list[str]()
+    workspace, leaks = Workspace(root), list[str]()
 
     def look(path: str) -> None:
         if (seen := workspace.inspect(path)) is not None and (
             seen.status.st_ino in foreign or not seen.path.is_relative_to(root)
         ):
-            found.append(f"look {path!r}")
+            leaks.append(f"look {path!r}")
 
     def read(path: str) -> None:
         if SECRET in workspace.read(path, 99)[0]:
-            found.append(f"read {path!r}")
+            leaks.append(f"read {path!r}")
 
     def listing(path: str) -> None:
         with workspace.open_directory(path) as opened:
             if names & set(os.listdir(opened.fd)):
-                found.append(f"listing {path!r}")
+                leaks.append(f"listing {path!r}")
 
     tries: dict[str, Callable[[str], object]] = {
         "look": look,
@@ -166,12 +166,12 @@ def escapes(root: Path) -> list[str]:
             except ToolError:
                 pass
             except BaseException:
-                found.append(f"{name} {path[:60]!r}: {traceback.format_exc(limit=-2)}")
+                leaks.append(f"{name} {path[:60]!r}: {traceback.format_exc(limit=-2)}")
             if not all(state(top / folder) == before for folder, before in outside.items()):
-                found.append(f"{name} {path[:60]!r} changed something outside")
-                return found
+                leaks.append(f"{name} {path[:60]!r} changed something outside")
+                return leaks
     workspace.close()
-    return found
+    return leaks
 
 
 def as_user(act: Callable[[], Any]) -> Any:
@@ -282,8 +282,15 @@ class TestProtectedNames:
     def test_cannot_be_made_or_changed_in_any_disguise(self, tmp_path: Path, name: str) -> None:
         workspace = Workspace(tmp_path)
         for disguise in DISGUISES:
-            said = disguise(name)
-            for path in (said, f"{said}/x", f"{said}/hooks/pre-commit", f"a/{said}", f"a/b/{said}/x", f"{tmp_path}/{said}"):
+            disguised = disguise(name)
+            for path in (
+                disguised,
+                f"{disguised}/x",
+                f"{disguised}/hooks/pre-commit",
+                f"a/{disguised}",
+                f"a/b/{disguised}/x",
+                f"{tmp_path}/{disguised}",
+            ):
                 with pytest.raises(ToolError, match="protected") as raised:
                     workspace.write(path, b"x")
                 assert raised.value.kind == "not_allowed"
@@ -456,10 +463,10 @@ class TestStaleness:
 
         def seen() -> FileVersion:
             (root / "x").write_bytes(b"old")
-            found = workspace.inspect("x")
-            assert found is not None
+            entry = workspace.inspect("x")
+            assert entry is not None
             (root / "x").unlink()
-            return found.version
+            return entry.version
 
         for become in (
             lambda: (root / "x").symlink_to(outside),
@@ -480,19 +487,19 @@ class TestStaleness:
                 left.rmdir() if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
-def exchange(one: Path, other: Path) -> None:
-    if ctypes.CDLL(None).renameat2(AT_HERE, os.fsencode(one), AT_HERE, os.fsencode(other), EXCHANGE):
+def exchange(first: Path, other: Path) -> None:
+    if ctypes.CDLL(None).renameat2(AT_HERE, os.fsencode(first), AT_HERE, os.fsencode(other), EXCHANGE):
         raise OSError("this file system cannot exchange names")
 
 
 @pytest.fixture
 def field(top: Path) -> Path:
     """A folder in which names can be exchanged."""
-    one, other = top / "one", top / "other"
-    one.mkdir()
+    first, other = top / "one", top / "other"
+    first.mkdir()
     other.mkdir()
     try:
-        exchange(one, other)
+        exchange(first, other)
     except (OSError, AttributeError):
         pytest.skip("names cannot be exchanged here")
     return top
@@ -504,11 +511,11 @@ def swapping(*pairs: tuple[Path, Path]) -> Generator[None]:
     parent, child = os.getpid(), fork()
     if not child:
         call = ctypes.CDLL(None).renameat2
-        names = [(os.fsencode(one), os.fsencode(other)) for one, other in pairs]
+        names = [(os.fsencode(first), os.fsencode(other)) for first, other in pairs]
         while os.getppid() == parent:
             for _ in range(500):
-                for one, other in names:
-                    call(AT_HERE, one, AT_HERE, other, EXCHANGE)
+                for first, other in names:
+                    call(AT_HERE, first, AT_HERE, other, EXCHANGE)
         os._exit(0)
     try:
         yield
@@ -546,8 +553,8 @@ class Arena:
         }
 
     def look(self, path: str) -> None:
-        found = self.workspace.inspect(path)
-        assert found is None or found.status.st_ino not in self.foreign, "looked outside"
+        entry = self.workspace.inspect(path)
+        assert entry is None or entry.status.st_ino not in self.foreign, "looked outside"
 
     def read(self, path: str) -> None:
         assert self.workspace.read(path, 99)[0] != SECRET, "read outside"
@@ -600,11 +607,11 @@ class TestRaces:
         give_away(field)
 
         def attack() -> list[int]:
-            found: list[int] = []
+            counts: list[int] = []
             for name, arena in arenas.items():
-                found.append(min(arena.run(name, 100)))
+                counts.append(min(arena.run(name, 100)))
                 arena.check()
-            return found
+            return counts
 
         assert min(as_user(attack)) >= 10
         for arena in arenas.values():

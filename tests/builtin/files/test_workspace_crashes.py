@@ -65,11 +65,13 @@ def folders(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_dir()}
 
 
-def without_ours(found: Tree) -> Tree:
-    return {name: data for name, data in found.items() if not OURS.fullmatch(Path(name).name)}
+def without_ours(tree: Tree) -> Tree:
+    return {name: data for name, data in tree.items() if not OURS.fullmatch(Path(name).name)}
 
 
-def counted(names: tuple[str, ...], at: Callable[[int, str, tuple[Any, ...]], None]) -> Callable[[pytest.MonkeyPatch], None]:
+def count_calls(
+    names: tuple[str, ...], at: Callable[[int, str, tuple[Any, ...]], None]
+) -> Callable[[pytest.MonkeyPatch], None]:
     """Patches functions of `os`: before the call with a number, `at` is called with it."""
     numbers = itertools.count(1)
 
@@ -86,7 +88,7 @@ def counted(names: tuple[str, ...], at: Callable[[int, str, tuple[Any, ...]], No
     return patch
 
 
-def killed_at(number: int, act: Callable[[], object], *, torn: bool = False) -> bool:
+def is_killed_at(number: int, act: Callable[[], object], *, torn: bool = False) -> bool:
     """Whether a child process was killed before its call with this number; a torn write is half done first."""
 
     def at(now: int, name: str, args: tuple[Any, ...]) -> None:
@@ -99,7 +101,7 @@ def killed_at(number: int, act: Callable[[], object], *, torn: bool = False) -> 
     child = fork()
     if not child:
         try:
-            counted(CHANGING, at)(pytest.MonkeyPatch())
+            count_calls(CHANGING, at)(pytest.MonkeyPatch())
             act()
             os._exit(0)
         except BaseException:
@@ -120,7 +122,7 @@ class TestAProcessThatIsKilled:
             fill(root)
             shutil.rmtree(backups, ignore_errors=True)
             workspace = Workspace(root, backup_dir=backups)
-            was_killed = killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes), torn=torn)
+            was_killed = is_killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes), torn=torn)
             workspace.close()
             self.check_each_file(root, new)
             self.check_backups(backups)
@@ -143,7 +145,7 @@ class TestAProcessThatIsKilled:
         number = 0
         for number in itertools.count(1):
             workspace = Workspace(root)
-            was_killed = killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes))
+            was_killed = is_killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes))
             workspace.close()
             self.check_each_file(root, new)
             fill(root)
@@ -152,10 +154,10 @@ class TestAProcessThatIsKilled:
         assert number > 5
 
     def check_each_file(self, root: Path, new: Tree) -> None:
-        found = without_ours(read_tree(root))
+        tree = without_ours(read_tree(root))
         for name in {*OLD, *new}:
-            assert found.get(name) in (OLD.get(name), new.get(name)), name
-        assert not set(found) - {*OLD, *new}
+            assert tree.get(name) in (OLD.get(name), new.get(name)), name
+        assert not set(tree) - {*OLD, *new}
 
     def check_backups(self, backups: Path) -> None:
         for path in backups.glob("*"):
@@ -184,8 +186,8 @@ class TestRecovery:
         assert without_ours(read_tree(root)) == {**OLD, "a.txt": NEW_A}
 
     def journal(self, backups: Path) -> Path:
-        (found,) = backups.glob("*.journal")
-        return found
+        (file,) = backups.glob("*.journal")
+        return file
 
     def test_takes_back_what_was_half_done(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
@@ -217,7 +219,7 @@ class TestRecovery:
         for number in itertools.count(1):
             shutil.rmtree(backups, ignore_errors=True)
             self.halfway(root, backups)
-            was_killed = killed_at(number, lambda: Workspace(root, backup_dir=backups).close())
+            was_killed = is_killed_at(number, lambda: Workspace(root, backup_dir=backups).close())
             assert without_ours(read_tree(root)) in (OLD, {**OLD, "a.txt": NEW_A})
             Workspace(root, backup_dir=backups).close()
             assert read_tree(root) == OLD
@@ -272,7 +274,7 @@ class TestRecovery:
         fill(top / "work")
         workspace = Workspace(top / "work", backup_dir=top / "backups")
         for number in range(1, 30):
-            killed_at(number, lambda: workspace.write("sub/c.txt", NEW_C))
+            is_killed_at(number, lambda: workspace.write("sub/c.txt", NEW_C))
         workspace.close()
         assert list((top / "backups").glob("*.journal"))
         shutil.rmtree(top / "work" / "sub")
@@ -335,7 +337,7 @@ class TestARefusalAtEveryCall:
 
         real_close = os.close
         with pytest.MonkeyPatch.context() as monkeypatch:
-            counted(CALLS, at)(monkeypatch)
+            count_calls(CALLS, at)(monkeypatch)
             try:
                 workspace.apply_changes(changes)
             except ToolError:
@@ -365,7 +367,7 @@ class TestARefusalAtEveryCall:
                 met = met or now == call
 
             with pytest.MonkeyPatch.context() as monkeypatch:
-                counted(CALLS, at)(monkeypatch)
+                count_calls(CALLS, at)(monkeypatch)
                 with suppress(ToolError):
                     looking()
             assert len(os.listdir("/proc/self/fd")) == handles

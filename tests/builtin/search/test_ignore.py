@@ -19,7 +19,7 @@ from toolglot.errors import ToolError
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
-def ignored_by_git(root: Path, paths: list[str]) -> set[str]:
+def git_ignores(root: Path, paths: list[str]) -> set[str]:
     """Return the paths that git ignores."""
     done = subprocess.run(
         ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "-z", "--stdin"],
@@ -55,7 +55,7 @@ def walk_files(root: Path) -> set[str]:
         os.close(fd)
 
 
-def ignored_by_us(root: Path, paths: list[str]) -> set[str]:
+def our_ignores(root: Path, paths: list[str]) -> set[str]:
     """Return the paths that are ignored when each is looked at alone."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -100,7 +100,7 @@ RULES = [
 def test_every_form_of_a_rule_means_what_git_means(tmp_path: Path, rules: str) -> None:
     root = repository(tmp_path / "r", dict.fromkeys(TREE, "") | {".gitignore": rules})
     paths = [*TREE, ".gitignore"]
-    assert walk_files(root) == set(paths) - ignored_by_git(root, paths) == set(paths) - ignored_by_us(root, paths)
+    assert walk_files(root) == set(paths) - git_ignores(root, paths) == set(paths) - our_ignores(root, paths)
 
 
 NAMES = ["a", "b", "ab", "a.b", "c", "é", "a b"]
@@ -130,19 +130,19 @@ class TestAgainstGit:
             files["a/.gitignore"] = nested
         root = repository(tmp_path_factory.getbasetemp() / "generated", files)
         candidates = [path for path in files if not path.startswith(".git/")]
-        assert walk_files(root) == set(candidates) - ignored_by_git(root, candidates)
-        assert ignored_by_us(root, candidates) == ignored_by_git(root, candidates)
+        assert walk_files(root) == set(candidates) - git_ignores(root, candidates)
+        assert our_ignores(root, candidates) == git_ignores(root, candidates)
 
     @settings(max_examples=20)
     @given(paths=st.lists(path, min_size=1, max_size=10, unique=True), rules=text)
     def test_rebased_rules_mean_the_same(self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: str) -> None:
         files = [f"a [x]/{path}" for path in tree_of(paths)]
         root = repository(tmp_path_factory.getbasetemp() / "rebased", dict.fromkeys(files, "") | {"a [x]/.gitignore": rules})
-        before = ignored_by_git(root, files)
+        before = git_ignores(root, files)
         rebased = "\n".join(rebase_rules(rules, to_byte_key("a [x]")))
         (root / "a [x]" / ".gitignore").unlink()
         (root / ".gitignore").write_bytes(rebased.encode("latin-1"))
-        assert ignored_by_git(root, files) == before
+        assert git_ignores(root, files) == before
 
     def test_nested_ignore_files(self, tmp_path: Path) -> None:
         files = {
@@ -160,9 +160,7 @@ class TestAgainstGit:
             "a/deep/gone": "",
         }
         root = repository(tmp_path / "r", files)
-        assert (
-            walk_files(root) == set(files) - ignored_by_git(root, list(files)) == set(files) - ignored_by_us(root, list(files))
-        )
+        assert walk_files(root) == set(files) - git_ignores(root, list(files)) == set(files) - our_ignores(root, list(files))
 
 
 def test_a_nested_repository_has_its_own_rules(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def not_refused(result: int) -> bool:
     return result >= 0 or ctypes.get_errno() != errno.EPERM
 
 
-def opened(path: str) -> bool:
+def can_open(path: str) -> bool:
     """Whether it could be written."""
     os.close(os.open(path, os.O_WRONLY))
     return True
@@ -58,19 +58,19 @@ def write_through(link: Callable[[Path, Path], object], target: Path, name: str 
     return wrote(path / name)
 
 
-def moved_out() -> bool:
+def can_move_out() -> bool:
     (WORK / "moving").write_text("x")
     os.rename(WORK / "moving", OUTSIDE / "moved")
     return True
 
 
-def connected(address: str) -> bool:
+def can_connect(address: str) -> bool:
     with socket.socket(socket.AF_UNIX) as unix:
         unix.connect(address)
         return True
 
 
-def sent_from_pair(kind: socket.SocketKind) -> bool:
+def can_send_from_pair(kind: socket.SocketKind) -> bool:
     first, _ = socket.socketpair(socket.AF_UNIX, kind)
     first.sendto(b"got out", PLAN["datagram"])
     return True
@@ -116,7 +116,7 @@ def read_of_root_only() -> bool:
     return bool(readable)
 
 
-def typed_into_the_terminal() -> bool:
+def can_type_into_the_terminal() -> bool:
     master, slave = os.openpty()
     fcntl.ioctl(slave, 0x5412, b"x")
     return bool(os.read(master, 1))
@@ -233,23 +233,23 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "write through a link": lambda: write_through(Path.symlink_to, OUTSIDE / "file"),
     "write through a link to a directory": lambda: write_through(Path.symlink_to, OUTSIDE, "new"),
     "write through a hard link": lambda: write_through(Path.hardlink_to, OUTSIDE / "file"),
-    "move out": moved_out,
+    "move out": can_move_out,
     "truncate outside": lambda: os.truncate(OUTSIDE / "file", 0) is None,
     "remove outside": lambda: os.unlink(OUTSIDE / "file") is None,
     "make a directory outside": lambda: os.mkdir(OUTSIDE / "folder") is None,
     "make a link outside": lambda: os.symlink("/", OUTSIDE / "link") is None,
     "write to a root that is only read": lambda: wrote(Path(PLAN["reading"]) / "new"),
-    "write to /etc": lambda: opened("/etc/hostname"),
-    "write to the password file": lambda: opened("/etc/passwd"),
-    "settings of the kernel": lambda: opened("/proc/sys/kernel/core_pattern"),
-    "keys of the kernel's console": lambda: opened("/proc/sysrq-trigger"),
-    "leave the cgroup": lambda: opened("/sys/fs/cgroup/pids/tasks") or opened("/sys/fs/cgroup/cgroup.procs"),
+    "write to /etc": lambda: can_open("/etc/hostname"),
+    "write to the password file": lambda: can_open("/etc/passwd"),
+    "settings of the kernel": lambda: can_open("/proc/sys/kernel/core_pattern"),
+    "keys of the kernel's console": lambda: can_open("/proc/sysrq-trigger"),
+    "leave the cgroup": lambda: can_open("/sys/fs/cgroup/pids/tasks") or can_open("/sys/fs/cgroup/cgroup.procs"),
     "TCP to the host": tcp,
     "UDP to the host": udp,
-    "unix socket": lambda: connected(PLAN["stream"]),
-    "abstract unix socket": lambda: connected(PLAN["abstract"]),
-    "datagram of a pair": lambda: sent_from_pair(socket.SOCK_DGRAM),
-    "datagram of a raw pair": lambda: sent_from_pair(socket.SOCK_RAW),
+    "unix socket": lambda: can_connect(PLAN["stream"]),
+    "abstract unix socket": lambda: can_connect(PLAN["abstract"]),
+    "datagram of a pair": lambda: can_send_from_pair(socket.SOCK_DGRAM),
+    "datagram of a raw pair": lambda: can_send_from_pair(socket.SOCK_RAW),
     "packet socket": lambda: bool(socket.socket(socket.AF_PACKET, socket.SOCK_RAW)),
     "kernel crypto socket": lambda: bool(socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)),
     "kill another process": lambda: os.kill(VICTIM, signal.SIGTERM) is None,
@@ -273,11 +273,11 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "programs for the kernel": lambda: call(321 if X86 else 280, 5, None, 0) or ctypes.get_errno() != errno.EPERM,
     "performance events": lambda: call(298 if X86 else 241, None, 0, -1, -1, 0) or ctypes.get_errno() != errno.EPERM,
     "io_uring": lambda: call(425, 1, None) or ctypes.get_errno() != errno.ENOSYS,
-    "type into a terminal": typed_into_the_terminal,
+    "type into a terminal": can_type_into_the_terminal,
     "calls of another kind": lambda: X86 and libc.syscall(0x40000000 | 39) > 0,
     "have capabilities": has_capabilities,
-    "open a terminal of the user": lambda: opened(PLAN["terminal"]),
-    "open a terminal of the user by its process": lambda: opened(f"/proc/{PLAN['parent']}/fd/{PLAN['terminal_fd']}"),
+    "open a terminal of the user": lambda: can_open(PLAN["terminal"]),
+    "open a terminal of the user by its process": lambda: can_open(f"/proc/{PLAN['parent']}/fd/{PLAN['terminal_fd']}"),
     "limit another process": lambda: len(resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (64, 64))) > 0,
     "limit the parent": lambda: len(resource.prlimit(PLAN["parent"], resource.RLIMIT_CORE, (0, 0))) > 0,
     "priority of another process": lambda: set_priority(os.PRIO_PROCESS, VICTIM),
@@ -414,14 +414,14 @@ SYSTEM_CALLS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def created(directory: str) -> bool:
+def can_create(directory: str) -> bool:
     path = Path(directory, f"toolglot-attack-{os.getpid()}")
     path.touch(exist_ok=False)
     path.unlink()
     return True
 
 
-def signalled(number: int) -> bool:
+def can_signal(number: int) -> bool:
     return os.kill(VICTIM, number) is None
 
 
@@ -435,11 +435,11 @@ def pidfd_signal(number: int) -> bool:
 
 
 VARIATIONS: dict[str, Callable[[], bool]] = {
-    **{f"create in {path}": partial(created, path) for path in CREATED_IN},
-    **{f"open {path} for writing": partial(opened, path) for path in OPENED},
+    **{f"create in {path}": partial(can_create, path) for path in CREATED_IN},
+    **{f"open {path} for writing": partial(can_open, path) for path in OPENED},
     **{f"read {path}": partial(read, path) for path in READ},
     **{f"system call {name}": partial(call, *words) for name, words in SYSTEM_CALLS.items() if X86},
-    **{f"signal {number}": partial(signalled, number) for number in range(1, 20)},
+    **{f"signal {number}": partial(can_signal, number) for number in range(1, 20)},
     **{f"signal {number} by descriptor": partial(pidfd_signal, number) for number in (1, 9, 15, 18, 19)},
     **{
         f"socket of family {family}": partial(has_socket, family)

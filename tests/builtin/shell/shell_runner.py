@@ -90,12 +90,12 @@ def main() -> None:
     victim = subprocess.Popen(["sleep", "600"])
     libc, librt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
     _, terminal = os.openpty()
-    memory, semaphores, messages = libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600)
+    segment, semaphores, messages = libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600)
     queue = f"/toolglot-{os.getpid()}"
     librt.mq_open(queue.encode(), os.O_RDWR | os.O_CREAT, 0o600, None)
     try:
         plan.update(victim=victim.pid, parent=os.getpid(), terminal=os.ttyname(terminal), terminal_fd=terminal, queue=queue)
-        plan.update({"shared memory": memory, "semaphores": semaphores, "messages": messages})
+        plan.update({"shared memory": segment, "semaphores": semaphores, "messages": messages})
         report = asyncio.run(run(plan))
         report["victim lives"] = victim.poll() is None
     finally:
@@ -103,7 +103,7 @@ def main() -> None:
         victim.wait()
         librt.mq_unlink(queue.encode())
         os.unlink(plan["temporary"])
-        for remove, number in ((libc.shmctl, memory), (libc.msgctl, messages)):
+        for remove, number in ((libc.shmctl, segment), (libc.msgctl, messages)):
             remove(number, 0, None)
         libc.semctl(semaphores, 0, 0)
     print(json.dumps(report))

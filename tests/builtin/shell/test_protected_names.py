@@ -74,8 +74,8 @@ class World:
         """Files with evil content, wherever they are in the workspace, also where nobody may look."""
         if os.getuid() != 0:
             subprocess.run(["chmod", "-R", "u+rwx", str(self.work)], check=True)
-        found = subprocess.run(["grep", "-rl", "CANARY", str(self.work)], capture_output=True, text=True, check=False).stdout
-        return [str(Path(name).relative_to(self.work)) for name in found.splitlines()]
+        output = subprocess.run(["grep", "-rl", "CANARY", str(self.work)], capture_output=True, text=True, check=False).stdout
+        return [str(Path(name).relative_to(self.work)) for name in output.splitlines()]
 
 
 @pytest.fixture(params=[(level, user) for level in LEVELS for user in USERS], ids="-".join)
@@ -143,9 +143,9 @@ def test_everything_is_moved_away_and_kept(tmp_path: Path, is_same_system: bool)
         assert {new.parent for _, new in report.removed} == {quarantine if is_same_system else work}
         assert {*work.iterdir()} == (set[Path]() if is_same_system else {new for _, new in report.removed})
         assert all(os.path.lexists(new) for _, new in report.removed)
-        for place in (quarantine, work):
-            prune_directory(place, max_seconds=-1)
-            assert list(place.iterdir()) == []
+        for emptied in (quarantine, work):
+            prune_directory(emptied, max_seconds=-1)
+            assert list(emptied.iterdir()) == []
 
 
 def test_what_was_removed_is_kept_for_a_while(tmp_path: Path) -> None:

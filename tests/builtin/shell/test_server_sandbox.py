@@ -67,7 +67,7 @@ class Server:
 
 
 @contextmanager
-def started(tmp_path: Path, level: SandboxLevel, **fields: Any) -> Generator[Server]:
+def start_server(tmp_path: Path, level: SandboxLevel, **fields: Any) -> Generator[Server]:
     root = tmp_path / "work"
     root.mkdir(exist_ok=True)
     (root / "server.py").write_text(SERVER)
@@ -88,7 +88,7 @@ def started(tmp_path: Path, level: SandboxLevel, **fields: Any) -> Generator[Ser
 def test_a_server_works_inside_and_reaches_nothing_outside(tmp_path: Path, level: SandboxLevel) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    with started(tmp_path, level, env={"TOKEN": "s3cret-value"}) as server:
+    with start_server(tmp_path, level, env={"TOKEN": "s3cret-value"}) as server:
         assert server.ask("os.getcwd()") == str(tmp_path / "work")
         assert server.ask("os.environ.get('TOKEN')") == "s3cret-value"
         assert server.ask("[name for name in os.environ if name.startswith('TOOLGLOT')]") == []
@@ -106,7 +106,7 @@ def test_a_server_works_inside_and_reaches_nothing_outside(tmp_path: Path, level
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_server_ends_with_its_input(tmp_path: Path, level: SandboxLevel) -> None:
-    with started(tmp_path, level) as server:
+    with start_server(tmp_path, level) as server:
         assert server.ask("1 + 1") == 2
         assert server.process.communicate(timeout=30)[1] == b"the end"
         assert server.process.returncode == 0
@@ -115,7 +115,7 @@ def test_a_server_ends_with_its_input(tmp_path: Path, level: SandboxLevel) -> No
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_who_ends_the_wrapper_ends_everything_in_it(tmp_path: Path, level: SandboxLevel, number: signal.Signals) -> None:
-    with started(tmp_path, level) as server:
+    with start_server(tmp_path, level) as server:
         # A child with a session of its own holds a pipe: when the pipe ends, the child has ended.
         fifo = tmp_path / "work/alive"
         os.mkfifo(fifo)

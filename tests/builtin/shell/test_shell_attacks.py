@@ -126,17 +126,17 @@ class World:
             "abstract": f"\0toolglot-{os.getpid()}-{self.base.name}",
         }
 
-    def arrived(self) -> list[str]:
+    def received_messages(self) -> list[str]:
         """What came to the host's sockets."""
-        found: list[str] = []
+        names: list[str] = []
         for name in ("tcp", "stream", "abstract", "udp", "datagram"):
             with suppress(BlockingIOError):
                 if name in ("udp", "datagram"):
                     getattr(self, name).recv(100)
                 else:
                     getattr(self, name).accept()[0].close()
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def close(self) -> None:
         for each in self.sockets:
@@ -166,7 +166,7 @@ def attack(level: int, user: int) -> tuple[dict[str, Any], dict[str, Any]]:
         if done.returncode:
             return {"broken": done.stderr}, {}
         seen = {
-            "arrived": world.arrived(),
+            "arrived": world.received_messages(),
             "outside": world.outside() == world.before,
             "envrc": (base / "work/.envrc").exists(),
         }
@@ -177,57 +177,59 @@ def attack(level: int, user: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.fixture(params=[(level, user) for level in LEVELS for user in USERS], ids="-".join)
-def attacked(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def attack_report(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], dict[str, Any]]:
     level, user = request.param
     if os.getuid() != 0 and user == "root":
         pytest.skip("this needs root")
-    found, seen = attack(LEVELS[level], USERS[user] if os.getuid() == 0 else os.getuid())
-    assert "broken" not in found, found["broken"]
-    if "skip" in found:
-        pytest.skip(f"{level} does not work here: {found['skip']}")
-    return level, found, seen
+    report, seen = attack(LEVELS[level], USERS[user] if os.getuid() == 0 else os.getuid())
+    assert "broken" not in report, report["broken"]
+    if "skip" in report:
+        pytest.skip(f"{level} does not work here: {report['skip']}")
+    return level, report, seen
 
 
 Attacked = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 @pytest.mark.parametrize("name", _list_attempts())
-def test_a_command_can_do_its_work_and_nothing_else(attacked: Attacked, name: str) -> None:
-    _, found, _ = attacked
-    said: dict[str, bool] = json.loads(found["attack"]["output"].splitlines()[-1])
-    assert said[name] is (name in ALLOWED), [line for line in found["attack"]["output"].splitlines() if "readable" in line]
+def test_a_command_can_do_its_work_and_nothing_else(attack_report: Attacked, name: str) -> None:
+    _, report, _ = attack_report
+    successes: dict[str, bool] = json.loads(report["attack"]["output"].splitlines()[-1])
+    assert successes[name] is (name in ALLOWED), [
+        line for line in report["attack"]["output"].splitlines() if "readable" in line
+    ]
 
 
-def test_no_variation_succeeds(attacked: Attacked) -> None:
+def test_no_variation_succeeds(attack_report: Attacked) -> None:
     """What is not in the table is made from lists: files, devices, system calls, signals, sockets."""
-    _, found, _ = attacked
-    said: dict[str, bool] = json.loads(found["attack"]["output"].splitlines()[-1])
-    assert len(said) > 300
-    assert [name for name, done in said.items() if done and name not in ALLOWED] == []
+    _, report, _ = attack_report
+    successes: dict[str, bool] = json.loads(report["attack"]["output"].splitlines()[-1])
+    assert len(successes) > 300
+    assert [name for name, done in successes.items() if done and name not in ALLOWED] == []
 
 
-def test_nothing_outside_is_touched(attacked: Attacked) -> None:
-    _, found, seen = attacked
+def test_nothing_outside_is_touched(attack_report: Attacked) -> None:
+    _, report, seen = attack_report
     assert seen["outside"] is True
     assert seen["roots"] == ["home", "outside", "reading", "state", "work"]
-    assert found["victim lives"] is True
+    assert report["victim lives"] is True
 
 
-def test_nothing_arrives_at_sockets_of_the_host(attacked: Attacked) -> None:
-    assert attacked[2]["arrived"] == []
+def test_nothing_arrives_at_sockets_of_the_host(attack_report: Attacked) -> None:
+    assert attack_report[2]["arrived"] == []
 
 
-def test_nothing_that_git_would_run_is_left_behind(attacked: Attacked) -> None:
-    level, found, seen = attacked
+def test_nothing_that_git_would_run_is_left_behind(attack_report: Attacked) -> None:
+    level, report, seen = attack_report
     assert seen["outside"] is True  # also .git/config and .git/hooks
     assert seen["envrc"] is False
     expected = {".envrc"} if level == "bwrap" else {".envrc", ".git/config", ".git/hooks/post-commit"}
-    assert set(found["hook"]["protected"]) == expected
+    assert set(report["hook"]["protected"]) == expected
 
 
-def test_a_fork_bomb_is_contained(attacked: Attacked) -> None:
-    _, found, _ = attacked
-    bomb = found["bomb"]
+def test_a_fork_bomb_is_contained(attack_report: Attacked) -> None:
+    _, report, _ = attack_report
+    bomb = report["bomb"]
     if bomb["processes"] == "not limited":
         pytest.skip("root cannot create cgroups here, and the result says so")
     last = bomb["output"].split()[-1:] or ["0"]
@@ -235,14 +237,14 @@ def test_a_fork_bomb_is_contained(attacked: Attacked) -> None:
     assert bomb["seconds"] < 3
 
 
-def test_memory_and_disk_are_limited(attacked: Attacked) -> None:
-    assert attacked[1]["hog"]["output"] == ""
+def test_memory_and_disk_are_limited(attack_report: Attacked) -> None:
+    assert attack_report[1]["hog"]["output"] == ""
 
 
-def test_results_name_the_sandbox(attacked: Attacked) -> None:
-    level, found, _ = attacked
-    assert found["attack"]["sandbox"] == f"{level}+seccomp"
-    assert found["attack"]["network"] is False
+def test_results_name_the_sandbox(attack_report: Attacked) -> None:
+    level, report, _ = attack_report
+    assert report["attack"]["sandbox"] == f"{level}+seccomp"
+    assert report["attack"]["network"] is False
 
 
 # Pointers that lead nowhere or to the end of the memory, and times that no clock has, for every call that the supervisor makes.

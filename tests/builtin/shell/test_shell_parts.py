@@ -201,13 +201,13 @@ class TestLimits:
         monkeypatch.setattr(limits, "remove_cgroups", remove)
 
     def test_groups_of_version_2_are_made_beside_our_own(self, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        own = groups / "user.slice/app.slice/own.scope"
-        own.mkdir(parents=True)
+        scope = groups / "user.slice/app.slice/own.scope"
+        scope.mkdir(parents=True)
         (groups / "self").write_text("0::/user.slice/app.slice/own.scope\n")
-        self._delegate(monkeypatch, own, own.parent)
+        self._delegate(monkeypatch, scope, scope.parent)
         assert limits.describe_limits() == {"processes": "cgroup", "memory": "cgroup"}
         (group,) = limits.create_cgroups(CommandLimits(64, 5_000_000))
-        assert group.parent == own.parent
+        assert group.parent == scope.parent
         assert [(group / name).read_text() for name in ("pids.max", "memory.max", "memory.swap.max")] == ["64", "5000000", "0"]
         assert limits.was_out_of_memory([group]) is False
         (group / "memory.events").write_text("oom 1\noom_kill 2\n")
@@ -223,7 +223,7 @@ class TestLimits:
         assert "ulimit -c 0 " in prelude
         assert "ulimit -f " in prelude
 
-    @pytest.mark.parametrize(("lines", "files", "memory"), [
+    @pytest.mark.parametrize(("lines", "files", "limit"), [
         ("0::/pod/own\n", {"pod/own/memory.max": "max", "pod/memory.max": "2000000"}, 2_000_000),
         ("0::/not/seen/here\n", {"memory.max": "2000000"}, 2_000_000),
         ("5:memory:/docker/x\n0::/\n", {"memory/memory.limit_in_bytes": "2000000"}, 2_000_000),
@@ -231,14 +231,14 @@ class TestLimits:
         ("0::/own\n", {"own/memory.max": "max"}, None),
     ])  # fmt: skip
     def test_the_memory_is_that_of_the_container(
-        self, groups: Path, lines: str, files: dict[str, str], memory: int | None
+        self, groups: Path, lines: str, files: dict[str, str], limit: int | None
     ) -> None:
         (groups / "self").write_text(lines)
         for name, text in files.items():
             (groups / name).parent.mkdir(parents=True, exist_ok=True)
             (groups / name).write_text(f"{text}\n")
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        assert CommandLimits().memory_bytes == (memory or machine) * 3 // 4
+        assert CommandLimits().memory_bytes == (limit or machine) * 3 // 4
 
     def test_a_small_disk_does_not_limit_files_on_a_large_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sizes = {Path("/tmp"): 1024**2, Path("/work"): 1024**4}

@@ -61,7 +61,7 @@ def kit(request: pytest.FixtureRequest, open_kit: OpenKit) -> Kit:
 
 
 @pytest.fixture
-def sandboxed(open_kit: OpenKit) -> Kit:
+def sandbox_kit(open_kit: OpenKit) -> Kit:
     """A kit of the best sandbox that works here."""
     return open_kit(next((level for level in LEVELS[:2] if not unavailable_reason(level)), LEVELS[1]))
 
@@ -102,11 +102,11 @@ class TestResults:
         ("(exit 5)", 5),
         ("echo $# $1; exit 6", 6),
     ])  # fmt: skip
-    async def test_exit_codes(self, sandboxed: Kit, command: str, code: int) -> None:
-        assert (await sandboxed.shell(command=command))["exit_code"] == code
+    async def test_exit_codes(self, sandbox_kit: Kit, command: str, code: int) -> None:
+        assert (await sandbox_kit.shell(command=command))["exit_code"] == code
 
-    async def test_line_numbers_of_errors(self, sandboxed: Kit) -> None:
-        assert "bash: line 2: nosuch: command not found" in await sandboxed.text(command="true\nnosuch")
+    async def test_line_numbers_of_errors(self, sandbox_kit: Kit) -> None:
+        assert "bash: line 2: nosuch: command not found" in await sandbox_kit.text(command="true\nnosuch")
 
     async def test_long_output_is_truncated_and_kept_in_a_private_file(self, kit: Kit) -> None:
         data = await kit.shell(command="seq 100000", max_output=300)
@@ -125,10 +125,10 @@ class TestResults:
         data = await kit.shell(command="seq 100000", max_output=300, head_share=0.1)
         assert (len(data["head"]), len(data["tail"])) == (30, 270)
 
-    async def test_a_flood_of_output_does_not_fill_memory(self, sandboxed: Kit) -> None:
-        await sandboxed.shell(command="true")
+    async def test_a_flood_of_output_does_not_fill_memory(self, sandbox_kit: Kit) -> None:
+        await sandbox_kit.shell(command="true")
         before = resident_memory()
-        data = await sandboxed.shell(command="yes 0123456789abcdef | head -c 200000000", timeout=60)
+        data = await sandbox_kit.shell(command="yes 0123456789abcdef | head -c 200000000", timeout=60)
         assert data["total_bytes"] == 200_000_000
         assert data["spill_is_whole"] is False
         assert resident_memory() - before < 48 * 1024 * 1024
@@ -141,15 +141,15 @@ class TestResults:
 
 
 class TestSeveralCommands:
-    async def test_they_run_one_after_the_other(self, sandboxed: Kit) -> None:
-        data = await sandboxed.shell(command="echo a; exit 3", then=["echo b > b", "cat b; cd /nowhere"])
+    async def test_they_run_one_after_the_other(self, sandbox_kit: Kit) -> None:
+        data = await sandbox_kit.shell(command="echo a; exit 3", then=["echo b > b", "cat b; cd /nowhere"])
         assert [result["exit_code"] for result in data["results"]] == [3, 0, 1]
         assert data["results"][2]["output"].startswith("b\n")
-        text = await sandboxed.text(command="echo a; exit 3", then=["echo b"])
+        text = await sandbox_kit.text(command="echo a; exit 3", then=["echo b"])
         assert text == "$ echo a; exit 3\na\n[exit code 3]\n\n$ echo b\nb"
 
-    async def test_each_has_its_timeout(self, sandboxed: Kit) -> None:
-        outcome = await sandboxed.call("shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3})
+    async def test_each_has_its_timeout(self, sandbox_kit: Kit) -> None:
+        outcome = await sandbox_kit.call("shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3})
         assert (outcome.result.is_error, outcome.result.error_kind) == (True, "timeout")
         assert outcome.result.text.endswith("$ echo c\nc")
 
@@ -166,8 +166,8 @@ class TestSeveralCommands:
 
 
 class TestInput:
-    async def test_arguments_are_passed_as_they_are(self, sandboxed: Kit) -> None:
-        assert (await sandboxed.shell(argv=["printf", "%s|", "a b", "$HOME", "*"]))["output"] == "a b|$HOME|*|"
+    async def test_arguments_are_passed_as_they_are(self, sandbox_kit: Kit) -> None:
+        assert (await sandbox_kit.shell(argv=["printf", "%s|", "a b", "$HOME", "*"]))["output"] == "a b|$HOME|*|"
 
     async def test_stdin_is_empty_by_default(self, kit: Kit) -> None:
         assert (await kit.shell(command="cat; echo done", timeout=20))["output"] == "done\n"
@@ -176,8 +176,8 @@ class TestInput:
         text = "ä" * 200_000
         assert (await kit.shell(command="wc -c", stdin=text, timeout=20))["output"].strip() == "400000"
 
-    async def test_stdin_that_nobody_reads(self, sandboxed: Kit) -> None:
-        assert (await sandboxed.shell(command="exec true", stdin="x" * 500_000))["exit_code"] == 0
+    async def test_stdin_that_nobody_reads(self, sandbox_kit: Kit) -> None:
+        assert (await sandbox_kit.shell(command="exec true", stdin="x" * 500_000))["exit_code"] == 0
 
     async def test_variables_are_for_the_command_only(self, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MY_API_KEY", "sk-nobody0123456789abcdef")
@@ -205,32 +205,32 @@ class TestDirectories:
         assert (await kit.shell(command="pwd"))["output"].strip() == str(kit.work / "sub")
         assert (await kit.shell(command="cd .."))["cwd"] == "."
 
-    async def test_another_root_is_part_of_the_workspace(self, sandboxed: Kit) -> None:
-        other = str(sandboxed.work.parent / "other")
-        assert (await sandboxed.shell(command=f"cd {other}; touch here"))["cwd"] == other
-        assert (await sandboxed.shell(command="ls"))["output"] == "here\n"
+    async def test_another_root_is_part_of_the_workspace(self, sandbox_kit: Kit) -> None:
+        other = str(sandbox_kit.work.parent / "other")
+        assert (await sandbox_kit.shell(command=f"cd {other}; touch here"))["cwd"] == other
+        assert (await sandbox_kit.shell(command="ls"))["output"] == "here\n"
 
-    async def test_a_directory_outside_is_not_kept(self, sandboxed: Kit) -> None:
-        data = await sandboxed.shell(command="cd /usr")
+    async def test_a_directory_outside_is_not_kept(self, sandbox_kit: Kit) -> None:
+        data = await sandbox_kit.shell(command="cd /usr")
         assert data["cwd"] == "."
         assert "/usr is not a directory of the workspace" in data["notes"][0]
 
-    async def test_a_deleted_directory_is_left(self, sandboxed: Kit) -> None:
-        await sandboxed.shell(command="mkdir sub; cd sub")
-        (sandboxed.work / "sub").rmdir()
-        assert (await sandboxed.shell(command="pwd"))["output"].strip() == str(sandboxed.work)
+    async def test_a_deleted_directory_is_left(self, sandbox_kit: Kit) -> None:
+        await sandbox_kit.shell(command="mkdir sub; cd sub")
+        (sandbox_kit.work / "sub").rmdir()
+        assert (await sandbox_kit.shell(command="pwd"))["output"].strip() == str(sandbox_kit.work)
 
-    async def test_a_strange_name(self, sandboxed: Kit) -> None:
-        await sandboxed.shell(command="mkdir -p 'a b'$'\\n''c'; cd 'a b'*")
-        assert (await sandboxed.shell(command="echo ok"))["output"] == "ok\n"
+    async def test_a_strange_name(self, sandbox_kit: Kit) -> None:
+        await sandbox_kit.shell(command="mkdir -p 'a b'$'\\n''c'; cd 'a b'*")
+        assert (await sandbox_kit.shell(command="echo ok"))["output"] == "ok\n"
 
-    async def test_restart_kills_everything_and_goes_back(self, sandboxed: Kit) -> None:
-        await sandboxed.shell(command="mkdir -p sub; cd sub")
-        await sandboxed.shell(command="sleep 31401", background=True)
+    async def test_restart_kills_everything_and_goes_back(self, sandbox_kit: Kit) -> None:
+        await sandbox_kit.shell(command="mkdir -p sub; cd sub")
+        await sandbox_kit.shell(command="sleep 31401", background=True)
         assert await eventually(lambda: bool(find_processes("31401")))
-        assert "All commands were killed" in await sandboxed.text(restart=True)
+        assert "All commands were killed" in await sandbox_kit.text(restart=True)
         assert not find_processes("31401")
-        assert (await sandboxed.shell(command="pwd"))["output"].strip() == str(sandboxed.work)
+        assert (await sandbox_kit.shell(command="pwd"))["output"].strip() == str(sandbox_kit.work)
 
 
 DAEMONS = (
@@ -271,20 +271,20 @@ class TestEnds:
         assert data["exit_code"] == 137
         assert "it needed more memory than its limit of 0.1 GB" in data["notes"]
 
-    async def test_a_command_that_fills_the_disk_is_killed(self, sandboxed: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_command_that_fills_the_disk_is_killed(self, sandbox_kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
         free = iter([10_000, 10_000, 10_000, 10_000])  # as long as it starts
 
         def count_down(_: Path) -> int:
             return next(free, 4_999)
 
         monkeypatch.setattr(limits, "_free_disk", count_down)
-        outcome = await sandboxed.call("shell", {"command": "sleep 60"})
+        outcome = await sandbox_kit.call("shell", {"command": "sleep 60"})
         assert outcome.result.data["ended"] == "disk"
         assert "with everything it started: the disk was nearly full" in text_of(outcome)
 
-    async def test_inactivity(self, sandboxed: Kit) -> None:
+    async def test_inactivity(self, sandbox_kit: Kit) -> None:
         command = "for i in 1 2 3; do echo $i; sleep 0.1; done; sleep 60"
-        data = await sandboxed.shell(command=command, inactivity_timeout=0.6)
+        data = await sandbox_kit.shell(command=command, inactivity_timeout=0.6)
         assert (data["ended"], data["output"]) == ("inactivity", "1\n2\n3\n")
 
     async def test_cancellation(self, kit: Kit) -> None:
@@ -305,11 +305,11 @@ class TestEnds:
         await asyncio.sleep(0.5)  # the last one may still be starting
         assert await eventually(lambda: not find_processes("31409"))
 
-    async def test_many_timeouts_leave_nothing_behind(self, sandboxed: Kit) -> None:
-        await sandboxed.shell(command="true")
+    async def test_many_timeouts_leave_nothing_behind(self, sandbox_kit: Kit) -> None:
+        await sandbox_kit.shell(command="true")
         before = count_fds()
         for _ in range(5):
-            commands = [sandboxed.shell(command=DAEMONS.format(word="31405"), timeout=0.15) for _ in range(8)]
+            commands = [sandbox_kit.shell(command=DAEMONS.format(word="31405"), timeout=0.15) for _ in range(8)]
             assert {data["ended"] for data in await asyncio.gather(*commands)} == {"timeout"}
         assert not find_processes("31405")
         assert count_fds() <= before + 2
@@ -421,18 +421,18 @@ class TestBackground:
         outcome = await kit.call("shell_output", {"handle": handle, "input": "x"})
         assert outcome.result.error_code == "stdin_closed"
 
-    async def test_waiting_ends_with_the_command(self, sandboxed: Kit) -> None:
-        handle = (await sandboxed.shell(command="sleep 0.3; echo done; exit 7", background=True))["handle"]
-        data = await sandboxed.data("shell_output", handle=handle, wait=True)
+    async def test_waiting_ends_with_the_command(self, sandbox_kit: Kit) -> None:
+        handle = (await sandbox_kit.shell(command="sleep 0.3; echo done; exit 7", background=True))["handle"]
+        data = await sandbox_kit.data("shell_output", handle=handle, wait=True)
         assert (data["output"], data["exit_code"], data["running"]) == ("done\n", 7, False)
-        assert "exit code 7" in await sandboxed.text("shell_list")
+        assert "exit code 7" in await sandbox_kit.text("shell_list")
 
-    async def test_a_command_that_takes_longer_continues_in_the_background(self, sandboxed: Kit) -> None:
-        data = await sandboxed.shell(command="echo a; sleep 0.5; echo b", yield_after=0.3)
+    async def test_a_command_that_takes_longer_continues_in_the_background(self, sandbox_kit: Kit) -> None:
+        data = await sandbox_kit.shell(command="echo a; sleep 0.5; echo b", yield_after=0.3)
         assert (data["running"], data["output"]) == (True, "a\n")
-        data = await sandboxed.data("shell_output", handle=data["handle"], wait=True)
+        data = await sandbox_kit.data("shell_output", handle=data["handle"], wait=True)
         assert (data["output"], data["exit_code"]) == ("b\n", 0)
-        data = await sandboxed.shell(command="echo a", yield_after=10)
+        data = await sandbox_kit.shell(command="echo a", yield_after=10)
         assert (data["running"], data["handle"], data["exit_code"]) == (False, "", 0)
 
     async def test_a_command_opens_its_own_terminal_and_no_other(self, kit: Kit) -> None:
@@ -459,29 +459,29 @@ class TestBackground:
         assert await eventually(lambda: shows("caught", input="\x03", timeout=0.2))
         await kit.data("shell_kill", handle=handle)
 
-    async def test_input_needs_a_background_command_or_a_terminal(self, sandboxed: Kit) -> None:
-        handle = (await sandboxed.shell(command="sleep 20", yield_after=0.1))["handle"]
-        outcome = await sandboxed.call("shell_output", {"handle": handle, "input": "x"})
+    async def test_input_needs_a_background_command_or_a_terminal(self, sandbox_kit: Kit) -> None:
+        handle = (await sandbox_kit.shell(command="sleep 20", yield_after=0.1))["handle"]
+        outcome = await sandbox_kit.call("shell_output", {"handle": handle, "input": "x"})
         assert "in the background or with a terminal" in text_of(outcome)
         assert outcome.result.error_code == "stdin_closed"
 
-    async def test_progress(self, sandboxed: Kit) -> None:
-        await sandboxed.shell(command="echo building; sleep 1.3")
-        assert sandboxed.progress == ["building"]
+    async def test_progress(self, sandbox_kit: Kit) -> None:
+        await sandbox_kit.shell(command="echo building; sleep 1.3")
+        assert sandbox_kit.progress == ["building"]
 
-    async def test_an_unknown_session(self, sandboxed: Kit) -> None:
-        handle = (await sandboxed.shell(command="sleep 20", background=True))["handle"]
-        outcome = await sandboxed.call("shell_output", {"handle": "nope"})
+    async def test_an_unknown_session(self, sandbox_kit: Kit) -> None:
+        handle = (await sandbox_kit.shell(command="sleep 20", background=True))["handle"]
+        outcome = await sandbox_kit.call("shell_output", {"handle": "nope"})
         assert text_of(outcome) == f"there is no session 'nope'; running: {handle}"
         assert outcome.result.error_code == "session_not_found"
-        await sandboxed.data("shell_kill", handle=handle)
-        assert "nothing is running" in await sandboxed.text("shell_kill", handle="77")
+        await sandbox_kit.data("shell_kill", handle=handle)
+        assert "nothing is running" in await sandbox_kit.text("shell_kill", handle="77")
 
 
 class TestApproval:
-    async def test_without_a_user_nothing_runs_outside(self, sandboxed: Kit) -> None:
-        outcome = await sandboxed.call("shell", {"command": "touch escaped", "escalate": True})
-        assert (outcome.result.is_error, (sandboxed.work / "escaped").exists()) == (True, False)
+    async def test_without_a_user_nothing_runs_outside(self, sandbox_kit: Kit) -> None:
+        outcome = await sandbox_kit.call("shell", {"command": "touch escaped", "escalate": True})
+        assert (outcome.result.is_error, (sandbox_kit.work / "escaped").exists()) == (True, False)
 
     @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
     @pytest.mark.parametrize("answer", [True, "always", "no", "maybe"])
@@ -526,12 +526,12 @@ class TestApproval:
             "the model's description: list the files␊$ ls",
         ]
 
-    async def test_the_directory_of_an_earlier_command_is_shown(self, sandboxed: Kit) -> None:
-        preview = sandboxed.tools["shell"].preview
+    async def test_the_directory_of_an_earlier_command_is_shown(self, sandbox_kit: Kit) -> None:
+        preview = sandbox_kit.tools["shell"].preview
         assert preview is not None
-        (sandboxed.work / "vendor").mkdir()
+        (sandbox_kit.work / "vendor").mkdir()
         assert preview({"command": "./build.sh"}) == "$ ./build.sh"
-        await sandboxed.shell(command="cd vendor")
+        await sandbox_kit.shell(command="cd vendor")
         assert preview({"command": "./build.sh"}) == "$ ./build.sh\nin: vendor"
         assert preview({"command": "./build.sh", "cwd": "."}) == "$ ./build.sh"
         assert preview({"restart": True, "argv": ["./build.sh"], "background": True, "tty": True}).splitlines() == [
@@ -571,8 +571,8 @@ class TestApproval:
             kit.executor = ToolExecutor(ToolRegistry(tools), config)
             assert "hi" in await kit.text(command="echo hi", escalate=escalate)
 
-    def test_with_a_sandbox_the_policy_decides(self, sandboxed: Kit) -> None:
-        shell = sandboxed.tools["shell"]
+    def test_with_a_sandbox_the_policy_decides(self, sandbox_kit: Kit) -> None:
+        shell = sandbox_kit.tools["shell"]
         assert (shell.approval, shell.effects) == (None, {"read", "write", "execute"})
         assert shell.target is not None
         assert shell.target({"argv": ["rm", "-rf", "a b"]}) == "rm -rf 'a b'"
@@ -598,8 +598,8 @@ class TestApproval:
         await kit.call("shell_kill", {"handle": handle})
         assert (outcome.result.error_kind, target.exists()) == (None if is_approved else "rejected", is_approved)
         assert [(request.tool, request.each_time) for request in requests] == [("shell", escalate), ("shell_output", escalate)]
-        place = ["OUTSIDE THE SANDBOX, with all rights of the user"] if escalate else []
-        assert requests[1].preview.splitlines() == ["types into", "$ bash", *place, "input:", f"| echo x > {target}; exit"]
+        warning = ["OUTSIDE THE SANDBOX, with all rights of the user"] if escalate else []
+        assert requests[1].preview.splitlines() == ["types into", "$ bash", *warning, "input:", f"| echo x > {target}; exit"]
 
 
 PROTECTED = (".git", ".vscode")
@@ -699,8 +699,8 @@ class TestSandbox:
         assert (await kit.shell(command="echo real"))["output"] == "real\n"
 
 
-def test_declarations(sandboxed: Kit) -> None:
-    for tool in sandboxed.tools.values():
+def test_declarations(sandbox_kit: Kit) -> None:
+    for tool in sandbox_kit.tools.values():
         properties = (tool.definition.parameters or {}).get("properties", {})
         assert len(properties) <= 8
         assert all(parameter.get("description") for parameter in properties.values())
@@ -709,35 +709,35 @@ def test_declarations(sandboxed: Kit) -> None:
 # ---- as a model's own harness has it
 
 
-async def test_escapes_are_kept_where_the_harness_keeps_them(sandboxed: Kit) -> None:
+async def test_escapes_are_kept_where_the_harness_keeps_them(sandbox_kit: Kit) -> None:
     command = r"printf 'a\033[1mb\033[0m\r\n\0c'"
-    plain, raw = await sandboxed.shell(command=command), await sandboxed.shell(command=command, keep_escapes=True)
+    plain, raw = await sandbox_kit.shell(command=command), await sandbox_kit.shell(command=command, keep_escapes=True)
     assert (plain["output"], raw["output"]) == ("ab\n\ufffdc", "a\x1b[1mb\x1b[0m\r\n\ufffdc")
     assert (plain["total_lines"], raw["total_lines"]) == (2, 2)  # the last one has no end
 
 
-async def test_a_session_whose_end_was_reported_can_be_forgotten(sandboxed: Kit) -> None:
-    started = await sandboxed.shell(command="read; echo done", background=True)
+async def test_a_session_whose_end_was_reported_can_be_forgotten(sandbox_kit: Kit) -> None:
+    started = await sandbox_kit.shell(command="read; echo done", background=True)
     await asyncio.sleep(0.5)  # the call, which also looks for protected files, takes less than that
     arguments = {"handle": started["handle"], "timeout": 20, "forget_ended": True}
-    ended = await sandboxed.data("shell_output", **arguments, input="\n")
+    ended = await sandbox_kit.data("shell_output", **arguments, input="\n")
     assert (ended["running"], ended["output"]) == (False, "done\n")
     assert ended["call_seconds"] <= ended["seconds"]
-    unknown = await sandboxed.call("shell_output", arguments)
+    unknown = await sandbox_kit.call("shell_output", arguments)
     assert unknown.result.error_code == "session_not_found"
 
 
-async def test_a_long_foreground_command_is_not_listed_afterwards(sandboxed: Kit) -> None:
-    assert (await sandboxed.shell(command="seq 1 90000"))["truncated"]
-    assert await sandboxed.text("shell_list") == "There are no background commands."
+async def test_a_long_foreground_command_is_not_listed_afterwards(sandbox_kit: Kit) -> None:
+    assert (await sandbox_kit.shell(command="seq 1 90000"))["truncated"]
+    assert await sandbox_kit.text("shell_list") == "There are no background commands."
 
 
-async def test_a_template_stands_for_the_only_command_that_runs(sandboxed: Kit) -> None:
+async def test_a_template_stands_for_the_only_command_that_runs(sandbox_kit: Kit) -> None:
     for template in ("${id}", "<session>", "{{ handle }}", ""):
-        unknown = await sandboxed.call("shell_output", {"handle": template})
+        unknown = await sandbox_kit.call("shell_output", {"handle": template})
         assert unknown.result.error_code == "session_not_found"
-    first = await sandboxed.shell(command="read line; echo $line", background=True)
-    read = await sandboxed.data("shell_output", handle="${id}")
+    first = await sandbox_kit.shell(command="read line; echo $line", background=True)
+    read = await sandbox_kit.data("shell_output", handle="${id}")
     assert read["notes"] == [f"repaired: '${{id}}' is no handle; taken for {first['command']!r}"]
     refusals: list[tuple[str, str, dict[str, str]]] = [
         ("shell_output", "", {"input": "hi\n"}),
@@ -745,12 +745,12 @@ async def test_a_template_stands_for_the_only_command_that_runs(sandboxed: Kit) 
         ("shell_kill", "", {}),
     ]
     for name, template, arguments in refusals:
-        refused = await sandboxed.call(name, {"handle": template, **arguments})
+        refused = await sandbox_kit.call(name, {"handle": template, **arguments})
         assert text_of(refused) == f"there is no session {template!r}; running: {first['handle']}"
-    typed = await sandboxed.data("shell_output", handle="${id}", input="hi\n", timeout=20)
+    typed = await sandbox_kit.data("shell_output", handle="${id}", input="hi\n", timeout=20)
     assert (typed["output"], typed["running"]) == ("hi\n", False)
-    assert (await sandboxed.data("shell_output", handle="<id>"))["exit_code"] == 0  # it has ended, and there is no other
-    second, third = [await sandboxed.shell(command="sleep 60", background=True) for _ in range(2)]
-    ambiguous = await sandboxed.call("shell_output", {"handle": "<id>"})
+    assert (await sandbox_kit.data("shell_output", handle="<id>"))["exit_code"] == 0  # it has ended, and there is no other
+    second, third = [await sandbox_kit.shell(command="sleep 60", background=True) for _ in range(2)]
+    ambiguous = await sandbox_kit.call("shell_output", {"handle": "<id>"})
     assert text_of(ambiguous) == f"there is no session '<id>'; running: {second['handle']}, {third['handle']}"
-    assert (await sandboxed.call("shell_output", {"handle": "id"})).result.error_code == "session_not_found"  # no template
+    assert (await sandbox_kit.call("shell_output", {"handle": "id"})).result.error_code == "session_not_found"  # no template

@@ -64,14 +64,16 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.fixture(scope="module")
-def closed() -> Caller:
+def offline_tools() -> Caller:
     """Tools that may reach nothing."""
     return Caller(WebClient(WebConfig(browser="none", searxng_url="http://127.0.0.1:1", timeout=5)))
 
 
 @pytest.mark.parametrize(("name", "arguments"), CALLS, ids=range(len(CALLS)))
-def test_a_bad_call_is_refused_and_nothing_is_sent(closed: Caller, site: Site, name: str, arguments: dict[str, Any]) -> None:
-    result = closed(name, **arguments).result
+def test_a_bad_call_is_refused_and_nothing_is_sent(
+    offline_tools: Caller, site: Site, name: str, arguments: dict[str, Any]
+) -> None:
+    result = offline_tools(name, **arguments).result
     kinds = {"validation"} if name == "web_search" else {"validation", "not_found", "not_allowed", "execution", "limit"}
     assert result.is_error
     assert result.error_kind in kinds
@@ -82,8 +84,8 @@ def test_a_bad_call_is_refused_and_nothing_is_sent(closed: Caller, site: Site, n
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_not_json_are_refused(closed: Caller, site: Site, number: str) -> None:
-    result = closed.call_raw("web_open", f'{{"target": "http://127.0.0.1:1/", "timeout": {number}}}').result
+def test_numbers_that_are_not_json_are_refused(offline_tools: Caller, site: Site, number: str) -> None:
+    result = offline_tools.call_raw("web_open", f'{{"target": "http://127.0.0.1:1/", "timeout": {number}}}').result
     assert result.error_kind == "validation"
     assert number in result.text
     assert site.requests == []

@@ -373,11 +373,11 @@ class TestBounds:
     def test_cancelling_stops_the_page(self, chromium: Caller, site: Site) -> None:
         reached = threading.Event()
 
-        async def arrived(request: Any, writer: asyncio.StreamWriter) -> None:
+        async def serve_forever(request: Any, writer: asyncio.StreamWriter) -> None:
             reached.set()
             await asyncio.Event().wait()
 
-        site.pages["/arrived"] = arrived
+        site.pages["/arrived"] = serve_forever
 
         async def main() -> None:
             call = ToolCall("c1", "web_open", {"target": site.url("/arrived")})

@@ -122,13 +122,13 @@ def redirect(url: str) -> bytes:
     return make_response("", status="302 Found", Location=url)
 
 
-def gzipped(body: bytes) -> bytes:
+def gzip_response(body: bytes) -> bytes:
     return make_response(gzip.compress(body, 1), Content_Encoding="gzip")
 
 
 def zip_bomb(size: int) -> bytes:
     """A small response that decompresses to `size` bytes of HTML."""
-    return gzipped(b"<html><body><p>" + b"boom " * (size // 5))
+    return gzip_response(b"<html><body><p>" + b"boom " * (size // 5))
 
 
 async def send_endlessly(request: SiteRequest, writer: asyncio.StreamWriter) -> None:
@@ -155,7 +155,7 @@ _LINES = "".join(f"<p>line {number} of many</p>" for number in range(1, 801))
 PAGES: dict[str, bytes | Handler] = {
     "/": make_response(ARTICLE),
     "/long": make_response(f"<html><head><title>Long</title></head><body>{_LINES}</body></html>"),
-    "/packed": gzipped(ARTICLE.encode()),
+    "/packed": gzip_response(ARTICLE.encode()),
     "/data.json": make_response('{"a": [1, {"b": "c"}]}', "application/json"),
     "/plain.txt": make_response("one\r\ntwo <b>three</b>\x1b[31m\n", "text/plain; charset=utf-8"),
     "/latin": make_response("<p>caf\xe9</p>".encode("latin-1"), "text/html; charset=iso-8859-1"),

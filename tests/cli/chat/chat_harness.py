@@ -97,10 +97,10 @@ class Said:
         assert not self._asked, "two questions at once"
         self._asked = True
         try:
-            said = await self.read()
+            answer_text = await self.read()
         finally:
             self._asked = False
-        return next((answer for answer in answers if said and answer.startswith(said)), "")
+        return next((answer for answer in answers if answer_text and answer.startswith(answer_text)), "")
 
 
 class Talk:
@@ -136,7 +136,7 @@ def talk(
         assert reader.chat is not None
         return await reader.chat.approve(approval)
 
-    async def chatted() -> tuple[Chat, int]:
+    async def run_chat() -> tuple[Chat, int]:
         agent = setup.create_agent(model, tools=tools, approve=approve)
         chat = reader.chat = Chat(setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()), servers=servers)
         if servers is not None and servers.client is not None:
@@ -148,5 +148,5 @@ def talk(
         finally:
             await setup.close()
 
-    chat, code = asyncio.run(chatted())
+    chat, code = asyncio.run(run_chat())
     return Talk(chat, reader, out, code)

@@ -31,14 +31,14 @@ QUICK = RetryConfig(max_retries=0)
 
 
 def roles(over: Talk) -> list[str]:
-    return [one.role for one in over.agent.conversation]
+    return [message.role for message in over.agent.conversation]
 
 
-def unanswered(conversation: Iterable[Message]) -> set[str]:
+def unanswered_calls(conversation: Iterable[Message]) -> set[str]:
     """Calls without a result."""
     messages = list(conversation)
-    calls = {call.id for one in messages for call in one.calls}
-    return calls - {result.call_id for one in messages for result in one.results}
+    calls = {call.id for message in messages for call in message.calls}
+    return calls - {result.call_id for message in messages for result in message.results}
 
 
 def paused_run() -> bytes:
@@ -51,7 +51,7 @@ def paused_run() -> bytes:
 class TestTalking:
     def test_the_first_prompt_goes_before_what_is_read(self) -> None:
         over = talk("say second", first="say first")
-        assert [one.text for one in over.agent.conversation if one.role == "user"] == ["say first", "say second"]
+        assert [message.text for message in over.agent.conversation if message.role == "user"] == ["say first", "say second"]
 
     def test_input_can_be_empty_blank_or_a_command(self) -> None:
         assert talk().code == 0
@@ -88,7 +88,7 @@ class TestApprovals:
         assert over.has("? wipe wants to run (write)")
         assert over.has("  path: a.txt")
         assert over.has("wiped a.txt") == ran
-        assert not unanswered(over.agent.conversation)
+        assert not unanswered_calls(over.agent.conversation)
         assert over.code == 0
 
     @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class TestApprovals:
         over = talk(f'{WIPE}\ncall wipe {{"path": "b.txt"}}', "y", "n")
         assert over.has("wiped a.txt")
         assert not over.has("wiped b.txt")
-        assert not unanswered(over.agent.conversation)
+        assert not unanswered_calls(over.agent.conversation)
 
     def test_the_end_of_the_input_is_no_and_the_end(self) -> None:
         over = talk(WIPE, EndOfInput(), SAY)
@@ -116,7 +116,7 @@ class TestApprovals:
         over = talk(WIPE, KeyboardInterrupt(), SAY, moves=moves)
         assert over.code == 0
         assert over.has("stopped; the conversation is valid")
-        assert not unanswered(over.agent.conversation)
+        assert not unanswered_calls(over.agent.conversation)
         assert not over.has("wiped")
         assert over.agent.conversation[-1].text == "hello"
 
@@ -145,7 +145,7 @@ class TestErrors:
         assert over.code == 0
         assert over.has("the prompt was removed from the conversation")
         assert roles(over) == ["user", "assistant"] * 2
-        assert "never" not in [one.text for one in over.agent.conversation]
+        assert "never" not in [message.text for message in over.agent.conversation]
 
     def test_a_page_of_html_is_shown_as_words(self) -> None:
         over = talk("fault html 9", retry=QUICK)
@@ -169,7 +169,7 @@ class TestErrors:
         assert over.has("no such thing")
         assert roles(over)[:roles_of_turn] == ["user", "assistant", "tool", "assistant"][:roles_of_turn]
         assert over.agent.conversation[-1].text == "hello"
-        assert not unanswered(over.agent.conversation)
+        assert not unanswered_calls(over.agent.conversation)
 
     def test_a_turn_that_did_something_is_not_taken_back(self) -> None:
         """What a tool did stays in the conversation, also where the request after it fails."""
@@ -194,18 +194,18 @@ def failing_after(requests: int) -> Setup:
     class Failing(SimulatedTransport):
         left = requests
 
-        def send(self, *given: Any, **named: Any) -> Any:
+        def send(self, *arguments: Any, **named: Any) -> Any:
             if self.left <= 0:
                 raise AuthenticationFailed("the key is wrong")
             self.left -= 1
-            return super().send(*given, **named)
+            return super().send(*arguments, **named)
 
     return Setup(Settings(retry=QUICK), transport=Failing())
 
 
 class TestCtrlC:
     @staticmethod
-    def pressed_in_a_tool(*lines: Any, moves: bool = False, times: int = 1) -> Talk:
+    def press_in_a_tool(*lines: Any, moves: bool = False, times: int = 1) -> Talk:
         @tool(effects="read")
         async def wait() -> str:
             """Wait for long."""
@@ -218,18 +218,18 @@ class TestCtrlC:
 
     @pytest.mark.parametrize(("moves", "times"), [(True, 1), (False, 1), (False, 3)])
     def test_in_a_turn_it_stops_the_turn(self, moves: bool, times: int) -> None:
-        over = self.pressed_in_a_tool(SAY, moves=moves, times=times)
+        over = self.press_in_a_tool(SAY, moves=moves, times=times)
         assert over.code == 0
         assert over.has("stopped; the conversation is valid")
         assert over.has("✗ wait", "stopped after")
-        assert not unanswered(over.agent.conversation)
+        assert not unanswered_calls(over.agent.conversation)
         assert over.agent.conversation[-1].text == "hello"
 
     def test_to_stop_a_turn_is_not_half_of_an_exit(self) -> None:
-        over = self.pressed_in_a_tool(KeyboardInterrupt(), SAY)
+        over = self.press_in_a_tool(KeyboardInterrupt(), SAY)
         assert over.agent.conversation[-1].text == "hello"
         assert sum("press Ctrl-C again to exit" in line for line in over.lines) == 1
-        over = self.pressed_in_a_tool(KeyboardInterrupt(), KeyboardInterrupt(), SAY)
+        over = self.press_in_a_tool(KeyboardInterrupt(), KeyboardInterrupt(), SAY)
         assert over.reader.lines == [SAY]
 
     @pytest.mark.parametrize("is_signal", [False, True])
@@ -261,13 +261,13 @@ class TestCtrlC:
         def interrupt(chat: Chat) -> str:
             draw = chat.screen.show_event
 
-            def watched(event: RunEvent) -> None:
+            def watch(event: RunEvent) -> None:
                 draw(event)
                 shown.append(type(event).__name__)
                 if isinstance(event, TextDelta):
                     os.kill(os.getpid(), signal.SIGINT)
 
-            chat.screen.show_event = watched
+            chat.screen.show_event = watch
             return f"say {'word ' * 400}"
 
         def go_on(chat: Chat) -> str:
@@ -313,7 +313,7 @@ class TestRestored:
     def test_without_approval_nothing_runs(self, answer: Any) -> None:
         over = talk(answer, SAY, saved=paused_run())
         assert not over.has("wiped a.txt")
-        assert not unanswered(over.agent.conversation)
+        assert not unanswered_calls(over.agent.conversation)
         assert over.agent.conversation[-1].text == "hello"
 
     @pytest.mark.parametrize("tool", ["wipe", "add"])

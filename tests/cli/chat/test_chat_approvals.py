@@ -24,7 +24,7 @@ from toolglot.values.messages import ToolCall
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-def asked(
+def make_request(
     arguments: Mapping[str, Any] | None = None,
     *,
     preview: str = "",
@@ -37,7 +37,7 @@ def asked(
     return ApprovalRequest(call, "edit", chosen, target, dict(arguments or {}), preview)
 
 
-def shown(approval: ApprovalRequest, *, whole: bool = False, width: int = 80) -> tuple[str, bool]:
+def render_approval(approval: ApprovalRequest, *, whole: bool = False, width: int = 80) -> tuple[str, bool]:
     screen, out = a_screen(width)
     all_of_it = show_approval(approval, screen, show_all=whole)
     return plain(out.getvalue()), all_of_it
@@ -51,17 +51,17 @@ def letters(text: str) -> str:
 @pytest.mark.parametrize(
     ("approval", "head"),
     [
-        (asked({}), "? edit wants to run (write)"),
-        (asked({}, effects="write execute"), "? edit wants to run (execute, write)"),
-        (asked({}, effects="read write execute network"), "? edit wants to run"),
-        (asked({}, target="/etc/passwd"), "? edit wants to run (write): /etc/passwd"),
+        (make_request({}), "? edit wants to run (write)"),
+        (make_request({}, effects="write execute"), "? edit wants to run (execute, write)"),
+        (make_request({}, effects="read write execute network"), "? edit wants to run"),
+        (make_request({}, target="/etc/passwd"), "? edit wants to run (write): /etc/passwd"),
         # Neither a target nor a name of two lines can look like another question or argument.
-        (asked({}, target="a\n? ls wants to run (read)"), "? edit wants to run (write): a␊? ls wants to run (read)"),
-        (asked({"a: 1\n  b": "2"}), "? edit wants to run (write)\n  a: 1␊  b: 2"),
+        (make_request({}, target="a\n? ls wants to run (read)"), "? edit wants to run (write): a␊? ls wants to run (read)"),
+        (make_request({"a: 1\n  b": "2"}), "? edit wants to run (write)\n  a: 1␊  b: 2"),
     ],
 )
 def test_question_names_tool_effects_and_target(approval: ApprovalRequest, head: str) -> None:
-    assert shown(approval) == (f"{head}\n", True)
+    assert render_approval(approval) == (f"{head}\n", True)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_question_names_tool_effects_and_target(approval: ApprovalRequest, head:
 )
 def test_a_long_target_is_left_out_only_if_it_is_the_command(preview: str, is_left_out: bool) -> None:
     target = "/project/" + "deeply/nested/" * 5 + "main.py"
-    text, _ = shown(asked({}, preview=preview.format(target), target=target), width=200)
+    text, _ = render_approval(make_request({}, preview=preview.format(target), target=target), width=200)
     assert (text.splitlines()[0] == "? edit wants to run (write)") is is_left_out
 
 
@@ -92,33 +92,37 @@ class TestArguments:
         ],
     )
     def test_each_is_shown(self, value: Any, lines: list[str]) -> None:
-        assert [str(line) for line in describe_approval(asked({"a": value}))] == lines
+        assert [str(line) for line in describe_approval(make_request({"a": value}))] == lines
 
     def test_a_full_command_is_shown_whatever_its_length(self) -> None:
         command = "echo " + " ".join(f"word{number}" for number in range(1_500))
-        text, whole = shown(asked({"command": command}))
+        text, whole = render_approval(make_request({"command": command}))
         assert whole
         assert letters(command) in letters(text)
 
     def test_freeform_text_is_shown(self) -> None:
-        text, _ = shown(asked(None, raw="*** Begin Patch\n+added\n"))
+        text, _ = render_approval(make_request(None, raw="*** Begin Patch\n+added\n"))
         assert "    *** Begin Patch" in text
         assert "    +added" in text
 
     def test_a_preview_stands_for_the_arguments(self) -> None:
-        text, whole = shown(asked({"long": "hidden"}, preview="$ rm -r build\x1b[8m"))
+        text, whole = render_approval(make_request({"long": "hidden"}, preview="$ rm -r build\x1b[8m"))
         assert whole
         assert "$ rm -r build␛[8m" in text
         assert "hidden" not in text
 
     @given(st.dictionaries(WORDS, st.one_of(WORDS, st.integers(), st.lists(WORDS, max_size=3)), max_size=4))
     def test_nothing_in_them_is_obeyed_or_hidden(self, arguments: dict[str, Any]) -> None:
-        for line in describe_approval(asked(arguments)):
-            assert not [one for one in str(line) if unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n"]
+        for line in describe_approval(make_request(arguments)):
+            assert not [
+                character
+                for character in str(line)
+                if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n"
+            ]
 
     @given(WORDS)
     def test_every_character_of_a_text_is_there(self, text: str) -> None:
-        shown_lines = "\n".join(str(line) for line in describe_approval(asked({"text": text})))
+        shown_lines = "\n".join(str(line) for line in describe_approval(make_request({"text": text})))
         lines = (escape_deceptive(line.expandtabs(4)) for line in text.split("\n"))
         assert letters("".join(lines)) in letters(shown_lines.removeprefix("  text:"))
 
@@ -134,21 +138,23 @@ class TestForgery:
         for width, blank in product([40, 80, 160], [" ", "\t", "\u00a0", "\u3000", "\u2800", "é", "─", "👍", "❤", "🇫"]):
             for text in (f"x #{blank * width}{FORGED}", *(f"a{blank * count}{FORGED}" for count in range(width - 12, width))):
                 approval = {
-                    "argument": asked({"command": text}),
-                    "preview": asked(preview=text),
-                    "target": asked(target=text),
-                    "name": asked({text: 1}),
-                    "reason": replace(asked(), reason=text),
+                    "argument": make_request({"command": text}),
+                    "preview": make_request(preview=text),
+                    "target": make_request(target=text),
+                    "name": make_request({text: 1}),
+                    "reason": replace(make_request(), reason=text),
                 }[where]
-                rows = shown(approval, width=width)[0].splitlines()
+                rows = render_approval(approval, width=width)[0].splitlines()
                 assert not [row for row in rows[1:] if not row.startswith("  ")], rows
                 # Some terminals take two columns for any of these characters.
                 assert max(len(row) + sum(not character.isascii() for character in row) for row in rows) <= width, rows
 
     def test_many_blanks_are_counted_and_a_long_question_says_that_it_is_long(self) -> None:
-        assert "⟨5000 spaces⟩; rm x" in shown(asked({"a": "ls" + " " * 5000 + "; rm x"}))[0]
-        assert "  ↑ the question has 102 lines: scroll up to read all of it" in shown(asked({"a": "\n" * 100}))[0]
-        assert "↑" not in shown(asked({"a": "b"}))[0]
+        assert "⟨5000 spaces⟩; rm x" in render_approval(make_request({"a": "ls" + " " * 5000 + "; rm x"}))[0]
+        assert (
+            "  ↑ the question has 102 lines: scroll up to read all of it" in render_approval(make_request({"a": "\n" * 100}))[0]
+        )
+        assert "↑" not in render_approval(make_request({"a": "b"}))[0]
 
     @pytest.mark.parametrize(
         ("text", "visible"),
@@ -164,7 +170,7 @@ class TestForgery:
         ],
     )
     def test_look_alikes_are_shown_by_their_number(self, text: str, visible: str) -> None:
-        assert f"  a: {visible}\n" in shown(asked({"a": text}), width=200)[0]
+        assert f"  a: {visible}\n" in render_approval(make_request({"a": text}), width=200)[0]
 
 
 class TestAnswers:
@@ -226,14 +232,14 @@ class TestLongOnes:
     MANY = "\n".join(f"line {number}" for number in range(1_000))
 
     def test_the_beginning_is_shown_and_it_is_said_that_there_is_more(self) -> None:
-        text, whole = shown(asked({"text": self.MANY}))
+        text, whole = render_approval(make_request({"text": self.MANY}))
         assert not whole
         assert "line 198" in text
         assert "line 199" not in text
         assert "801 more lines are not shown: press s to show them" in text
 
     def test_all_of_it_can_be_shown(self) -> None:
-        text, whole = shown(asked({"text": self.MANY}), whole=True)
+        text, whole = render_approval(make_request({"text": self.MANY}), whole=True)
         assert whole
         assert text.count("    line ") == 1_000
 
@@ -263,7 +269,7 @@ class TestLongOnes:
 @pytest.mark.parametrize("start", ["--- a\n+++ b\n@@ -1,2 +1,2 @@\n", "diff --git a b\n@@ -1,2 +1,2 @@\n"])
 def test_diff_is_colored(start: str) -> None:
     """Within a hunk, a removed line may look like a header."""
-    lines = describe_approval(asked(preview=f"{start} same\n--- drop table\n+++ keep\n"))
+    lines = describe_approval(make_request(preview=f"{start} same\n--- drop table\n+++ keep\n"))
     styles = {str(line).strip(): line.parts[0][1] for line in lines}
     expected = {"same": "", "--- drop table": "red", "+++ keep": "green", "@@ -1,2 +1,2 @@": "cyan"}
     assert {line: styles[line] for line in expected} == expected

@@ -43,14 +43,14 @@ class TestPipe:
     @staticmethod
     def all_of(data: bytes) -> list[str]:
         async def read() -> list[str]:
-            reader, found = PipeReader(a_keyboard(data), lambda _: None), list[str]()
+            reader, lines = PipeReader(a_keyboard(data), lambda _: None), list[str]()
             while True:
                 try:
-                    found.append(await reader.read())
+                    lines.append(await reader.read())
                 except UsageError as e:
-                    found.append(f"! {e}")
+                    lines.append(f"! {e}")
                 except EndOfInput:
-                    return found
+                    return lines
 
         return asyncio.run(read())
 
@@ -69,16 +69,16 @@ class TestPipe:
         assert self.all_of(data) == lines
 
     def test_invalid_line_is_reported_by_number(self) -> None:
-        found = self.all_of(b"one\n\n\xff\xfe\ntwo\n")
-        assert found == ["one", "! line 3 of the input is not UTF-8 text and was skipped", "two"]
+        lines = self.all_of(b"one\n\n\xff\xfe\ntwo\n")
+        assert lines == ["one", "! line 3 of the input is not UTF-8 text and was skipped", "two"]
 
     @pytest.mark.parametrize(
-        ("said", "answer"),
+        ("typed", "answer"),
         [("y", "yes"), ("YES", "yes"), ("n", "no"), ("a", "always"), ("maybe", ""), ("yesterday", ""), ("\n\nno", "no")],
     )
-    def test_answer_is_a_line(self, said: str, answer: str) -> None:
+    def test_answer_is_a_line(self, typed: str, answer: str) -> None:
         shown: list[str] = []
-        reader = PipeReader(a_keyboard(f"{said}\n".encode()), shown.append)
+        reader = PipeReader(a_keyboard(f"{typed}\n".encode()), shown.append)
         assert asyncio.run(reader.choose("really? ", ANSWERS)) == answer
         assert "".join(shown) == "really? \n"
 
@@ -157,11 +157,11 @@ class Typist:
     ) -> None:
         self.keys = keys
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("prompt_toolkit.input.create_input", self._typed_into)
+            patch.setattr("prompt_toolkit.input.create_input", self._pipe_input)
             keyboard = a_keyboard(is_terminal=True, typed=typed)
             self.reader = TerminalReader(keyboard, history, status=lambda: " status", completions=words)
 
-    def _typed_into(self, _: object) -> PipeInput:
+    def _pipe_input(self, _: object) -> PipeInput:
         return self.keys
 
     @property
@@ -171,25 +171,25 @@ class Typist:
 
     def types(self, *keys: str) -> str:
         """What is read when these are pressed."""
-        return self._pressed(keys, lambda: self.reader.read())
+        return self._press(keys, lambda: self.reader.read())
 
     def answers(self, *keys: str) -> str:
         """What a question is answered with when these are pressed."""
-        return self._pressed(keys, lambda: self.reader.choose("? ", ANSWERS))
+        return self._press(keys, lambda: self.reader.choose("? ", ANSWERS))
 
-    def _pressed(self, keys: Iterable[str], wait: Callable[[], Coroutine[Any, Any, str]]) -> str:
+    def _press(self, keys: Iterable[str], wait: Callable[[], Coroutine[Any, Any, str]]) -> str:
         self.keys.send_text("".join(keys))
 
-        async def waited() -> str | None:
+        async def wait_for_answer() -> str | None:
             try:
                 async with asyncio.timeout(30):
                     return await wait()
             except KeyboardInterrupt:
                 return None
 
-        if (said := asyncio.run(waited())) is None:
+        if (text := asyncio.run(wait_for_answer())) is None:
             raise KeyboardInterrupt
-        return said
+        return text
 
 
 class TestTerminal:
@@ -243,31 +243,31 @@ class TestTerminal:
     def test_long_paste_is_folded_and_expanded(self, typist: Typist, text: str) -> None:
         seen: list[str] = []
 
-        def changed(buffer: Buffer) -> None:
+        def note_text(buffer: Buffer) -> None:
             seen.append(buffer.text)
 
-        typist.buffer.on_text_changed += changed
+        typist.buffer.on_text_changed += note_text
         whole = text.replace("\r\n", "\n")
         assert typist.types("look: ", paste(text), " ok", ENTER) == f"look: {whole} ok"
         assert max(map(len, seen)) < 60
 
     @pytest.mark.parametrize(("begun", "whole"), [("/mo", "/model"), ("/model ge", "/model gemini:")])
     def test_tab_completes(self, typist: Typist, begun: str, whole: str) -> None:
-        async def completed() -> str:
+        async def complete() -> str:
             there = asyncio.Event()
 
-            def changed(buffer: Buffer) -> None:
+            def note_completion(buffer: Buffer) -> None:
                 if buffer.text == whole:
                     there.set()
 
-            typist.buffer.on_text_changed += changed
+            typist.buffer.on_text_changed += note_completion
             reading = asyncio.create_task(typist.reader.read())
             typist.keys.send_text(begun + TAB)
             await asyncio.wait_for(there.wait(), 30)
             typist.keys.send_text(ENTER)
             return await asyncio.wait_for(reading, 30)
 
-        assert asyncio.run(completed()) == whole
+        assert asyncio.run(complete()) == whole
 
     def test_up_recalls_the_last_prompt(self, typist: Typist) -> None:
         typist.types("first", ENTER)

@@ -24,19 +24,19 @@ MakeServers = Callable[..., CliServers]
 
 @pytest.fixture
 def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
-    made: list[CliServers] = []
+    instances: list[CliServers] = []
 
-    def make(**more: ServerSettings) -> CliServers:
+    def make(**options: ServerSettings) -> CliServers:
         local = ServerSettings(command=sys.executable, args=(SERVER, str(tmp_path)), trust=True)
         entries = [
             ServerEntry(name=name, settings=settings, origin="a test", directory=tmp_path)
-            for name, settings in {"local": local, **more}.items()
+            for name, settings in {"local": local, **options}.items()
         ]
-        made.append(CliServers(ServerCatalog(servers=tuple(entries)), Settings(), root=tmp_path))
-        return made[-1]
+        instances.append(CliServers(ServerCatalog(servers=tuple(entries)), Settings(), root=tmp_path))
+        return instances[-1]
 
     yield make
-    for servers in made:
+    for servers in instances:
         servers.close()
 
 
@@ -99,11 +99,11 @@ def test_resources_are_attachments(make_servers: MakeServers) -> None:
     servers = make_servers()
     servers.wait()
 
-    def pasted(chat: Chat) -> str:
+    def paste(chat: Chat) -> str:
         chat.reader.inserted = ["@local:note://1"]  # type: ignore[misc]
         return "and @local:note://1"
 
-    over = talk("what is @local:note://1?", "mail me@local:x and @other:note://1", pasted, servers=servers)
+    over = talk("what is @local:note://1?", "mail me@local:x and @other:note://1", paste, servers=servers)
     assert user_texts(over.chat)[:2] == ["what is [note://1]?", "[note://1]\nthe note"]
     assert user_texts(over.chat)[2] == "mail me@local:x and @other:note://1"
     assert over.has("send the resource note://1 from the MCP server local")
@@ -125,15 +125,15 @@ def test_a_server_asks_the_user(make_servers: MakeServers, tmp_path: Path) -> No
 
 
 def test_changes_and_failures_are_told(make_servers: MakeServers, monkeypatch: pytest.MonkeyPatch) -> None:
-    servers, told, notify = make_servers(), threading.Event(), ChatServers.notify
+    servers, notified, notify = make_servers(), threading.Event(), ChatServers.notify
     servers.wait()
 
     def note(self: ChatServers, text: str) -> None:
         notify(self, text)
-        told.set()
+        notified.set()
 
     def wait_for_change(chat: Chat) -> str:
-        assert told.wait(30)
+        assert notified.wait(30)
         return "/mcp"
 
     monkeypatch.setattr(ChatServers, "notify", note)

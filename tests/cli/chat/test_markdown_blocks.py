@@ -41,10 +41,10 @@ LINES = st.sampled_from(
 TEXTS = st.lists(LINES, max_size=30).map("\n".join)
 
 
-def cut(pieces: Iterable[str]) -> list[str]:
+def split(pieces: Iterable[str]) -> list[str]:
     blocks = BlockSplitter()
-    found = [block for piece in pieces for block in blocks.feed(piece)]
-    return [*found, *blocks.close()]
+    parsed = [block for piece in pieces for block in blocks.feed(piece)]
+    return [*parsed, *blocks.close()]
 
 
 def full(text: str) -> list[str]:
@@ -53,7 +53,7 @@ def full(text: str) -> list[str]:
 
 
 def pieces_of(text: str, places: Iterable[int]) -> Iterator[str]:
-    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    edges = [0, *sorted(position % (len(text) + 1) for position in places), len(text)]
     for begin, end in pairwise(edges):
         yield text[begin:end]
 
@@ -88,23 +88,23 @@ class TestWhereBlocksEnd:
         ],
     )
     def test_a_text_has_these_blocks(self, text: str, blocks: list[str]) -> None:
-        assert cut([text]) == blocks
-        assert cut(text) == blocks
+        assert split([text]) == blocks
+        assert split(text) == blocks
 
     def test_a_windows_text_has_the_same_blocks(self) -> None:
         text = "one\n\n```\ncode\n\nmore\n```\n- a\n\n- b\n\nend\n"
-        found = cut([text.replace("\n", "\r\n")])
-        assert [block.replace("\r", "") for block in found] == cut([text])
+        blocks = split([text.replace("\n", "\r\n")])
+        assert [block.replace("\r", "") for block in blocks] == split([text])
 
 
 class TestNothingIsLost:
     @given(TEXTS)
     def test_every_line_comes_out_in_order(self, text: str) -> None:
-        assert full("\n".join(cut([text]))) == full(text)
+        assert full("\n".join(split([text]))) == full(text)
 
     @given(TEXTS, st.lists(st.integers(0, 2_000), max_size=8))
     def test_any_cutting_gives_the_same_blocks(self, text: str, places: list[int]) -> None:
-        assert cut(pieces_of(text, places)) == cut([text])
+        assert split(pieces_of(text, places)) == split([text])
 
     @given(TEXTS)
     def test_the_tail_is_what_was_not_given_out(self, text: str) -> None:
@@ -118,7 +118,7 @@ class TestNothingIsLost:
     def test_long_blocks_cut_anywhere_give_the_same_blocks(self, text: str, places: list[int]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_MAX_LINES", 5)
-            assert cut(pieces_of(text, places)) == cut(text) == cut([text])
+            assert split(pieces_of(text, places)) == split(text) == split([text])
 
     def test_a_closed_one_begins_again(self) -> None:
         blocks = BlockSplitter()
@@ -131,16 +131,16 @@ class TestNothingIsLost:
 class TestLongThings:
     def test_a_paragraph_of_many_lines_is_given_out_in_pieces(self) -> None:
         blocks = BlockSplitter()
-        found = blocks.feed("a line\n" * 1_000)
-        assert len(found) > 5
-        assert full("\n".join([*found, *blocks.close()])) == ["a line"] * 1_000
+        closed = blocks.feed("a line\n" * 1_000)
+        assert len(closed) > 5
+        assert full("\n".join([*closed, *blocks.close()])) == ["a line"] * 1_000
 
     @pytest.mark.parametrize("lines", [120, 1_000])
     @pytest.mark.parametrize("fence", ["```", "~~~", "`````"])
     def test_a_long_fence_is_given_out_in_fences(self, fence: str, lines: int) -> None:
         body = [f"line {number}" for number in range(lines)]
-        found = cut(["\n".join([f"{fence}py", *body, fence, "end"])])
-        *code, end = found
+        blocks = split(["\n".join([f"{fence}py", *body, fence, "end"])])
+        *code, end = blocks
         assert end == "end"
         assert len(code) == -(-lines // 120)
         assert all(re.fullmatch(rf"{fence}py\n.*\n{fence}", block, re.DOTALL) for block in code)
@@ -161,5 +161,5 @@ class TestLongThings:
         text = piece * (400_000 // len(piece))
         for pieces in ([text], [piece] * (400_000 // len(piece))):
             lengths.clear()
-            cut(pieces)
+            split(pieces)
             assert sum(lengths) <= len(text)

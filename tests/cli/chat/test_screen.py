@@ -76,7 +76,9 @@ def moving(width: int, *events: ev.RunEvent) -> Screen:
     return feed(a_screen(width, moves=True)[0], *events)
 
 
-def shown(events: Iterable[ev.RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
+def render_events(
+    events: Iterable[ev.RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None
+) -> str:
     screen, out = a_screen(width, moves=moves, settings=settings)
     feed(screen, *events)
     return plain(out.getvalue())
@@ -92,7 +94,11 @@ def bottom(screen: Screen, width: int, height: int = 24) -> list[str]:
 
 
 def harmful(text: str) -> list[str]:
-    return [one for one in text if (unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n") or one in "\u202e\u2066"]
+    return [
+        character
+        for character in text
+        if (unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n") or character in "\u202e\u2066"
+    ]
 
 
 def test_settings_that_explain_a_stop_exist() -> None:
@@ -123,7 +129,7 @@ class TestEvents:
             screen.show_event(event)
 
     @pytest.mark.parametrize(
-        ("event", "said"),
+        ("event", "expected"),
         [
             (ev.Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
             (ev.RequestDelayed("gemini is limited", 2.0), "waiting for 2.0 s: gemini is limited"),
@@ -146,9 +152,9 @@ class TestEvents:
             (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Media("image", "image/png", "aGk="),)), 0.1)), "[image"),
         ],
     )
-    def test_an_event_is_said_in_a_line(self, event: ev.RunEvent, said: str) -> None:
+    def test_an_event_is_said_in_a_line(self, event: ev.RunEvent, expected: str) -> None:
         for moves in (True, False):
-            assert said in shown([event], moves=moves)
+            assert expected in render_events([event], moves=moves)
 
     @pytest.mark.parametrize(
         ("events", "unwanted"),
@@ -161,17 +167,17 @@ class TestEvents:
     )
     def test_what_is_not_shown(self, events: list[ev.RunEvent], unwanted: str) -> None:
         for moves in (True, False):
-            assert unwanted not in shown(events, moves=moves)
+            assert unwanted not in render_events(events, moves=moves)
 
     @pytest.mark.parametrize("moves", [True, False])
     def test_things_are_shown_in_the_order_in_which_they_came(self, moves: bool) -> None:
         foreign = ev.BlockReady(1, Foreign("gemini", {"type": "code"}))
-        text = shown([ev.TextDelta(0, "before"), foreign, ev.TextDelta(2, "after"), DONE], moves=moves)
+        text = render_events([ev.TextDelta(0, "before"), foreign, ev.TextDelta(2, "after"), DONE], moves=moves)
         assert text.index("before") < text.index("[gemini code") < text.index("after")
 
     @pytest.mark.parametrize("moves", [True, False])
     def test_a_result_that_comes_in_the_middle_of_a_text_begins_its_own_line(self, moves: bool) -> None:
-        text = shown([ev.ToolCallReady(0, CALL), ev.TextDelta(1, "I go on"), outcome(), DONE], moves=moves)
+        text = render_events([ev.ToolCallReady(0, CALL), ev.TextDelta(1, "I go on"), outcome(), DONE], moves=moves)
         assert not [line for line in text.splitlines() if "go on" in line and "look" in line]
 
     def test_a_summary_is_folded(self) -> None:
@@ -181,7 +187,7 @@ class TestEvents:
 
 class TestText:
     def test_in_a_pipe_text_is_what_the_model_said(self) -> None:
-        text = shown([ev.TextDelta(0, "**a** <b>\n\n- c"), ev.TextDelta(0, "\n"), ev.TextDelta(0, "end"), DONE])
+        text = render_events([ev.TextDelta(0, "**a** <b>\n\n- c"), ev.TextDelta(0, "\n"), ev.TextDelta(0, "end"), DONE])
         assert text.startswith("**a** <b>\n\n- c\nend\n")
 
     def test_on_a_terminal_text_is_drawn_block_by_block(self) -> None:
@@ -200,11 +206,11 @@ class TestText:
         ],
     )
     def test_tags_and_addresses_are_visible(self, text: str, drawn: str) -> None:
-        assert drawn in shown([ev.TextDelta(0, text), DONE], moves=True)
+        assert drawn in render_events([ev.TextDelta(0, text), DONE], moves=True)
 
     @pytest.mark.parametrize("block", ["- one\n- two", "1. one\n2. two", "> quoted", "# title", "| a |\n|---|\n| 1 |"])
     def test_blocks_are_not_far_apart(self, block: str) -> None:
-        drawn = shown([ev.TextDelta(0, f"before\n\n{block}\n\nafter"), DONE], moves=True)
+        drawn = render_events([ev.TextDelta(0, f"before\n\n{block}\n\nafter"), DONE], moves=True)
         assert not re.search(r"\n *\n *\n *\n", drawn)
         assert block.startswith("|") or not re.search(r"\n *\n *\n", drawn)
 
@@ -213,7 +219,7 @@ class TestText:
         words = "words and 漢字漢字漢字漢字漢字漢字漢字 and " + "x" * 150
         table = "| a | b |\n|---|---|\n| " + "long cell " * 8 + " | 2 |"
         markdown = f"# {words}\n\n{words}\n\n- {words}\n  - {words}\n\n> {words}\n\n```\n{words}\n```\n\n{table}\n"
-        drawn = shown([ev.TextDelta(0, markdown), DONE], width, moves=True)
+        drawn = render_events([ev.TextDelta(0, markdown), DONE], width, moves=True)
         assert max(map(cell_len, drawn.splitlines())) <= width
 
     @pytest.mark.untraced
@@ -221,8 +227,8 @@ class TestText:
         screen, out = a_screen(100, moves=True)
         text = "".join(f"paragraph {number} with some words\n\n" for number in range(2_000))
         waiting = 0
-        for place in range(0, len(text), 1_000):
-            screen.show_event(ev.TextDelta(0, text[place : place + 1_000]))
+        for start in range(0, len(text), 1_000):
+            screen.show_event(ev.TextDelta(0, text[start : start + 1_000]))
             waiting = max(waiting, sum(map(len, bottom(screen, 100))))
         screen.show_event(DONE)
         assert waiting < 2_000
@@ -278,7 +284,7 @@ class TestThinking:
     def test_it_is_shown_as_configured(self, how: Any, seen: str, unseen: str) -> None:
         events = [ev.ThinkingDelta(0, "a secret "), ev.ThinkingDelta(0, "plan"), ev.TextDelta(1, "answer"), DONE]
         for moves in (True, False):
-            text = shown(events, moves=moves, settings=ChatSettings(thinking=how))
+            text = render_events(events, moves=moves, settings=ChatSettings(thinking=how))
             assert seen in text
             assert unseen not in text
 
@@ -298,17 +304,17 @@ class TestThinking:
 
 class TestCalls:
     def test_a_call_and_its_result_are_two_lines(self) -> None:
-        lines = shown([ev.ToolCallReady(0, CALL), ev.ToolStarted(CALL), outcome("fine")]).splitlines()
+        lines = render_events([ev.ToolCallReady(0, CALL), ev.ToolStarted(CALL), outcome("fine")]).splitlines()
         assert lines == ['● look place: "here", deep: true  1.2 s', "  └ fine"]
 
-    @pytest.mark.parametrize("most", [0, 1, 3])
-    def test_a_long_result_is_folded(self, most: int) -> None:
-        screen, out = a_screen(settings=ChatSettings(result_lines=most))
+    @pytest.mark.parametrize("limit", [0, 1, 3])
+    def test_a_long_result_is_folded(self, limit: int) -> None:
+        screen, out = a_screen(settings=ChatSettings(result_lines=limit))
         text = "\n".join(f"line {number}" for number in range(10))
         screen.show_event(outcome(text))
         drawn = plain(out.getvalue())
-        assert len(re.findall(r"line \d", drawn)) == most
-        assert f"… {10 - most} more lines · /show 1" in drawn
+        assert len(re.findall(r"line \d", drawn)) == limit
+        assert f"… {10 - limit} more lines · /show 1" in drawn
         assert screen.folded_texts[0].text == text
 
     @pytest.mark.parametrize(
@@ -321,12 +327,12 @@ class TestCalls:
     )
     def test_the_header_of_a_script_leaves_room_for_what_it_showed(self, head: str, lines: list[str]) -> None:
         text = f"{head}\nWall time 0.3 seconds\nOutput:\none\ntwo"
-        assert [line[4:] for line in shown([outcome(text)]).splitlines()[1:]] == lines
+        assert [line[4:] for line in render_events([outcome(text)]).splitlines()[1:]] == lines
 
     @pytest.mark.parametrize("width", [20, 100])
     @pytest.mark.parametrize("text", ["x" * 300, "漢字" * 100, "a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\tn", "é" * 200])
     def test_a_wide_result_stays_in_its_lines(self, text: str, width: int) -> None:
-        drawn = shown([outcome(text)], width, moves=True).splitlines()
+        drawn = render_events([outcome(text)], width, moves=True).splitlines()
         assert max(map(cell_len, drawn)) <= width
 
     def test_parallel_calls_move_until_each_is_over(self) -> None:
@@ -343,7 +349,7 @@ class TestCalls:
     def test_events_of_calls_that_nobody_announced_are_no_problem(self) -> None:
         stranger = ToolCall("zz", "stranger")
         events = [ev.ToolCallDelta(9, "x"), ev.ToolProgress(stranger, "x"), outcome(call=stranger)]
-        assert "stranger" in shown(events, moves=True)
+        assert "stranger" in render_events(events, moves=True)
 
     def test_a_call_that_was_stopped_is_told(self) -> None:
         screen, out = a_screen()
@@ -355,7 +361,7 @@ class TestCalls:
         assert out.getvalue().count("stopped after") == 1
 
     @pytest.mark.parametrize(
-        ("call", "said"),
+        ("call", "expected"),
         [
             (ToolCall("c", "t"), ""),
             (ToolCall("c", "t", {}), ""),
@@ -374,8 +380,8 @@ class TestCalls:
             (ToolCall("c", "mine", {"max_output": 1, "cwd": ".", "path": "a"}), 'max_output: 1, cwd: ".", path: "a"'),
         ],
     )
-    def test_arguments_are_said_in_a_line(self, call: ToolCall, said: str) -> None:
-        assert format_arguments(call) == said
+    def test_arguments_are_said_in_a_line(self, call: ToolCall, expected: str) -> None:
+        assert format_arguments(call) == expected
 
 
 class TestLosses:
@@ -407,12 +413,12 @@ class TestLosses:
     def test_a_truncation_is_not_reported_again(self) -> None:
         message = "2 older messages are summarized: about 357 tokens, 267 fit"
         done = ev.RunDone(ev.RunResult("", losses=(Loss("2 older messages", "context", message),)))
-        assert shown([ev.ContextTruncated(message, 2, 357, 200), done]).count(message) == 1
+        assert render_events([ev.ContextTruncated(message, 2, 357, 200), done]).count(message) == 1
 
 
 class TestMovingLines:
     @staticmethod
-    def crowded(width: int, text: str, calls: int) -> Screen:
+    def crowd_screen(width: int, text: str, calls: int) -> Screen:
         screen = moving(width)
         for number in range(calls):
             call = ToolCall(f"c{number}", f"a_tool_with_a_long_name_{number}", {"text": text})
@@ -423,7 +429,7 @@ class TestMovingLines:
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100])
     def test_none_is_too_wide(self, text: str) -> None:
         for width in WIDTHS:
-            screen = self.crowded(width, text, 2)
+            screen = self.crowd_screen(width, text, 2)
             for event in (ev.TextDelta(500, text), ev.ThinkingDelta(501, text)):
                 assert max(map(cell_len, bottom(feed(screen, event), width))) <= width
 
@@ -431,7 +437,7 @@ class TestMovingLines:
     @pytest.mark.parametrize(("height", "room"), [(5, 3), (24, 8), (100, 12)])
     def test_they_are_few(self, height: int, room: int, text: str) -> None:
         for calls in (0, 1, 30):
-            screen = self.crowded(40, text, calls)
+            screen = self.crowd_screen(40, text, calls)
             assert len(bottom(screen, 40, height)) <= room
             assert len(bottom(feed(screen, ev.TextDelta(500, text)), 40, height)) <= room
 
@@ -488,10 +494,10 @@ class TestRuns:
                     screen.show_event(event)
             return tuple(agent.conversation)
 
-        said = asyncio.run(run())[-1].text
+        answer = asyncio.run(run())[-1].text
         drawn = plain(out.getvalue())
         assert drawn.count("add a: ") >= 2
         assert "└ 3" in drawn
         assert "└ 7" in drawn
-        assert "".join(said.split()) in "".join(drawn.split())
+        assert "".join(answer.split()) in "".join(drawn.split())
         assert "2 requests" in drawn

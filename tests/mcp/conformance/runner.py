@@ -87,7 +87,7 @@ def _read_problems(directory: Path) -> dict[str, tuple[str, ...]]:
     for file in directory.rglob("checks.json"):
         name = _TIME.sub("", str(file.parent.relative_to(directory)))
         checks: Any = loads(file.read_bytes())
-        failed = [f"{one['id']}: {one.get('errorMessage')}" for one in checks if one["status"] == "FAILURE"]
+        failed = [f"{check['id']}: {check.get('errorMessage')}" for check in checks if check["status"] == "FAILURE"]
         printed = [path.read_text() for path in (file.with_name("stdout.txt"), file.with_name("stderr.txt")) if path.is_file()]
         problems[name.removeprefix("server-")] = (*failed, *(text[-2000:] for text in printed if failed and text))
     return problems

@@ -219,7 +219,7 @@ ROUNDS: dict[str, list[tuple[Inputs, str | None]]] = {
 _CAPABILITIES = {types.ElicitRequest: "elicitation", types.CreateMessageRequest: "sampling", types.ListRootsRequest: "roots"}
 
 
-def _supported(inputs: Inputs, context: ServerRequestContext[None]) -> Inputs:
+def _select_supported(inputs: Inputs, context: ServerRequestContext[None]) -> Inputs:
     capabilities = context.session.client_capabilities
     return {key: value for key, value in inputs.items() if getattr(capabilities, _CAPABILITIES[type(value)], None) is not None}
 
@@ -228,13 +228,13 @@ async def answer_in_rounds(
     context: ServerRequestContext[None], params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Ask for what the present round needs; when all is there, say what it was."""
-    rounds, given = ROUNDS[params.name], params.input_responses or {}
+    rounds, responses = ROUNDS[params.name], params.input_responses or {}
     number = int(params.request_state or 0)
     inputs, state = rounds[number]
-    wanted = _supported(inputs, context)
-    if wanted.keys() <= given.keys() and given:
+    wanted = _select_supported(inputs, context)
+    if wanted.keys() <= responses.keys() and responses:
         if number + 1 == len(rounds):
-            answers = [value.model_dump(mode="json", by_alias=True, exclude_none=True) for value in given.values()]
+            answers = [value.model_dump(mode="json", by_alias=True, exclude_none=True) for value in responses.values()]
             return types.CallToolResult(content=[types.TextContent(text=f"Hello, state-ok: {answers}")])
         wanted, state = rounds[number + 1]
     return types.InputRequiredResult(input_requests=wanted, request_state=state)
@@ -283,15 +283,15 @@ async def list_prompts(context: ServerRequestContext[None], params: Any) -> type
 async def get_prompt(
     context: ServerRequestContext[None], params: types.GetPromptRequestParams
 ) -> types.GetPromptResult | types.InputRequiredResult:
-    given = params.arguments or {}
+    arguments = params.arguments or {}
     match params.name:
         case "test_simple_prompt":
             messages = [_text("This is a simple prompt for testing.")]
         case "test_prompt_with_arguments":
-            messages = [_text(f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'")]
+            messages = [_text(f"Prompt with arguments: arg1='{arguments['arg1']}', arg2='{arguments['arg2']}'")]
         case "test_prompt_with_embedded_resource":
             contents = types.TextResourceContents(
-                uri=given["resourceUri"], mime_type="text/plain", text="Embedded resource content for testing."
+                uri=arguments["resourceUri"], mime_type="text/plain", text="Embedded resource content for testing."
             )
             messages = [_user(types.EmbeddedResource(resource=contents)), _text("Please process the embedded resource above.")]
         case "test_prompt_with_image":

@@ -34,8 +34,8 @@ def text(words: object) -> Doc:
     return {"content": [{"type": "text", "text": str(words)}]}
 
 
-def tool(name: str, schema: Any = None, **more: Any) -> Doc:
-    return {"name": name, "description": f"Tries {name[:20]}.", "inputSchema": schema or {"type": "object"}, **more}
+def tool(name: str, schema: Any = None, **options: Any) -> Doc:
+    return {"name": name, "description": f"Tries {name[:20]}.", "inputSchema": schema or {"type": "object"}, **options}
 
 
 NODE = {
@@ -154,8 +154,8 @@ class Server:
         tools = TOOLS[self.mode]
         if self.mode == "endless":  # every page says that there is another: this one
             return {"tools": tools, "nextCursor": "1"}
-        more = {"nextCursor": str(start + PAGE)} if start + PAGE < len(tools) else {}
-        return {"tools": tools[start : start + PAGE], **more}
+        cursor = {"nextCursor": str(start + PAGE)} if start + PAGE < len(tools) else {}
+        return {"tools": tools[start : start + PAGE], **cursor}
 
     def call(self, id: Any, name: str, arguments: Doc | None, token: Any) -> Doc | None:
         picture = {"type": "image", "data": png(), "mimeType": "image/png"}
