@@ -23,6 +23,7 @@ from toolglot.facades.catalog import FACADE_MODULES, find_facade
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "toolglot"
+TESTS = ROOT / "tests"
 PARTICIPLE = re.compile(
     r"\w{3,}ed|said|told|given|kept|made|found|known|shown|written|meant|left|cut|held|chosen|spoken|bound|lost|sent|taken|seen"
     r"|understood|ran|built"
@@ -70,24 +71,36 @@ def functions() -> list[tuple[Module, Function]]:
     return [(module, function) for module in modules() for function in module.functions()]
 
 
-def test_functions_are_named_with_verbs() -> None:
+@pytest.mark.parametrize(("folder", "share"), [(SOURCE, 0.02), (TESTS, 0.015)], ids=["src", "tests"])
+def test_functions_are_named_with_verbs(folder: Path, share: float) -> None:
+    functions = [(path, node) for path, node in names_in(folder) if isinstance(node, Function)]
     names = [
-        f"{module.path}:{function.lineno} {function.name}"
-        for module, function in functions()
+        f"{path}:{function.lineno} {function.name}"
+        for path, function in functions
         if PARTICIPLE.fullmatch(first := function.name.strip("_").split("_")[0]) and first not in NOT_PARTICIPLES
     ]
-    assert len(names) < 0.02 * len(functions()), "past participles as function names, use a verb:\n" + "\n".join(names)
+    assert len(names) < share * len(functions), "past participles as function names, use a verb:\n" + "\n".join(names)
 
 
-def test_locals_say_what_they_hold() -> None:
-    stores = [
-        (module.path, node)
-        for module in modules()
-        for node in module.nodes
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    ]
+@pytest.mark.parametrize(("folder", "share"), [(SOURCE, 0.005), (TESTS, 0.015)], ids=["src", "tests"])
+def test_locals_say_what_they_hold(folder: Path, share: float) -> None:
+    stores = [(path, node) for path, node in names_in(folder) if isinstance(node, ast.Name)]
     vague = [f"{path}:{node.lineno} {node.id}" for path, node in stores if node.id in VAGUE]
-    assert len(vague) < 0.005 * len(stores), "vague names, say what the value is:\n" + "\n".join(vague)
+    assert len(vague) < share * len(stores), "vague names, say what the value is:\n" + "\n".join(vague)
+
+
+@cache
+def names_in(folder: Path) -> list[tuple[str, Function | ast.Name]]:
+    """Return what code names itself: its functions, and the variables that it assigns to."""
+    names: list[tuple[str, Function | ast.Name]] = []
+    for path in sorted(folder.rglob("*.py")):
+        relative = path.relative_to(folder).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.append((relative, node))
+            elif isinstance(node, Function) and not node.name.startswith("__"):
+                names.append((relative, node))
+    return names
 
 
 def test_short_helpers_earn_their_name() -> None:
@@ -185,18 +198,18 @@ def test_every_tool_and_parameter_is_described(facade_id: str, tmp_path: Path) -
     missing: list[str] = []
     for definition in facade.visible_tools(tuple(tool.definition for tool in state.all_tools)):
         missing += [] if definition.description else [definition.name]
-        missing += [f"{definition.name}.{path}" for path in undescribed(definition.parameters or {}, "")]
+        missing += [f"{definition.name}.{path}" for path in find_undescribed(definition.parameters or {}, "")]
     assert not missing, "write a description with unit, range and default:\n" + "\n".join(missing)
 
 
-def undescribed(schema: dict[str, Any], prefix: str) -> Iterator[str]:
+def find_undescribed(schema: dict[str, Any], prefix: str) -> Iterator[str]:
     """Yield the parameters of an object schema that have no description, also those of nested objects."""
     for name, parameter in schema.get("properties", {}).items():
         if not parameter.get("description"):
             yield f"{prefix}{name}"
         nested = parameter.get("items", parameter)
         if isinstance(nested, dict):
-            yield from undescribed(cast(dict[str, Any], nested), f"{prefix}{name}.")
+            yield from find_undescribed(cast(dict[str, Any], nested), f"{prefix}{name}.")
 
 
 def test_the_glossary_has_public_names() -> None:
