@@ -128,7 +128,7 @@ def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, mon
     for number, option in enumerate(options):
         (work / "a.txt").write_text("before\n")
         tools = coding_tools(work, names=["read", "write"], options=option)
-        assert not state.exists() or number  # nothing is created before it is needed
+        assert state.exists() == bool(number)  # nothing is created before it is needed
         agent = Agent("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
         agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')
         assert (work / "a.txt").read_text() == "after"

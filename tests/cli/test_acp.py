@@ -102,7 +102,7 @@ async def test_a_rejected_edit_changes_nothing(tmp_path: Path, note: Path) -> No
     assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
     edit = editor.calls()["Edit note.txt"]
     assert edit["status"] == "failed"
-    assert "did not run" in edit["content"][0]["content"]["text"] or "rejected" in edit["content"][0]["content"]["text"]
+    assert edit["content"][0]["content"]["text"] == "```\nThe user did not approve the call. It did not run.\n```"
 
 
 async def test_always_asks_once(tmp_path: Path, note: Path) -> None:

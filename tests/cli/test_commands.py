@@ -193,20 +193,20 @@ def test_shell_completion_knows_your_aliases(isolated_home: Path, monkeypatch: P
 
 
 @pytest.mark.parametrize(
-    ("words", "stdin"),
+    ("words", "stdin", "prints"),
     [
-        (["decode", "--wire", "openai-chat", "--jsonl"], json_lines(exchange(REPLY), "not json")),
-        (["convert", "--from", "openai-chat", "--to", "gemini"], json.dumps(CHAT | {"n": 2})),
-        (["decode", "--wire", "morse"], ""),
-        (["check", "-", "--for", "openai-chat", "--for", "gemini"], '[{"name": "f"}]'),
-        ([], ""),
+        (["decode", "--wire", "openai-chat", "--jsonl"], json_lines(exchange(REPLY), "not json"), "both"),
+        (["convert", "--from", "openai-chat", "--to", "gemini"], json.dumps(CHAT | {"n": 2}), "both"),
+        (["decode", "--wire", "morse"], "", "errors"),
+        (["check", "-", "--for", "openai-chat", "--for", "gemini"], '[{"name": "f"}]', "output"),
+        ([], "", "output"),
     ],
     ids=["lines", "a body", "wrong usage", "tools", "help"],
 )
-def test_a_program_prints_what_is_printed_in_this_process(words: list[str], stdin: str) -> None:
+def test_a_program_prints_what_is_printed_in_this_process(words: list[str], stdin: str, prints: str) -> None:
     outcome = run_program(*words, stdin=stdin)
     assert run_cli(*words, stdin=stdin) == outcome
-    assert outcome.out or outcome.err
+    assert (outcome.out != "", outcome.err != "") == (prints != "errors", prints != "output")
 
 
 class TestDecode:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from homes import Home
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
@@ -37,6 +37,24 @@ KEYS = [
     "id",
     "options",
 ]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=4),
+)  # fmt: skip
+# Entries of which most can be used: from junk alone, hardly any could.
+USUAL = st.fixed_dictionaries(
+    {},
+    optional={
+        "command": st.text(max_size=3),
+        "url": st.sampled_from(["", "https://x"]),
+        "type": st.sampled_from(["stdio", "http", "sse"]),
+        "args": st.lists(st.text(max_size=3), max_size=2),
+        "timeout": st.integers() | st.floats(),
+        "env": st.dictionaries(st.text(max_size=3), st.text(max_size=3) | st.booleans(), max_size=2),
+    },
+)
+ENTRIES = ANYTHING | USUAL
 
 
 def parse(**entry: Any) -> tuple[ServerSettings, str, tuple[str, ...]]:
@@ -156,17 +174,18 @@ class TestForms:
         (tmp_path / "large").write_text(json.dumps({"history": "x" * 300_000, "mcpServers": {"s": {"command": "x"}}}))
         assert list(read_server_file(tmp_path / "large").servers) == ["s"], "such as ~/.claude.json"
 
-    @given(st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=4),
-    ))  # fmt: skip
+    @given(ENTRIES)
+    @example({"command": "x"})
+    @example({"url": "https://x", "type": "http"})
+    @example({"command": "x", "url": "https://x"})
+    @example({})
     def test_any_entry_is_read_or_has_a_problem(self, entry: Any) -> None:
         document = {"mcpServers": {"s": entry}, "inputs": entry}
         file = parse_server_file(json.dumps(document), FILE)
         server = file.servers["s"]
-        if not server.problem:
-            assert bool(server.settings.command) != bool(server.settings.url)
+        has_one_address = bool(server.settings.command) != bool(server.settings.url)
+        assert has_one_address or server.problem
+        assert server.problem == "" or server.problem.startswith(f"{FILE}: s ")
 
     def test_env_files(self) -> None:
         text = "# a comment\nexport A=1\nB = \"two # words\\n\"\nC='$x'\nD=plain # comment\n\nnot a line\nE="

@@ -128,7 +128,7 @@ def test_types(annotation: Any, expected: dict[str, Any], sent: Any, value: Any)
     derived = derive(of(annotation))
     assert derived.schema == {"type": "object", "properties": {"x": expected}, "required": ["x"], "additionalProperties": False}
     assert derived.bind({"x": sent}) == {"x": value}
-    assert find_issues({"x": sent}, derived.schema) == [] or annotation in (time, datetime), (
+    assert (find_issues({"x": sent}, derived.schema) == []) == (annotation not in (time, datetime)), (
         "times without a zone are taken all the same"
     )
 

@@ -89,7 +89,7 @@ def test_thinking_models_add_state(profile: str, model: str, state: str) -> None
     (thought,) = [block for block in reply.blocks if isinstance(block, Thinking)]
     assert thought.text == "I should call get_weather."
     assert not state or (thought.opaque or {}).get(state)
-    assert reply.usage.reasoning or profile == "ollama"
+    assert bool(reply.usage.reasoning) == (profile != "ollama")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -169,7 +169,7 @@ def test_values_are_checked_when_they_are_made(make: Callable[[], Any], words: s
 ], ids=lambda message: message.role)  # fmt: skip
 def test_texts_of_other_libraries_are_kept_as_plain_texts(message: Message) -> None:
     assert load(save([message]))[0][0] == message
-    assert b'"n"' in save([message]) or message.role == "user"
+    assert b'"n"' in save([message]) or message == Message("user", ())
 
 
 def test_a_definition_is_stored_as_a_copy() -> None:

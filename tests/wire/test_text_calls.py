@@ -539,14 +539,14 @@ def test_hostile_replies_take_linear_time(piece: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end"),
+    ("start", "end", "calls"),
     [
-        ("<function=save><parameter=text>\n", "\n</parameter></function>"),
-        ("<function=save><parameter=path>a</parameter>", "<parameter=text>\n</parameter></function>"),
-        ("<tool_call>look_up<arg_key>", "</arg_value></tool_call>"),
+        ("<function=save><parameter=text>\n", "\n</parameter></function>", 1),
+        ("<function=save><parameter=path>a</parameter>", "<parameter=text>\n</parameter></function>", 1),
+        ("<tool_call>look_up<arg_key>", "</arg_value></tool_call>", 0),
     ],
 )
-def test_white_space_in_parameters_takes_linear_time(start: str, end: str) -> None:
+def test_white_space_in_parameters_takes_linear_time(start: str, end: str, calls: int) -> None:
     text = start + " " * 300_000 + end
     reply, _, _ = read(text)
-    assert reply.calls or reply.text == text
+    assert (len(reply.calls), reply.text == text) == (calls, calls == 0)

@@ -119,4 +119,4 @@ async def test_shell_kill(kit: Kit, arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize("arguments", [{}, {"handle": "1"}, {"all": True}, {"x": LONG}], ids=short)
 async def test_shell_list(kit: Kit, arguments: dict[str, Any]) -> None:
     outcome = await kit.call("shell_list", arguments)
-    assert outcome.result.is_error or "no background commands" in text_of(outcome)
+    assert (outcome.result.is_error, text_of(outcome)) == (False, "There are no background commands.")

@@ -187,9 +187,8 @@ class TestAnswers:
         assert over.shown.count("wants to run") == 4, "it is shown again after each edit"
         assert over.has("path: b.txt")
         assert over.has("the arguments must be a JSON object")
-        assert over.has("The call to wipe was not run because its arguments are invalid") or over.has(
-            "file: is not a parameter"
-        )
+        assert over.has("The call to wipe was not run because its arguments are invalid")
+        assert over.has("file: is not a parameter")
         assert over.has("wiped b.txt")
 
     def test_an_edit_is_asked_about_like_a_call_of_the_model(self) -> None:
@@ -251,7 +250,7 @@ class TestLongOnes:
 
         lines = "\\n".join(f"line {number}" for number in range(300))
         over = talk(f'call write {{"text": "{lines}"}}', "s", "y", tools=[write])
-        assert over.has("100 more lines are not shown") or over.has("101 more lines are not shown")
+        assert over.has("101 more lines are not shown")
         assert over.has("    line 299")
         assert ["show all" in question for question in over.reader.questions] == [True, False]
         assert over.has("written")

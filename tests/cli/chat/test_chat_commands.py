@@ -162,7 +162,7 @@ class TestModel:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         environment.hide_environment()
         over = talk("/model openai:gpt-5.1")
-        assert over.has("switched to openai-responses:gpt-5.1") or over.has("switched to openai:gpt-5.1")
+        assert over.has("switched to openai-responses:gpt-5.1")
         assert "sk-test" not in over.shown
 
 
