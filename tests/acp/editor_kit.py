@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import acp
 from acp.client.connection import ClientSideConnection
 from acp.schema import (
     AllowedOutcome,
@@ -23,14 +22,20 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
+import acp
 from toolglot.acp.agent import EditorAgent
 from toolglot.acp.session_store import SessionStore
 from toolglot.cli.acp import open_agent
 from toolglot.cli.startup import Flags
 
-__all__ = ["WITH_BUFFERS", "WITH_FORMS", "Editor", "Fields", "open_editor", "text"]
+__all__ = ["EDIT", "WITH_BUFFERS", "WITH_FORMS", "Editor", "Fields", "call_agent", "open_editor", "text"]
 
 Fields = dict[str, Any]
+EDIT = """\
+think I read it first
+call Read {"file_path": "note.txt"}
+then call Edit {"file_path": "note.txt", "old_string": "two", "new_string": "TWO"}
+then say It is done."""
 PLAIN = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=False, write_text_file=False))
 WITH_BUFFERS = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=False))
 WITH_FORMS = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
@@ -160,3 +165,8 @@ async def open_editor(
         source.close()
         for descriptor in (to_agent[0], to_editor[1]):
             os.close(descriptor)
+
+
+async def call_agent(editor: Editor, method: str, params: Fields) -> Any:
+    """Send a request that the SDK's client would not send."""
+    return await editor.connection._conn.send_request(method, params)  # pyright: ignore[reportPrivateUsage]
