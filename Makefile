@@ -43,11 +43,11 @@ test: $(READY) ## run all tests with coverage, then score the recordings if they
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@$(BIN)/python tests/scores.py
 
-test-all: $(READY) ## run every test, soak and crowd tests included
+test-all: $(READY) ## run every test, soak and crowd tests included, and let Hypothesis look for new examples
 	@SYSTEM=$(SYSTEM) sh tests/system.sh
 	@[ "$(SYSTEM)" = no ] || $(BIN)/python -m tests.npm.packages --background
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
-		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m ""
+		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m "" --hypothesis-profile=explore
 
 attack: $(READY) ## attack files, sandboxes and approvals: a million races, 900 kills, 900 probes, odd histories, a hostile model (half an hour)
 	@SYSTEM=$(SYSTEM) sh tests/system.sh

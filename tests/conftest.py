@@ -34,8 +34,9 @@ from toolglot.wire.spec import WIRES
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same examples every time, however busy the machine is.
-settings.register_profile("toolglot", deadline=None, derandomize=True)
+# The same examples every time, however busy the machine is. `make test-all` looks for others.
+settings.register_profile("toolglot", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("toolglot")
 
 # Nobody's own configuration, keys or files.

@@ -19,9 +19,6 @@ from .kit import summarize
 FORMATS = st.sampled_from(["langchain", "pydantic-ai"])
 LAW = settings(
     max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

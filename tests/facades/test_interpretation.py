@@ -101,6 +101,16 @@ def test_nearly_right_names_and_values_are_repaired() -> None:
     assert repairs
 
 
+@pytest.mark.parametrize(("facade_id", "name"), [("claude-code", "Read"), ("qwen-code", "read_file")])
+def test_a_read_has_at_least_one_line(facade_id: str, name: str) -> None:
+    offset = {"claude-code": 3, "qwen-code": 2}[facade_id]  # Qwen Code counts lines from 0
+    call = {"file_path": "/a", "offset": offset}
+    _, arguments, _ = interpret(facade_id, name, {**call, "limit": 1})
+    assert (arguments["start_line"], arguments["end_line"]) == (3, 3)
+    with pytest.raises(ToolError, match=f"(?s){name}.*limit"):
+        interpret(facade_id, name, {**call, "limit": 0})
+
+
 def test_gemini_opens_at_most_twenty_pages() -> None:
     urls = [f"https://a.test/{number}" for number in range(30)]
     assert interpret("gemini-cli", "web_fetch", {"prompt": " ".join(urls)})[1]["target"] == urls[:MAX_URLS]

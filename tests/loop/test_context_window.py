@@ -438,6 +438,8 @@ class TestBudget:
         memory.record_rejection(PLAIN, 1_000, 0)
         assert memory.token_budget(PLAIN, policy, None) == 750
         assert memory.token_budget(profile_of(model="another"), policy, None) is None
+        memory.record_rejection(PLAIN, 1_000, 500)
+        assert memory.token_budget(PLAIN, policy, None) == 1_000, "twice what cannot be left out"
         memory.record_rejection(PLAIN, 0, 0)
         assert memory.token_budget(PLAIN, policy, None) == 1
 

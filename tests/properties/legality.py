@@ -37,11 +37,13 @@ _OPENAI_RULES = ("oc.file_not_pdf", "oc.tools_max")
 _OPENAI_LIMITS = ("top_k", "stop")
 
 
-def find_refusals(profile: Profile, body: Doc, *, beta: bool = False) -> list[str]:
+def find_refusals(profile: Profile, body: Doc, *, beta: bool | None = None) -> list[str]:
     """What the referee says that the provider would answer with a 4xx, on published evidence; nothing where it is absent.
 
-    `beta`: the request has Anthropic's header for features in beta.
+    `beta`: the request has Anthropic's header for features in beta. By default, what the profile's own headers say.
     """
+    if beta is None:
+        beta = "anthropic-beta" in profile.headers
     if not REFEREE.exists():
         return []
     if str(REFEREE) not in sys.path:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.providers.catalog import PROFILES
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.values.messages import (
     Conversation,
@@ -23,6 +23,7 @@ from toolglot.values.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    ToolsChanged,
     assistant,
     load,
     save,
@@ -33,17 +34,15 @@ from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import repair_history
 
 from .legality import find_refusals, illegal
-from .strategies import TARGETS, conversations, legal_conversations, requests, targets
+from .strategies import LATE, TARGETS, conversations, legal_conversations, requests, targets
 
 pytestmark = pytest.mark.untraced
 
 LAW = settings(
     max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
+CLAUDE = resolve_profile("anthropic", "claude-opus-4-8")
 RULES = st.builds(
     HistoryRules,
     calls_last=st.booleans(),
@@ -147,6 +146,7 @@ def requests_with_targets(draw: st.DrawFn) -> tuple[Profile, Request]:
 
 @LAW
 @given(requests_with_targets())
+@example((CLAUDE, Request(CLAUDE.model, [user(""), Message("system", (ToolsChanged((LATE,)),)), user("tx999999")])))
 def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> None:
     profile, request = case
     before = copy.deepcopy(request)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolglot.schema import coerce as coerce_module
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.coerce import Coercion, coerce, rename_arguments
 
@@ -136,10 +137,24 @@ def test_nested_unions_are_bounded() -> None:
     assert coerce(deep, schema) == (deep, ())
 
 
+def test_values_beyond_the_bounds_are_not_coerced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coerce_module, "MAX_STEPS", 3)
+    assert coerce(["1", "2", "3", "4"], LIST)[0] == [1, 2, "3", "4"], "the list itself is the first step"
+    monkeypatch.setattr(coerce_module, "MAX_STEPS", 50)
+    monkeypatch.setattr(coerce_module, "MAX_DEPTH", 2)
+    lists = {"type": "array", "items": LIST}
+    assert coerce([["1"]], lists)[0] == [[1]]
+    assert coerce([[["1"]]], {"type": "array", "items": lists})[0] == [[["1"]]]
+
+
 @pytest.mark.parametrize(("value", "schema", "expected"), [
     ({"x": 1}, POINT, True),
     ({}, POINT, False),
     ({"x": "1"}, POINT, False),
+    ({"x": 1, "z": 2}, POINT, True),
+    ({"x": 1, "y": 2}, {**POINT, "additionalProperties": False}, True),
+    ({"x": 1, "z": 2}, {**POINT, "additionalProperties": False}, False),
+    ({"x": 1, "y": "2"}, {**POINT, "additionalProperties": False}, False),
     ([1], LIST, True),
     (["a"], LIST, False),
     (2, {"const": 1}, False),

@@ -41,7 +41,7 @@ def check_laws(schema: Any, dialect: Dialect) -> LoweredSchema:
 
 
 @pytest.mark.untraced
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(seed=SEEDS)
 def test_any_schema_becomes_legal_and_lowering_is_idempotent(seed: int) -> None:
     schema = storm(Random(seed))
@@ -49,7 +49,7 @@ def test_any_schema_becomes_legal_and_lowering_is_idempotent(seed: int) -> None:
         check_laws(schema, dialect)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(schema=st.dictionaries(KEYS, JSON, max_size=4))
 def test_nonsense_becomes_legal_and_lowering_is_idempotent(schema: Any) -> None:
     for dialect in DIALECTS:
@@ -57,7 +57,7 @@ def test_nonsense_becomes_legal_and_lowering_is_idempotent(schema: Any) -> None:
 
 
 @pytest.mark.untraced
-@settings(deadline=None, derandomize=True, max_examples=120)
+@settings(max_examples=120)
 @given(seed=SEEDS)
 def test_restored_arguments_are_valid_for_the_original(seed: int) -> None:
     r = Random(seed)
@@ -72,7 +72,7 @@ def test_restored_arguments_are_valid_for_the_original(seed: int) -> None:
             assert arguments == before
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(seed=SEEDS, arguments=st.dictionaries(st.sampled_from(["a", "b", "c_d", "e", "key"]), JSON, max_size=3))
 def test_restore_accepts_any_arguments(seed: int, arguments: dict[str, Any]) -> None:
     lowered = lower(fair_root(Random(seed)), OPENAI_STRICT, tool_name="t")

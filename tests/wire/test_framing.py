@@ -100,7 +100,7 @@ def test_sse_read_whole_and_byte_by_byte(body: bytes, frames: list[Frame]) -> No
 
 
 @SSE_CASES
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_sse_read_in_random_cuts(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(SseDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
@@ -183,7 +183,7 @@ def test_json_read_whole_and_byte_by_byte(body: bytes, values: list[Any]) -> Non
 
 
 @JSON_CASES
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_json_read_in_random_cuts(body: bytes, values: list[Any], data: st.DataObject) -> None:
     assert values_of(frames_of(JsonStreamDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body))))))) == values
@@ -224,7 +224,7 @@ WRITERS: dict[str, Callable[[list[Any]], bytes]] = {
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(docs=DOCUMENTS, data=st.data())
 def test_documents_written_in_any_layout_are_read_back(
     write: Callable[[list[Any]], bytes], docs: list[Any], data: st.DataObject
@@ -275,7 +275,7 @@ AWS: dict[str, tuple[bytes, list[Frame]]] = {
 
 
 @pytest.mark.parametrize(("body", "frames"), AWS.values(), ids=AWS.keys())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_aws_messages_in_any_cut(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(AwsEventDecoder, [body]) == frames

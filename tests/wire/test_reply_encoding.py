@@ -187,7 +187,7 @@ def make_reply(blocks: Iterable[Block], stop: StopReason = "end") -> Reply:
 
 @pytest.mark.untraced
 @each_wire
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(blocks=block_lists, streaming=st.booleans(), piece=st.integers(1, 30))
 @example(blocks=[Text("lone \ud83d half")], streaming=True, piece=24)
 @example(blocks=[ToolCall("c", "f", {"a": 1}), Text("after")], streaming=True, piece=24)
@@ -201,7 +201,7 @@ def test_texts_and_calls_survive(wire: str, blocks: list[Block], streaming: bool
 
 @pytest.mark.untraced
 @each_wire
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(blocks=block_lists, order=st.randoms(use_true_random=False))
 def test_interleaved_events_lose_nothing(wire: str, blocks: list[Block], order: Any) -> None:
     """Events of several blocks at once, each block's own in order."""

@@ -34,9 +34,9 @@ def add(a: int, b: int) -> int:
 
 
 @tool(approval=True)
-def danger(subject: str) -> str:
+def danger(what: str) -> str:
     """Do something that needs approval."""
-    return f"did {subject}"
+    return f"did {what}"
 
 
 @tool(effects="read")

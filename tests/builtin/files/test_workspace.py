@@ -548,7 +548,7 @@ class Forest:
 
 
 class TestAgreement:
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(things=THINGS, paths=st.lists(PATHS, min_size=1, max_size=8))
     def test_with_the_kernel_in_a_quiet_tree(self, things: list[tuple[list[str], str]], paths: list[str]) -> None:
         forest = Forest(things)
@@ -579,7 +579,7 @@ class TestAgreement:
             assert box.read(path, 999)[0] == truth[0].encode()
 
     @pytest.mark.skipif(not has_openat2(), reason="this kernel has no openat2")
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(things=THINGS, paths=st.lists(PATHS, min_size=1, max_size=8), is_last=st.booleans())
     def test_of_both_ways_of_opening(self, things: list[tuple[list[str], str]], paths: list[str], is_last: bool) -> None:
         forest = Forest(things)
