@@ -104,10 +104,10 @@ def make_tools(ran: list[str]) -> list[Tool]:
         return a + b
 
     @tool
-    async def broken(reason: str) -> str:
+    async def broken(why: str) -> str:
         """Fails."""
         ran.append("broken")
-        raise ValueError(reason)
+        raise ValueError(why)
 
     @tool(timeout=0.05)
     async def slow() -> str:
