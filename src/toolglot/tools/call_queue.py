@@ -48,21 +48,32 @@ class Turn:
 
     def call_when_admitted(self, start: Callable[[], None]) -> None:
         """Call a function in this event loop as soon as the call may run, which may be at once."""
-        self._loop, self._wake = asyncio.get_running_loop(), start
-        self._queue.enter(self)
+        if self._queue.enter(self, start):
+            start()
 
     def end(self) -> None:
         """End the turn, also one that still waits. A turn ends once."""
         self._queue.leave(self)
 
+    def wait(self, wake: Callable[[], None] | None) -> None:
+        """Note that the call waits, and what to call in this event loop when it may run."""
+        self.state = "waiting"
+        if wake is not None:
+            self._loop, self._wake = asyncio.get_running_loop(), wake
+
+    def forget(self) -> None:
+        """Forget whom to tell: that may refer to the turn, and a cycle would be left for the garbage collector."""
+        self._wake = None
+
     def notify(self) -> None:
         """Tell whoever waits, from any thread. Raises RuntimeError if the event loop is closed."""
-        if self._wake is None or self._loop is None:  # nobody has begun to wait
+        wake, self._wake = self._wake, None
+        if wake is None or self._loop is None:  # nobody has begun to wait
             return
         if self._loop is _running_loop():
-            self._wake()
+            wake()
         else:
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(wake)
 
 
 def _resolve(admission: "asyncio.Future[None]") -> None:
@@ -80,9 +91,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 class CallQueue:
     """The calls of one conversation that run, and those that wait for their turn."""
 
+    __slots__ = ("_is_ordered_running", "_lock", "_max_parallel", "_running", "_waiting")
+
     def __init__(self) -> None:
         self._lock = RLock()  # the garbage collector may end a turn while this thread holds it
-        self._waiting: deque[Turn] = deque()
+        self._waiting: deque[Turn] | None = None  # until a call has to wait, which is rare
         self._running = 0
         self._max_parallel = 1
         self._is_ordered_running = False
@@ -92,13 +105,18 @@ class CallQueue:
         self._max_parallel = max_parallel
         return Turn(self, is_ordered=is_ordered)
 
-    def enter(self, turn: Turn) -> bool:
-        """Queue up; return whether the call may run at once."""
+    def enter(self, turn: Turn, wake: Callable[[], None] | None = None) -> bool:
+        """Queue up; return whether the call may run at once. Otherwise `wake` is called when it may, if there is one."""
         with self._lock:
-            turn.state = "waiting"
+            if not self._waiting and self._has_room(turn):
+                self._let_run(turn)
+                return True
+            turn.wait(wake)
+            if self._waiting is None:
+                self._waiting = deque()
             self._waiting.append(turn)
             self._admit()
-            return self.is_admitted(turn)
+            return wake is None and turn.state == "running"
 
     def is_admitted(self, turn: Turn) -> bool:
         with self._lock:
@@ -113,20 +131,31 @@ class CallQueue:
                 self._running -= 1
                 self._is_ordered_running = False  # such a call runs alone
             turn.state = "over"
-            self._admit()
+            turn.forget()
+            if self._waiting:
+                self._admit()
+
+    def _has_room(self, turn: Turn) -> bool:
+        if self._is_ordered_running or self._running >= self._max_parallel:
+            return False
+        return not (turn.is_ordered and self._running)
+
+    def _let_run(self, turn: Turn) -> None:
+        turn.state = "running"
+        self._running += 1
+        self._is_ordered_running = turn.is_ordered
 
     def _admit(self) -> None:
         """Start the calls whose turn it is."""
-        while self._waiting and not self._is_ordered_running and self._running < self._max_parallel:
-            turn = self._waiting.popleft()
-            if turn.state == "over":  # it was cancelled
-                continue
-            if turn.is_ordered and self._running:
-                self._waiting.appendleft(turn)
+        while self._waiting:
+            turn = self._waiting[0]
+            is_over = turn.state == "over"  # it was cancelled
+            if not is_over and not self._has_room(turn):
                 return
-            turn.state = "running"
-            self._running += 1
-            self._is_ordered_running = turn.is_ordered
+            self._waiting.popleft()
+            if is_over:
+                continue
+            self._let_run(turn)
             try:
                 turn.notify()
             except RuntimeError:  # its event loop has ended: nobody waits any more

@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -200,8 +201,9 @@ class CallBatch:
             self._execute(index, prepared, None)
             return
         turn = self._queue.turn(self._max_parallel)
-        self._waiting.add(turn)
-        turn.call_when_admitted(lambda: self._execute(index, prepared, turn))
+        turn.call_when_admitted(partial(self._execute, index, prepared, turn))
+        if turn.state == "waiting":
+            self._waiting.add(turn)
 
     async def cancel(self) -> None:
         """Cancel all calls: nobody waits for them any more."""
