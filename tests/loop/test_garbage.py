@@ -7,7 +7,7 @@ cycles grows until the next full collection.
 import asyncio
 import gc
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 
 import pytest
@@ -21,9 +21,9 @@ from toolglot.tools.tool import Tool, tool
 from toolglot.values.messages import Conversation
 
 CALLS = 8
-MAX_WAITING_OBJECTS = 290
-"""For a conversation that waits inside eight tools. Measured: 206 (213 with an agent of its own), of which about 115 belong to
-the eight tasks, their coroutines and arguments; each closure, generator or handle added per call would be 8 more."""
+MAX_WAITING_OBJECTS = 250
+"""For a conversation that waits inside eight tools. Measured: 217 with an agent of its own, 199 with a shared one. Each call
+has eleven: its task, contexts, coroutines and arguments. One object more for each call, such as a closure, would be 8 more."""
 TEXT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "All done."}, "finish_reason": "stop"}]}
 
 
@@ -105,7 +105,7 @@ def shared_agent(engine: Engine, weather: Tool, config: ToolConfig) -> Talk:
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
+def collector_off() -> Generator[None]:
     gc.collect()
     gc.disable()
     try:
@@ -122,11 +122,14 @@ async def test_a_conversation_that_is_over_leaves_nothing_to_the_collector(
     talk = make_talk(make_engine(), make_tool(), ToolConfig(max_parallel=max_parallel))
     for _ in range(3):  # caches of the process are filled
         assert await talk() == "All done."
+    garbage: list[int] = []
     with collector_off():
-        for _ in range(10):
-            await talk()
-        await asyncio.sleep(0)
-        assert gc.collect() == 0
+        for _ in range(3):  # what another test has left in a thread may become garbage meanwhile; a cycle is there each time
+            for _ in range(10):
+                await talk()
+            await asyncio.sleep(0)
+            garbage.append(gc.collect())
+    assert min(garbage) == 0, garbage
 
 
 @pytest.mark.parametrize("make_talk", [own_agent, shared_agent])

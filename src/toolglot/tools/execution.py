@@ -159,7 +159,8 @@ class CallBatch:
         self._running: set[Execution | asyncio.Task[ToolOutcome]] = set()
         self._all_finished: asyncio.Future[None] | None = None  # while somebody waits for it
         self._failure: BaseException | None = None
-        self._needs_timers = False  # whether calls were started whose clocks do not run
+        self._needs_clocks = False  # whether calls were started whose clocks do not run
+        self._timer: asyncio.TimerHandle | None = None  # for the earliest deadline of all calls
 
     def add(self, index: int, work: CallWork) -> None:
         """Add a call to those that run next."""
@@ -177,7 +178,7 @@ class CallBatch:
             if isinstance(work, PreparedCall):
                 self._start(index, work)
         self._ready.clear()
-        self._start_timers_soon()
+        self._start_clocks_soon()
         if self._failure is None and (self._running or self._waiting):
             self._all_finished = self._loop.create_future()
             try:
@@ -223,6 +224,7 @@ class CallBatch:
             if isinstance(execution, Execution):
                 execution.end_turn()
         self._running.clear()
+        self._stop_timer()
 
     def report(self, index: int, outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
         """Take the outcome of a call. `whole`: the same with its whole result, if it was limited."""
@@ -239,7 +241,7 @@ class CallBatch:
         """Forget an execution that has ended, and let others take its turn."""
         self._running.discard(execution)
         execution.end_turn()  # which may start others
-        self._start_timers_soon()
+        self._start_clocks_soon()
         self._check_finished()
 
     def fail(self, error: BaseException) -> None:
@@ -252,27 +254,53 @@ class CallBatch:
         if turn is not None:
             self._waiting.discard(turn)
         self._running.add(Execution(self, prepared, index, turn))
-        self._needs_timers = True
+        self._needs_clocks = True
 
-    def _start_timers_soon(self) -> None:
+    # ---- time limits
+
+    def _start_clocks_soon(self) -> None:
         """Start the clocks of new executions once all of them have taken their first step.
 
         So a function that returns at once never costs a timer.
         """
-        if self._needs_timers:
-            self._needs_timers = False
-            self._loop.call_soon(self._start_timers)
+        if self._needs_clocks:
+            self._needs_clocks = False
+            self._loop.call_soon(self._start_clocks)
 
-    def _start_timers(self) -> None:
+    def _start_clocks(self) -> None:
         for execution in self._running:
             if isinstance(execution, Execution):
-                execution.start_timer()
+                execution.start_clock()
+
+    def watch_deadline(self, deadline: float) -> None:
+        """Call `pass_deadline` of an execution at a time of the event loop. One timer serves all calls of the batch."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._pass_deadlines)
+
+    def _pass_deadlines(self) -> None:
+        self._timer, now = None, self._loop.time()
+        for execution in [*self._running]:
+            if isinstance(execution, Execution) and execution.deadline is not None:
+                if execution.deadline <= now:
+                    execution.pass_deadline()
+                else:
+                    self.watch_deadline(execution.deadline)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- the end of calls
 
     def _finish_eager(self, index: int, task: "asyncio.Task[ToolOutcome]", turn: Turn | None) -> None:
         self._running.discard(task)
         if turn is not None:
             turn.end()
-            self._start_timers_soon()
+            self._start_clocks_soon()
         if task.cancelled():
             self.fail(asyncio.CancelledError())
         elif (error := task.exception()) is not None:
@@ -283,6 +311,8 @@ class CallBatch:
 
     def _check_finished(self) -> None:
         is_over = not self._running and not self._waiting
+        if is_over:
+            self._stop_timer()
         if is_over and self._all_finished is not None and not self._all_finished.done():
             self._all_finished.set_result(None)
 
@@ -297,8 +327,9 @@ class Execution:
         self._batch, self._prepared, self.index = batch, prepared, index
         self._turn = turn
         self._cancel_flag: CancelFlag | None = None  # only for a function that can look at it
-        self._timer: asyncio.TimerHandle | None = None
-        self._in_attempt = self._expired = self._has_started = False
+        self.deadline: float | None = None
+        """When, by the clock of the event loop, `pass_deadline` is to be called."""
+        self._in_attempt = self._expired = self._is_in_grace = self._has_started = False
         self._returned: Any = None  # the content as the tool itself returned it
         self._suspended: Suspended | None = None
         self.is_abandoned = False  # whatever the call still does is ignored
@@ -444,7 +475,7 @@ class Execution:
         prepared = self._prepared
         data = None if BUILTIN_TAG in prepared.tool.tags else result.data  # a built-in tool's data is for facades only
         if prepared.interpreted is None or prepared.interpreted.render is None:
-            return replace(result, data=data)
+            return result if data is result.data else replace(result, data=data)
         rendered = prepared.interpreted.render(result, prepared.call.arguments or {}, details)
         return rendered if rendered.is_rendered or rendered.data is not None else replace(rendered, data=data)
 
@@ -454,12 +485,12 @@ class Execution:
         context = self._make_context(attempt) if tool.wants_context else _NO_CONTEXT
         self._in_attempt = True
         if attempt:
-            self.start_timer()
+            self.start_clock()
         try:
             if tool.is_async or tool.inline:
                 value = tool.call(prepared.values, context)
             else:
-                value = await _run_in_thread(lambda: tool.call(prepared.values, context))
+                value = await _run_in_thread(partial(tool.call, prepared.values, context))  # a closure would cost every call
             return await value if isawaitable(value) else value
         except asyncio.CancelledError:
             if self._expired:
@@ -476,10 +507,8 @@ class Execution:
                 raise
             raise RuntimeError(f"{type(e).__name__} in a tool") from e
         finally:
-            self._in_attempt = False
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._in_attempt = self._is_in_grace = False
+            self.deadline = None
 
     def _make_context(self, attempt: int) -> Context:
         batch, prepared = self._batch, self._prepared
@@ -522,15 +551,24 @@ class Execution:
         own_limit = self._prepared.tool.timeout
         return own_limit if own_limit is not None else self._prepared.caller.config.timeout
 
-    def start_timer(self) -> None:
+    def start_clock(self) -> None:
         """Start the clock of the present attempt. Between attempts there is none."""
-        if self._in_attempt and self._timer is None and (limit := self._time_limit) is not None:
-            self._timer = asyncio.get_running_loop().call_later(limit, self._expire)
+        if self._in_attempt and self.deadline is None and (limit := self._time_limit) is not None:
+            self._set_deadline(limit)
 
-    def _expire(self) -> None:
-        self._expired = True
+    def _set_deadline(self, seconds: float) -> None:
+        self.deadline = asyncio.get_running_loop().time() + seconds
+        self._batch.watch_deadline(self.deadline)
+
+    def pass_deadline(self) -> None:
+        """Cancel the attempt, or give up on one that was cancelled and still runs."""
+        self.deadline = None
+        if self._is_in_grace:
+            self._give_up()
+            return
+        self._expired = self._is_in_grace = True
         self.cancel()
-        self._timer = asyncio.get_running_loop().call_later(CANCEL_GRACE, self._give_up)
+        self._set_deadline(CANCEL_GRACE)
 
     def _give_up(self) -> None:
         """Answer for a function that ignores its cancellation."""

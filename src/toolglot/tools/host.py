@@ -263,7 +263,7 @@ class ToolHost:
             outcome = self._refuse(base, caller, interpreted, error, tool, prepared.target, dry_run=dry_run)
             return add_reminder(outcome, reminder)
         if prepared.verdict.action == "run" and not dry_run:
-            policy.record_start(prepared.tool, caller, self.clock())
+            policy.record_start(prepared.tool, caller, self._read_clock(prepared.tool, caller))
         return replace(prepared, reminder=reminder) if reminder else prepared
 
     def _take_decided(self, call: AnyCall, caller: Caller, ruling: Ruling | None) -> PreparedCall | ToolOutcome | None:
@@ -288,12 +288,16 @@ class ToolHost:
                 self.policy.check_allowed(tool, shown_name, caller)
             bound = tool.bind(call)
             target = _describe(tool, tool.target, bound.arguments)[0]
-            self.policy.check_limits(tool, shown_name, caller, self.clock())
+            self.policy.check_limits(tool, shown_name, caller, self._read_clock(tool, caller))
             verdict = self._judge(tool, caller, bound.arguments, ask_reason)
         except ToolError as error:
             return _Refusal(error, target)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
         return PreparedCall(call, tool, caller, bound.values, bound.arguments, repairs, target, interpreted, verdict)
+
+    def _read_clock(self, tool: Tool, caller: Caller) -> float:
+        """Return the time, for limits in calls per time; where there are none, a system call is saved."""
+        return self.clock() if tool.rate is not None or caller.config.rates else 0.0
 
     async def _catch_up(self, tool: Tool, catch_up: Callable[[], Awaitable[bool]]) -> None:
         """Wait until the server of a tool that the user always allows is not about to change it; otherwise ask again."""
@@ -359,7 +363,7 @@ class ToolHost:
                 return self._refuse_prepared(prepared, error)
             prepared = replace(prepared, verdict=verdict)
             if not prepared.needs_approval:
-                self.policy.record_start(prepared.tool, caller, self.clock())
+                self.policy.record_start(prepared.tool, caller, self._read_clock(prepared.tool, caller))
                 return prepared
             request = await self._make_request(prepared)
             prepared = replace(prepared, target=request.target)
@@ -410,10 +414,10 @@ class ToolHost:
             if answer.always and not prepared.verdict.each_time:
                 self.policy.allow_always(tool)
             # Other calls may have started since the first check.
-            self.policy.check_limits(tool, prepared.shown_name, caller, self.clock())
+            self.policy.check_limits(tool, prepared.shown_name, caller, self._read_clock(tool, caller))
         except ToolError as error:
             return self._refuse_prepared(prepared, error, approved=True)
-        self.policy.record_start(tool, caller, self.clock())
+        self.policy.record_start(tool, caller, self._read_clock(tool, caller))
         return replace(prepared, approved=True)
 
     def change_arguments(self, prepared: PreparedCall, arguments: dict[str, Any]) -> PreparedCall:
