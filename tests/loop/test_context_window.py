@@ -179,6 +179,13 @@ class TestCutsOfAnyHistory:
             assert sum(one is last_prompt(so_far) for one in shown) == 1
 
     @LAW
+    @given(*CASES, st.slices(30))
+    def test_a_slice_is_what_the_list_has_there(self, messages: list[Message], budget: int, keep: float, part: slice) -> None:
+        for so_far, cut in grown(messages, budget, keep):
+            window = ConversationWindow((system("brief"),), so_far, cut, lambda message, losses: message)
+            assert window[part] == list(window)[part]
+
+    @LAW
     @given(*CASES)
     def test_what_is_left_out_is_said_once_and_counted(self, messages: list[Message], budget: int, keep: float) -> None:
         for so_far, cut in grown(messages, budget, keep):

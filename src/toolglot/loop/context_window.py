@@ -235,12 +235,21 @@ class ConversationWindow(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+            return self._slice(*index.indices(len(self)))
         position = index + len(self) if index < 0 else index
         if position < 0:
             raise IndexError(index)
         beyond_head = position - len(self._head)
         return self._head[position] if beyond_head < 0 else self._show(self._conversation[self._start + beyond_head])
+
+    def _slice(self, start: int, stop: int, step: int) -> list[Message]:
+        if step != 1:
+            return [self[position] for position in range(start, stop, step)]
+        first, shift = len(self._head), self._start - len(self._head)
+        messages = self._conversation[max(start, first) + shift : max(stop, first) + shift]
+        if self.render is not None:
+            messages = map(self._show, messages)
+        return [*self._head[start:stop], *messages]
 
     def __iter__(self) -> Iterator[Message]:
         yield from self._head

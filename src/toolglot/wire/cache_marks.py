@@ -60,16 +60,18 @@ def count_marks(blocks: Iterable[Block]) -> int:
     """Count the marks of blocks, and of the content of results. One of an unknown form counts: only its own wire gets it."""
     count = 0
     for block in blocks:  # `type(...) is` instead of isinstance: this runs for every block of every request
-        kind = type(block)
-        if kind is Foreign or kind is ToolsChanged:
-            item = block.item if isinstance(block, Foreign) else getattr(block, "opaque", None)
-            count += _count_fields((as_dict(item), as_dict(as_dict(item).get("item"))))
+        opaque = block.item if type(block) is Foreign else getattr(block, "opaque", None)
+        if type(block) is Foreign or type(block) is ToolsChanged:
+            item = as_dict(opaque)
+            count += _count_fields((item, as_dict(item.get("item"))))
         elif getattr(block, "cache", None) is not None:
             count += 1
-        elif (opaque := getattr(block, "opaque", None)) and not _read_own_mark(block):
+        elif opaque and not _read_own_mark(block):
             count += _count_fields((opaque, as_dict(opaque.get("more")))) > 0
-        if isinstance(block, ToolResult):
-            count += count_marks(block.content)
+        if type(block) is ToolResult:
+            for part in block.content:
+                if type(part) is not Text or part.cache is not None or part.opaque:  # nearly every part is plain text
+                    count += count_marks((part,))
     return count
 
 

@@ -61,19 +61,18 @@ def _is_plain(message: Message) -> bool:
     """Return whether any target may see the whole message: text, calls of the assistant, results of text; without marks."""
     # `type(...) is` instead of isinstance: this runs for every block of every request.
     for block in message.blocks:
-        if _is_plain_text(block):
-            continue
-        if type(block) is ToolCall:
-            is_plain = message.role == "assistant"
-        else:
-            is_plain = type(block) is ToolResult and all(map(_is_plain_text, block.content))
-        if not is_plain or getattr(block, "cache", None) is not None:
+        if type(block) is ToolResult:
+            for part in block.content:
+                if type(part) is not Text or not part.text or part.cache is not None:
+                    return False
+        elif type(block) is ToolCall:
+            if message.role != "assistant":
+                return False
+        elif type(block) is not Text or not block.text:
+            return False
+        if block.cache is not None:
             return False
     return True
-
-
-def _is_plain_text(block: Block) -> bool:
-    return type(block) is Text and block.text != "" and block.cache is None
 
 
 def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:

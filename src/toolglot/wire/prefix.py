@@ -101,7 +101,9 @@ class PrefixEncoder:
     def _can_keep_head(self, request: Request) -> bool:
         """Return whether tools that came since the last request leave the head as it is."""
         # The open turn may look different each time: only the changes of closed turns are kept.
-        changes = [*self._closed_changes, *find_changes(request.messages, self._leading_count, self._closed_count)]
+        open_changes = find_changes(request.messages, self._leading_count, self._closed_count)
+        self._has_open_changes = bool(open_changes)
+        changes = [*self._closed_changes, *open_changes]
         if changes == self._changes:
             return True
         plan, choice = plan_tools(request, changes, Writer(self._profile, request.model)), request.tool_choice
@@ -124,6 +126,7 @@ class PrefixEncoder:
         writer, cache, system = Writer(self._profile, request.model), self._head_cache, request.messages[:count]
         self._head_key = self._encoder.head_key(request, writer)
         changes, self._closed_changes = find_changes(request.messages, count), find_changes(system, count)
+        self._has_open_changes = bool(changes)
         writer.leading_count, bare = count, replace(request, messages=())
         plan = writer.plan = plan_tools(request, changes, writer)
         key = (self._head_key, bare, system, plan.head_key(request.tool_choice))
@@ -147,7 +150,8 @@ class PrefixEncoder:
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
             self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
-            self._closed_changes += find_changes(messages, 0)
+            if self._has_open_changes:
+                self._closed_changes += find_changes(messages, 0)
             self._closed_count = turn.stop
 
     def _encode_end(self, writer: Writer) -> bytes:

@@ -92,9 +92,9 @@ def split_turns(messages: Sequence[Message], start: int = 0) -> Iterator[Turn]:
     pending: dict[str, int] = {}  # calls without a result, by id. Counts, because one id may be used twice
     for index, message in enumerate(messages[start:], start):
         for block in message.blocks:
-            if isinstance(block, ToolCall):
+            if type(block) is ToolCall:
                 pending[block.id] = pending.get(block.id, 0) + 1
-            elif isinstance(block, ToolResult) and block.call_id in pending:
+            elif type(block) is ToolResult and block.call_id in pending:
                 pending[block.call_id] -= 1
                 if not pending[block.call_id]:
                     del pending[block.call_id]
