@@ -240,7 +240,10 @@ class EngineState:
 
     async def ask(self, request: Request) -> EngineResult:
         """Send a request and return the whole reply. Raises what `stream_batches` raises."""
-        async for _ in self.stream_batches(replace(request, stream=False) if request.stream else request):
+        request = replace(request, stream=False) if request.stream else request
+        if self.telemetry is None:
+            return await self._answer(request)
+        async for _ in self.stream_batches(request):
             pass
         assert self.result is not None
         return self.result
@@ -254,6 +257,26 @@ class EngineState:
         if self.telemetry is None:
             return batches
         return self.telemetry.watch_chat(batches, self.engine, request, lambda: self.result)
+
+    async def _answer(self, request: Request) -> EngineResult:
+        """Like `_exchange`, for callers that want no events: about a tenth cheaper for a short reply."""
+        exchange = _Exchange(self, request, wants_events=False)
+        while True:
+            self._reader = self.result = None
+            try:
+                exchange.begin_attempt()
+                if self.request_rates and (event := exchange.reserve_slot()) is not None:
+                    await asyncio.sleep(event.seconds)
+                await exchange.open()
+                while await exchange.next() is not None:
+                    pass
+                self.result, self._reader = exchange.build_result(), None
+                return self.result
+            except (ProviderError, TransportError, MalformedReply) as error:
+                delay = exchange.delay_after(error)
+            finally:
+                await exchange.close()  # before the delay, so that no connection is held while waiting
+            await asyncio.sleep(delay)
 
     async def _exchange(self, request: Request) -> AsyncGenerator[list[EngineEvent]]:
         exchange = _Exchange(self, request)
@@ -288,8 +311,10 @@ class EngineState:
             raise LossyEncoding(encoded.losses)
         return encoded
 
-    def open_reader(self, request: Request, encoded: EncodedBody, *, content_type: str) -> ReplyReader:
-        """Create the reader for the response."""
+    def open_reader(
+        self, request: Request, encoded: EncodedBody, *, content_type: str, wants_events: bool = True
+    ) -> ReplyReader:
+        """Create the reader for the response. `wants_events`: whether anybody looks at more than the reply."""
         profile, messages = self._profile, request.messages
         # The same call in a later turn gets another id. The seed includes the last id, as older messages may have been omitted.
         results = messages[-1].results if messages else ()
@@ -303,6 +328,7 @@ class EngineState:
             id_seed=f"{len(messages)} {results[-1].call_id if results else ''} ",
             text_calls=encoded.offered_schemas() if may_call else None,
             bare_calls=request.output is None,
+            wants_call_events=wants_events,
         )
         return self._reader
 
@@ -313,8 +339,9 @@ class _Exchange:
     After a failure, the key is renewed once, a refusal is healed once, and anything else is retried.
     """
 
-    def __init__(self, state: EngineState, request: Request) -> None:
+    def __init__(self, state: EngineState, request: Request, *, wants_events: bool = True) -> None:
         self._state, self._engine, self._original = state, state.engine, request
+        self._wants_events = wants_events
         self._started_at = time.monotonic()
         self._request_id = ""
         self._has_renewed_key = False
@@ -416,7 +443,8 @@ class _Exchange:
         self._first_byte_seconds = time.monotonic() - sent_at
         if response.status >= 300:  # a redirect, too: following it could send the key to another host
             raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
-        self._reader = state.open_reader(request, encoded, content_type=response.headers.get("content-type", ""))
+        content_type = response.headers.get("content-type", "")
+        self._reader = state.open_reader(request, encoded, content_type=content_type, wants_events=self._wants_events)
         self._restores_calls = needs_restoring(encoded)
 
     async def next(self) -> list[EngineEvent] | None:

@@ -89,6 +89,10 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             while (step := self._next_step()) is not None:
+                if isinstance(step, CallTools) and not self._streaming:  # a generator would cost more than a call
+                    await self._before_deadline(self._run_calls(step, None))
+                    self._finish_tools()
+                    continue
                 work = self._ask(step) if isinstance(step, AskModel) else self._call_tools(step)
                 async with aclosing(work) as batches:
                     async for batch in batches:
@@ -202,13 +206,16 @@ class Driver:
             requests.note_sent(request)
             self._reading_from = state
             try:
-                async with aclosing(state.stream_batches(request)) as batches:
-                    while (batch := await self._before_deadline(anext(batches, None))) is not None:
-                        if self._streaming:
-                            has_shown = has_shown or not isinstance(batch[0], Retrying | RequestDelayed)
-                            yield cast(list[RunEvent], batch)
-                            if self._eager_tools is not None and (events := self._eager_tools.observe(batch)):
-                                yield events
+                if not (self._streaming or request.stream):
+                    await self._before_deadline(state.ask(request))
+                else:
+                    async with aclosing(state.stream_batches(request)) as batches:
+                        while (batch := await self._before_deadline(anext(batches, None))) is not None:
+                            if self._streaming:
+                                has_shown = has_shown or not isinstance(batch[0], Retrying | RequestDelayed)
+                                yield cast(list[RunEvent], batch)
+                                if self._eager_tools is not None and (events := self._eager_tools.observe(batch)):
+                                    yield events
                 if (events := await self._take_reply(state)) and self._streaming:
                     yield events
                 return
@@ -272,19 +279,20 @@ class Driver:
     # ---- the tools
 
     async def _call_tools(self, step: CallTools) -> AsyncGenerator[list[RunEvent]]:
-        if not self._streaming:
-            await self._before_deadline(self._run_calls(step, None))
-        else:
-            queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-            work = asyncio.ensure_future(self._before_deadline(self._run_calls(step, queue.put_nowait)))
-            work.add_done_callback(lambda _: queue.put_nowait(None))
-            try:
-                while (event := await queue.get()) is not None:
-                    yield [event]
-                await work
-            finally:
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
+        queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
+        work = asyncio.ensure_future(self._before_deadline(self._run_calls(step, queue.put_nowait)))
+        work.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield [event]
+            await work
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        self._finish_tools()
+
+    def _finish_tools(self) -> None:
+        """Close the turn, and see whether the run may go on. Raises ToolError for a failure that is to end it."""
         self._close_turn()
         for outcome in self._outcomes if self._config.on_error == "abort" else ():
             result, call = outcome.result, outcome.call

@@ -80,15 +80,17 @@ def create_reader(
     id_seed: str = "",
     text_calls: Mapping[str, Schema] | None = None,
     bare_calls: bool = True,
+    wants_call_events: bool = True,
 ) -> ReplyReader:
     """Create a reader for one reply of a wire.
 
     `id_seed`: calls without an id get one that depends on this and on their content. It should differ from turn to turn.
     `text_calls`: tools (name on the wire -> schema) whose calls the server may leave in the text; they are read from it.
     `bare_calls`: also calls without any mark, such as a JSON object. False if the reply itself is to be JSON.
+    `wants_call_events`: False if nobody looks at the events of calls, but only at the reply: they may be missing then.
     """
     decoder: type[ReplyDecoder] = _load(wire, "reply_decode", "ReplyDecoder")
-    tracker = ToolCallTracker(Origin(wire, profile, model), id_seed)
+    tracker = ToolCallTracker(Origin(wire, profile, model), id_seed, wants_call_events=wants_call_events)
     if text_calls:
         from toolglot.wire.text_calls.tracker import TextCallTracker
 

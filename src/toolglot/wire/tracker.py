@@ -79,8 +79,8 @@ class _Slot:
 class ToolCallTracker:
     """Assembles one reply. `events` holds what happened since the last `drain`."""
 
-    def __init__(self, origin: Origin, id_seed: str = "") -> None:
-        self.origin, self._id_seed = origin, id_seed
+    def __init__(self, origin: Origin, id_seed: str = "", *, wants_call_events: bool = True) -> None:
+        self.origin, self._id_seed, self._wants_call_events = origin, id_seed, wants_call_events
         self.events: list[Event] = []
         self.losses: list[Loss] = []
         self.repairs: list[Repair] = []
@@ -320,6 +320,9 @@ class ToolCallTracker:
         if isinstance(block, ToolCall):
             state.name, state.freeform, state.namespace = block.name, block.freeform, block.namespace
             state.opaque = block.opaque
+            if not self._wants_call_events:
+                self._assign_index(state)
+                return
             if not state.has_started:
                 self._start_call(state, block.id)
             if block.raw and not state.pieces:
