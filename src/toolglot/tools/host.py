@@ -231,16 +231,18 @@ class ToolHost:
             dry_run: Only inspect the call; nothing is counted or recorded.
         """
         base, policy = base_call(call), self.policy
-        if not dry_run and (decided := self._take_decided(call, caller, ruling)) is not None:
-            return decided
+        if (ruling is not None or self._suspended) and not dry_run:
+            decided = self._take_decided(call, caller, ruling)
+            if decided is not None:
+                return decided
         interpreted = call if isinstance(call, InterpretedCall) else None
         shown = base if interpreted is None else interpreted.call
         tool = self.find_tool(call, caller) if tool is None else tool
         if tool is not None and tool.catch_up is not None and self.policy.is_always_allowed(tool):
             await self._catch_up(tool, tool.catch_up)
             tool = self.find_tool(call, caller)
-        unloaded = caller.unloaded_tools.get(shown.qualified_name)
-        reminder = self._find_repetition(base, tool, caller, dry_run=dry_run)
+        unloaded = caller.unloaded_tools.get(shown.qualified_name) if caller.unloaded_tools else None
+        reminder = "" if dry_run else self._find_repetition(base, tool, caller)
         if isinstance(reminder, ToolError):
             return self._refuse(base, caller, interpreted, reminder, tool)
         if interpreted is not None and interpreted.error is not None:
@@ -268,7 +270,7 @@ class ToolHost:
 
     def _take_decided(self, call: AnyCall, caller: Caller, ruling: Ruling | None) -> PreparedCall | ToolOutcome | None:
         """Return a call that has run up to a question, or one that was denied; None for any other."""
-        kept = self._suspended.pop(base_call(call).id, None) if self._suspended else None
+        kept = self._suspended.pop(base_call(call).id, None)
         if kept is not None:
             prepared, suspension = kept
             return replace(prepared, inner_ruling=ruling, suspension=suspension)
@@ -284,16 +286,22 @@ class ToolHost:
             if tool is None:
                 raise ToolError(_describe_unknown(call, caller), kind="not_found", code="unknown_tool")
             shown_name = call.name if interpreted is None else interpreted.call.name
-            if not self._is_added(tool, caller):
+            is_added = self._is_added(tool, caller)
+            if not is_added:
                 self.policy.check_allowed(tool, shown_name, caller)
             bound = tool.bind(call)
-            target = _describe(tool, tool.target, bound.arguments)[0]
+            if tool.target is not None:
+                target = _describe(tool, tool.target, bound.arguments)[0]
             self.policy.check_limits(tool, shown_name, caller, self._read_clock(tool, caller))
-            verdict = self._judge(tool, caller, bound.arguments, ask_reason)
+            if is_added and tool.always_ask is None:
+                verdict = NO_APPROVAL
+            else:
+                verdict = self.policy.judge(tool, caller, bound.arguments)
+            verdict = _settle(verdict, ask_reason)
         except ToolError as error:
             return _Refusal(error, target)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
-        return PreparedCall(call, tool, caller, bound.values, bound.arguments, repairs, target, interpreted, verdict)
+        return PreparedCall(call, tool, caller, bound.values, bound.arguments, repairs, target or "", interpreted, verdict)
 
     def _read_clock(self, tool: Tool, caller: Caller) -> float:
         """Return the time, for limits in calls per time; where there are none, a system call is saved."""
@@ -304,9 +312,9 @@ class ToolHost:
         if not await catch_up():
             self.policy.forget_always(tool)
 
-    def _find_repetition(self, call: ToolCall, tool: Tool | None, caller: Caller, *, dry_run: bool) -> ToolError | str:
+    def _find_repetition(self, call: ToolCall, tool: Tool | None, caller: Caller) -> ToolError | str:
         """Return a reminder or a refusal for a model that repeats itself; code may repeat its calls."""
-        return "" if dry_run or call.caller else self.policy.check_repetition(call, tool, caller.config.max_repeats)
+        return "" if call.caller else self.policy.check_repetition(call, tool, caller.config.max_repeats)
 
     def judge(self, tool: Tool, caller: Caller, arguments: dict[str, Any] | None = None) -> Verdict:
         """Return whether a call runs at once, needs approval or is refused. Without arguments: what holds for the tool."""
@@ -316,15 +324,11 @@ class ToolHost:
 
     def _judge(self, tool: Tool, caller: Caller, arguments: dict[str, Any], ask_reason: str = "") -> Verdict:
         """Like `judge`. Raises ToolError if the call may not run."""
-        verdict = self.judge(tool, caller, arguments)
-        if verdict.action == "refuse":
-            message = f"The call did not run: {verdict.reason}."
-            raise ToolError(message, kind="not_allowed", code=verdict.code, details=verdict)
-        return Verdict("ask", ask_reason, each_time=True) if ask_reason and verdict.action == "run" else verdict
+        return _settle(self.judge(tool, caller, arguments), ask_reason)
 
     def _is_added(self, tool: Tool, caller: Caller) -> bool:
         """Return whether a tool is none of the user's: the loop or the host has added it."""
-        return caller.has_added(tool) or tool is vars(self).get("read_result_tool")
+        return (bool(caller.added_tools) and caller.has_added(tool)) or tool is self.__dict__.get("read_result_tool")
 
     # ---- approvals
 
@@ -594,6 +598,14 @@ def _describe_unknown(call: ToolCall, caller: Caller) -> str:
     if caller.visible_names is not None:  # suggest only names that the model can see
         error = UnknownName("tool", call.name, caller.visible_names)
     return f"There is no such tool: {error.hint}"
+
+
+def _settle(verdict: Verdict, ask_reason: str) -> Verdict:
+    """Return the verdict on a call that may run; `ask_reason`: why it needs a decision anyway. Raises ToolError for others."""
+    if verdict.action == "refuse":
+        message = f"The call did not run: {verdict.reason}."
+        raise ToolError(message, kind="not_allowed", code=verdict.code, details=verdict)
+    return Verdict("ask", ask_reason, each_time=True) if ask_reason and verdict.action == "run" else verdict
 
 
 def _add_schema(error: ToolError, unloaded: ToolDefinition | None) -> ToolError:

@@ -193,10 +193,12 @@ class ToolPolicy:
 
     def check_allowed(self, tool: Tool, name: str, caller: Caller) -> None:
         """Raises ToolError for a tool that may not be used at all."""
+        config = caller.config
+        if not config.deny and config.allowed_tools is None and config.enabled:
+            return
         if (rule := self._rules_for(caller).find_complete_denial(tool.name)) is not None:
             verdict = _deny(rule)
             raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code, details=verdict)
-        config = caller.config
         allowed = config.allowed_tools
         if not config.enabled or (allowed is not None and not caller.names.is_listed(tool.name, allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
@@ -208,8 +210,7 @@ class ToolPolicy:
             limit = min(caller.names.find_limits(tool.name, limits), default=None)
         if limit is not None and self.uses.get(tool.key, 0) >= limit:
             raise _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
-        rate = _find_rate(tool, caller)
-        if rate is None:
+        if (rate := _find_rate(tool, caller)) is None:
             return
         start_times = self._start_times.get(tool.key, ())
         times = self._start_times[tool.key] = [time for time in start_times if time > now - rate.seconds]

@@ -60,6 +60,7 @@ Function = Callable[..., Any]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 MAX_NAME = 1000
+_CONTAINERS = frozenset({dict, list})
 _CO_VARARGS = 0x04  # flag of code objects
 
 
@@ -225,12 +226,14 @@ class Tool(Generic[Parameters, Returned]):
     def call(self, values: dict[str, Any], context: Context) -> Any:
         """Call the function in this thread; return its value, or an awaitable for it."""
         spec = self._spec
-        values = deep_copy(values)  # the function may modify them, and a retry needs them unchanged
+        # The function may modify them, and a retry needs them unchanged. Most have only texts and numbers.
+        is_flat = _CONTAINERS.isdisjoint(map(type, values.values()))
+        values = values.copy() if is_flat else deep_copy(values)
         if spec.sole_parameter and spec.definition.kind != "freeform":
             values = {spec.sole_parameter: values}
         if spec.context_parameter is not None:
             values[spec.context_parameter] = context
-        positional = [values.pop(name) for name in spec.positional if name in values]
+        positional = [values.pop(name) for name in spec.positional if name in values] if spec.positional else ()
         value = cast(Function, self.function)(*positional, **values)
         if isinstance(value, GeneratorType):
             return collect_generator(cast(Iterator[Any], value))
