@@ -526,4 +526,6 @@ def _add_profile_defaults(request: Request, profile: Profile) -> Request:
     defaults = {**profile.defaults, **(profile.stream_defaults if request.stream else {})}
     if missing := {key: value for key, value in defaults.items() if key not in own_extras}:
         extras = {**extras, profile.wire: {**missing, **own_extras}}
+    if extras is request.extras and request.model == profile.model and request.stream is not None:
+        return request
     return replace(request, model=profile.model, extras=extras, stream=bool(request.stream))

@@ -138,6 +138,8 @@ class ToolTimeline:
         return self._changes
 
     def _read(self) -> None:
+        if self._count == len(self._conversation):
+            return
         for index, message in enumerate(self._conversation[self._count :], self._count):
             self._has_replies = self._has_replies or message.role == "assistant"
             for change in iter_changes((message,)):

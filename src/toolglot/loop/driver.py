@@ -100,15 +100,7 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             if self.run.waiting_calls:
-                waiting, suspended_calls = [index for index, _ in self.run.waiting_calls], self._suspended
-                if not suspended_calls.keys() >= {*waiting}:  # resumed, and still waiting
-                    suspended_calls = await self._state.list_suspended(self.run)
-                for index in waiting:
-                    self.run.wait_for_decision(index, suspended_calls[index].fingerprint)
-                self._pending = tuple(suspended_calls[index] for index in waiting)
-                requests = tuple(suspended.request for suspended in self._pending)
-                self._host.record_pending(requests)
-                yield [ApprovalNeeded(requests)]
+                yield [await self._pause()]
         except BaseException as error:
             is_handled = self._handle_early_end(error)
             events = self._record_refusals()
@@ -119,6 +111,18 @@ class Driver:
         finally:
             if self._eager_tools is not None:
                 await self._eager_tools.stop()
+
+    async def _pause(self) -> ApprovalNeeded:
+        """Record the calls that wait; the event that tells of them."""
+        waiting, suspended_calls = [index for index, _ in self.run.waiting_calls], self._suspended
+        if not suspended_calls.keys() >= {*waiting}:  # resumed, and still waiting
+            suspended_calls = await self._state.list_suspended(self.run)
+        for index in waiting:
+            self.run.wait_for_decision(index, suspended_calls[index].fingerprint)
+        self._pending = tuple(suspended_calls[index] for index in waiting)
+        requests = tuple(suspended.request for suspended in self._pending)
+        self._host.record_pending(requests)
+        return ApprovalNeeded(requests)
 
     def _next_step(self) -> AskModel | CallTools | None:
         """Return what to do now; None when the run is over or waits."""
@@ -222,14 +226,19 @@ class Driver:
             except (ProviderError, TransportError, MalformedReply) as error:
                 if has_shown:  # what was shown is never taken back
                     raise
-                news = list[RunEvent]()
-                if isinstance(error, ContextTooLong) and not self._was_rejected:  # shortened once in a run
-                    self._was_rejected = True
-                    news = await self._fit_context(was_rejected=True)
-                if not news:
-                    state = self._use_fallback(error, state)
-                    news += [ModelSwitched(state.engine.name, str(error)), *await self._fit_context()]
+                state, news = await self._recover(error, state)
             yield news
+
+    async def _recover(
+        self, error: ProviderError | TransportError | MalformedReply, state: EngineState
+    ) -> tuple[EngineState, list[RunEvent]]:
+        """Shorten the conversation or switch to another model; the events that tell of it. Raises the error if that fails."""
+        if isinstance(error, ContextTooLong) and not self._was_rejected:  # shortened once in a run
+            self._was_rejected = True
+            if news := await self._fit_context(was_rejected=True):
+                return state, news
+        state = self._use_fallback(error, state)
+        return state, [ModelSwitched(state.engine.name, str(error)), *await self._fit_context()]
 
     async def _fit_context(self, *, was_rejected: bool = False) -> list[RunEvent]:
         """Make the conversation fit the model; the events that tell of it."""

@@ -344,8 +344,9 @@ def find_last_prompt(conversation: Sequence[Message]) -> int | None:
 
 def with_unique_ids(reply: Reply) -> Reply:
     """Return the reply with unique call ids: some servers repeat an id, and a decision must identify exactly one call."""
-    original_ids = {call.id for call in reply.calls}
-    if len(original_ids) == len(reply.calls):
+    calls = reply.calls
+    original_ids = {call.id for call in calls}
+    if len(original_ids) == len(calls):
         return reply
     seen: set[str] = set()
     blocks: list[Block] = []

@@ -5,7 +5,9 @@ caches hit. The head of the body (model, tools, options, instructions) is encode
 prefix.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -20,6 +22,10 @@ from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.tools_over_time import PlacedChange, find_changes, plan_tools
 from toolglot.wire.writer import Encoding, ToolPlan, Writer
+
+_read_rest = cast(
+    Callable[[Request], tuple[Any, ...]], attrgetter(*(name for name in Request.__struct_fields__ if name != "messages"))
+)
 
 
 class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
@@ -48,7 +54,7 @@ class PrefixEncoder:
         self._profile = profile
         self._head_cache = head_cache or HeadCache()
         self._encoder = load_request_encoder(profile.wire)
-        self._request: Request | None = None  # the latest one, without its messages
+        self._rest: tuple[Any, ...] | None = None  # of the latest request: all but its messages
 
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
@@ -84,7 +90,7 @@ class PrefixEncoder:
 
     def _can_extend(self, request: Request) -> bool:
         """Return whether the request continues the one before it, with the same head."""
-        if self._request is None or replace(request, messages=()) != self._request:
+        if self._rest is None or _read_rest(request) != self._rest:
             return False
         messages = request.messages
         if len(messages) < self._closed_count or self._encoder.leading_count(messages) != self._leading_count:
@@ -119,7 +125,7 @@ class PrefixEncoder:
 
     def _start_prefix(self, request: Request) -> None:
         """Encode the head, and keep the writer that knows its names."""
-        self._request, self._messages = None, request.messages
+        self._rest, self._messages = None, request.messages
         count = self._leading_count = self._closed_count = self._encoder.leading_count(request.messages)
         self._closed_items = bytearray()  # the encoding of closed turns, with a comma after each item
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
@@ -127,9 +133,9 @@ class PrefixEncoder:
         self._head_key = self._encoder.head_key(request, writer)
         changes, self._closed_changes = find_changes(request.messages, count), find_changes(system, count)
         self._has_open_changes = bool(changes)
-        writer.leading_count, bare = count, replace(request, messages=())
+        writer.leading_count, rest = count, _read_rest(request)
         plan = writer.plan = plan_tools(request, changes, writer)
-        key = (self._head_key, bare, system, plan.head_key(request.tool_choice))
+        key = (self._head_key, rest, system, plan.head_key(request.tool_choice))
         if cache.writer is None or cache.key != key:
             reserve_names(plan.head, writer)
             planned = replace(request, tools=plan.head)
@@ -137,7 +143,7 @@ class PrefixEncoder:
             body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
             head = dumps(body)[:-2]  # without "]}": the items come last in every body
             cache.key, cache.writer, cache.head = key, writer, head if head[-1:] == b"[" else head + b","
-        self._writer, self._head, self._request = cache.writer.copy(), cache.head, bare
+        self._writer, self._head, self._rest = cache.writer.copy(), cache.head, rest
         self._set_plan(plan, changes)
 
     def _close_turns(self, request: Request) -> None:

@@ -140,6 +140,8 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
 def _encode_result_content(result: ToolResult, writer: Writer) -> str | list[Doc]:
     """Encode the text of a result; as parts if it is marked for the prompt cache, because only they have marks."""
     content = format_result_text(result)
+    if result.cache is None and not any(block.cache for block in result.content if type(block) is Text):
+        return content
     texts = [block for block in result.content if isinstance(block, Text) and block.text]
     mark = encode_mark(result, writer)
     has_marks = bool(mark) or any(text.cache for text in texts)
