@@ -1,6 +1,7 @@
 """The requests of one run: each goes to the model that the agent has then, and fits its context window."""
 
 from inspect import isawaitable
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,9 +48,11 @@ class RequestBuilder:
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int, int] = (None, 0, 0)  # of which tools, after which change
+        self._seen: tuple[object, ...] = ()  # what `_look_at_agent` last saw
         self._configs = self._read_configs()
         self.view = self.setup.view(tool_config=self._configs[1])
         """What the model sees that is asked now, or was asked last. `prepare` sets it once per request."""
+        self._all_tools: tuple[ToolDefinition, ...] = ()
         self.offer: Offer
         """What the model may call in the reply to the last request."""
         self.prepare()
@@ -61,6 +64,29 @@ class RequestBuilder:
 
     def prepare(self) -> EngineState:
         """Look at what the agent is now; return the state of the engine to ask, and note who makes the calls of its reply."""
+        state, engine = self.state, self.setup.models.engine
+        seen = self._look()
+        if not (len(seen) == len(self._seen) and all(map(is_, seen, self._seen))):
+            self._look_at_agent()
+            self._seen = seen
+        self._tools = state.head_tools(self.view, self._all_tools)
+        if self.view.search_tool is not None:
+            self._caller = replace(self._caller, unloaded_tools=self._find_unloaded())
+        state.caller = self._caller
+        engine_state = state.engine_state(engine, self.setup.config.config)
+        engine_state.telemetry = state.telemetry
+        return engine_state
+
+    def _look(self) -> tuple[object, ...]:
+        """Return all that the view, its tools and the caller depend on: while these are the same objects, so are they."""
+        setup, state = self.setup, self.state
+        config, engine, has_results = setup.config, setup.models.engine, bool(len(state.host.store))
+        return (
+            *(config, config.tools.version, setup.names, engine, engine.profile),
+            *(state.settings, state.telemetry, state.has_approver, has_results),
+        )
+
+    def _look_at_agent(self) -> None:
         setup, state, output = self.setup, self.state, self.parts.output
         engine, config = setup.models.engine, setup.config
         if self._configs[0] is not config.config:
@@ -71,14 +97,8 @@ class RequestBuilder:
         loop_tools = setup.loop_tools(state, answer_tool)
         if not setup.is_current(self.view, engine, self._configs[1]):
             self.view = setup.view(tool_config=self._configs[1])
-        view = self.view
-        self._all_tools = view.tools(loop_tools)
-        self._tools = state.head_tools(view, self._all_tools)
-        unloaded = self._find_unloaded() if view.search_tool is not None else {}
-        state.caller = setup.make_caller(state, view, loop_tools, unloaded, self.parts.data)
-        engine_state = state.engine_state(engine, config.config)
-        engine_state.telemetry = state.telemetry
-        return engine_state
+        self._all_tools = self.view.tools(loop_tools)
+        self._caller = setup.make_caller(state, self.view, loop_tools, {}, self.parts.data)
 
     def _find_unloaded(self) -> dict[str, ToolDefinition]:
         """Return the tools whose definitions the model has not seen, by name."""

@@ -366,15 +366,29 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Conversation(Sequence[Message]):
     """An append-only list of messages. Messages never change, so encodings can be cached."""
 
-    __slots__ = ("__weakref__", "_messages", "active_run", "attachments")
+    __slots__ = ("__weakref__", "_active_runs", "_messages", "attachments")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list[Message]()
         self.append(*messages)
-        self.active_run: Any = None
-        """The run in progress; a conversation has at most one at a time, across all agents."""
+        self._active_runs: list[Any] = []  # one at most; a list, to be shared
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
         """Per-owner state for this conversation; it lives as long as both the owner and the conversation."""
+
+    def share(self) -> "Conversation":
+        """Return another object for the same conversation. What is attached to this one may keep it without a cycle."""
+        other = Conversation()
+        other._messages, other._active_runs = self._messages, self._active_runs
+        return other
+
+    @property
+    def active_run(self) -> Any:
+        """The run in progress; a conversation has at most one at a time, across all agents."""
+        return self._active_runs[0] if self._active_runs else None
+
+    @active_run.setter
+    def active_run(self, run: Any) -> None:
+        self._active_runs[:] = () if run is None else (run,)
 
     def append(self, *messages: Message) -> None:
         """Append messages. Raises UsageError."""

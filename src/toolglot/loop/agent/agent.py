@@ -177,7 +177,8 @@ class Agent(Generic[Data, OutputValue]):
             conversation.attachments = WeakKeyDictionary()
         state: ConversationState | None = conversation.attachments.get(self)
         if state is None:
-            state = conversation.attachments[self] = self._setup.open_state(conversation)
+            # Not with the conversation itself: the cycle would keep everything until the garbage collector runs.
+            state = conversation.attachments[self] = self._setup.open_state(conversation.share())
         return state
 
     # ---- calls that wait
