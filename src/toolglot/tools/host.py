@@ -35,7 +35,6 @@ from toolglot.tools.results import ResultStore, describe_error, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.tools.turn import run_turn
 from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling, Suspended
-from toolglot.values.definitions import ToolDefinition
 from toolglot.values.events import ToolOutcome
 from toolglot.values.losses import Repair
 from toolglot.values.messages import Message, ToolCall, ToolResult
@@ -236,17 +235,15 @@ class ToolHost:
             if decided is not None:
                 return decided
         interpreted = call if isinstance(call, InterpretedCall) else None
-        shown = base if interpreted is None else interpreted.call
         tool = self.find_tool(call, caller) if tool is None else tool
         if tool is not None and tool.catch_up is not None and self.policy.is_always_allowed(tool):
             await self._catch_up(tool, tool.catch_up)
             tool = self.find_tool(call, caller)
-        unloaded = caller.unloaded_tools.get(shown.qualified_name) if caller.unloaded_tools else None
         reminder = "" if dry_run else self._find_repetition(base, tool, caller)
         if isinstance(reminder, ToolError):
             return self._refuse(base, caller, interpreted, reminder, tool)
         if interpreted is not None and interpreted.error is not None:
-            error = _add_schema(interpreted.error, unloaded)
+            error = _add_schema(interpreted.error, call, caller)
             outcome = self._refuse(base, caller, interpreted, error, tool, dry_run=dry_run)
             return add_reminder(outcome, reminder)
         hooks = self.options.hooks.before_tool
@@ -261,7 +258,7 @@ class ToolHost:
             base, tool = changed, self.find_tool(changed, caller)
         prepared = self._bind_and_judge(base, tool, caller, interpreted, ask_reason)
         if isinstance(prepared, _Refusal):
-            error = _add_schema(prepared.error, unloaded)
+            error = _add_schema(prepared.error, call, caller)
             outcome = self._refuse(base, caller, interpreted, error, tool, prepared.target, dry_run=dry_run)
             return add_reminder(outcome, reminder)
         if prepared.verdict.action == "run" and not dry_run:
@@ -608,8 +605,10 @@ def _settle(verdict: Verdict, ask_reason: str) -> Verdict:
     return Verdict("ask", ask_reason, each_time=True) if ask_reason and verdict.action == "run" else verdict
 
 
-def _add_schema(error: ToolError, unloaded: ToolDefinition | None) -> ToolError:
+def _add_schema(error: ToolError, call: AnyCall, caller: Caller) -> ToolError:
     """Add the tool's schema to an error about arguments, if the model called the tool without loading it."""
+    shown = call.call if isinstance(call, InterpretedCall) else call
+    unloaded = caller.unloaded_tools.get(shown.qualified_name)
     if unloaded is None or error.kind != "validation":
         return error
     text = f"{error}\nThe tool was called before it was loaded. Its parameters: {dumps_text(unloaded.parameters or {})}"

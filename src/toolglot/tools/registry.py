@@ -28,9 +28,9 @@ class ToolRegistry:
     def __init__(self, tools: "Iterable[Tool | Callable[..., Any]]" = ()) -> None:
         self._state: tuple[int, dict[ToolKey, Tool]] = (0, {})
         self._definitions: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
+        self._by_name: tuple[int, dict[str, Tool | None]] = (0, {})
         self._watchers: tuple[Callable[[], None], ...] = ()
-        for tool in as_items(tools):
-            self.register(tool)
+        self._add([_to_tool(tool) for tool in as_items(tools)])
 
     # -- change
 
@@ -108,9 +108,18 @@ class ToolRegistry:
         tools = self._state[1]
         tool = tools.get((namespace, name))
         if tool is None and not namespace:
-            candidates = [tool for (_, other), tool in tools.items() if other == name]
-            tool = candidates[0] if len(candidates) == 1 else None
+            tool = self._find_by_name().get(name)
         return tool
+
+    def _find_by_name(self) -> dict[str, Tool | None]:
+        """Return the tools by their names without a namespace, None for a name that several have; computed once per version."""
+        (version, tools), known = self._state, self._by_name
+        if known[0] != version:
+            by_name: dict[str, Tool | None] = {}
+            for (_, name), tool in tools.items():
+                by_name[name] = None if name in by_name else tool
+            known = self._by_name = version, by_name
+        return known[1]
 
     def get(self, name: str, namespace: str = "") -> Tool:
         """Like `find`. Raises UnknownName."""
@@ -124,10 +133,10 @@ class ToolRegistry:
         return UnknownName("tool", _join_key((namespace, name)), map(_join_key, self._state[1]))
 
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            return name in self._find_by_name()
         tools = self._state[1]
-        if isinstance(name, Tool):
-            return tools.get(name.key) is name
-        return name in tools or any(other == name for _, other in tools)
+        return tools.get(name.key) is name if isinstance(name, Tool) else name in tools
 
     def __len__(self) -> int:
         return len(self._state[1])
@@ -151,7 +160,7 @@ class ToolRegistry:
     def clone(self) -> "ToolRegistry":
         """Return an independent registry with the same tools."""
         other = ToolRegistry()
-        other._state, other._definitions = self._state, self._definitions
+        other._state, other._definitions, other._by_name = self._state, self._definitions, self._by_name
         return other
 
     def __repr__(self) -> str:

@@ -62,15 +62,19 @@ def _is_plain(message: Message) -> bool:
     # `type(...) is` instead of isinstance: this runs for every block of every request.
     for block in message.blocks:
         if type(block) is ToolResult:
-            for part in block.content:
-                if type(part) is not Text or not part.text or part.cache is not None:
-                    return False
+            is_plain = _are_plain_texts(block.content)
         elif type(block) is ToolCall:
-            if message.role != "assistant":
-                return False
-        elif type(block) is not Text or not block.text:
+            is_plain = message.role == "assistant"
+        else:
+            is_plain = type(block) is Text and block.text != ""
+        if not is_plain or getattr(block, "cache", None) is not None:
             return False
-        if block.cache is not None:
+    return True
+
+
+def _are_plain_texts(parts: Sequence[Block]) -> bool:
+    for part in parts:  # noqa: SIM110 - a generator would cost more than all it does
+        if type(part) is not Text or not part.text or part.cache is not None:
             return False
     return True
 

@@ -150,7 +150,7 @@ class ReplyReader:
 
     def _split_body(self, body: bytes) -> list[Frame]:
         """Return a body as one frame, or the frames of a stream that was not asked for."""
-        is_stream = "text/event-stream" in self._content_type or _STREAM_START.match(body) or _NEXT_DOCUMENT.search(body)
+        is_stream = "text/event-stream" in self._content_type or _STREAM_START.match(body) or _has_next_document(body)
         if not is_stream:
             return [("", body)]
         framing = detect_framing(self._content_type, body)
@@ -200,6 +200,11 @@ class ReplyReader:
         if not isinstance(doc, dict):
             raise MalformedReply(f"a frame is {json_type_name(doc)}, not an object: {_preview(data)}")
         return cast(Doc, doc)
+
+
+def _has_next_document(body: bytes) -> bool:
+    """Return whether an object follows another one. A body on one line, as nearly all are, need not be searched."""
+    return b"\n" in body and _NEXT_DOCUMENT.search(body) is not None
 
 
 def _preview(data: Any) -> str:
