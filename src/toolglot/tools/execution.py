@@ -166,11 +166,8 @@ class CallBatch:
         """Add a call to those that run next."""
         self._ready.append((index, work))
 
-    async def run_all(self) -> None:
-        """Run all calls.
-
-        If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up.
-        """
+    def start_ready(self) -> None:
+        """Run the calls that were added, as soon as their turns come."""
         for index, work in self._ready:
             if not isinstance(work, PreparedCall):
                 self._watch(index, work)
@@ -179,6 +176,13 @@ class CallBatch:
                 self._start(index, work)
         self._ready.clear()
         self._start_clocks_soon()
+
+    async def run_all(self) -> None:
+        """Run all calls.
+
+        If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up.
+        """
+        self.start_ready()
         if self._failure is None and (self._running or self._waiting):
             self._all_finished = self._loop.create_future()
             try:

@@ -31,7 +31,8 @@ async def run_turn(
     """Run the calls of a turn, each with its index; the observer of the batch hears of them.
 
     What a call is asked about, and whether it is, can depend on what the calls before it do. So an ordered call is judged
-    when those before it have finished, and those after it when it has; a preview is made when nothing else runs.
+    when those before it have finished, and those after it when it has; a preview is made when nothing else runs. Other calls do
+    not wait while somebody is asked.
 
     `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever the policy says.
     """
@@ -71,6 +72,8 @@ async def _run_in_order(
         if isinstance(work, PreparedCall) and work.needs_approval:
             if work.tool.preview is not None:
                 await batch.run_all()
+            else:
+                batch.start_ready()  # they need not wait for a person
             work = await host.decide(work, ruling, reason)
         match work:
             case PreparedCall():
