@@ -139,7 +139,7 @@ def test_the_demo_runs(environment: Path) -> None:
 
 
 def test_every_public_name_can_be_imported(environment: Path) -> None:
-    assert run(environment, "python", "-c", "from toolglot import *; print(len(Agent.__name__))") == "12\n"
+    assert run(environment, "python", "-c", "from toolglot import *; print(Agent.__name__)") == "Agent\n"
 
 
 def test_import_loads_nothing_else(environment: Path) -> None:

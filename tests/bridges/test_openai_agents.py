@@ -127,7 +127,7 @@ def test_what_cannot_be_imported_is_told() -> None:
         """Do it."""
         return ""
 
-    with pytest.raises(UsageError, match="the tool 'web_search' is run by OpenAI; use hosted= of Orchestrator instead"):
+    with pytest.raises(UsageError, match=r"the tool 'web_search' is run by OpenAI; use hosted= of toolglot\.Agent instead"):
         import_tools([WebSearchTool()])
     with pytest.raises(UsageError, match="the tool 'guarded' has guardrails, which only the Agents SDK runs"):
         import_tools([guarded])

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_kit import Patch
+from tests.cli.cli_kit import Patch
 
 from toolglot.cli.attachments import find_mentions
 from toolglot.errors import UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Outcome, Patch, json_lines, run_cli, run_program
+from tests.cli.cli_kit import Outcome, Patch, json_lines, run_cli, run_program
 
 from toolglot.cli import main as command_line
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import click
 import pytest
-from cli_kit import Outcome, Patch, json_lines, run_cli, run_program
+from tests.cli.cli_kit import Outcome, Patch, json_lines, run_cli, run_program
 
 import toolglot
 from aws_events import encode_aws_event

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Patch, run_cli
+from tests.cli.cli_kit import Patch, run_cli
 
 from toolglot.cli.probes import EXTRAS
 from toolglot.providers.catalog import PROFILES

@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from cli_kit import Capture, Outcome, Patch, json_lines, run_cli
+from tests.cli.cli_kit import Capture, Outcome, Patch, json_lines, run_cli
 
 from toolglot.cli.options import complete_model
 from toolglot.cli.startup import Flags, prepare

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli_kit import Patch
+from tests.cli.cli_kit import Patch
 
 from toolglot.cli.logging_setup import THIRD_PARTY_LOGGERS, configure_logging, effective_level
 from toolglot.engine.factory import create_engine

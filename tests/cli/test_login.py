@@ -12,9 +12,9 @@ from typing import Any
 
 import keyring
 import pytest
-from cli_kit import Capture, Patch, invoke, run_cli
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
+from tests.cli.cli_kit import Capture, Patch, invoke, run_cli
 
 from toolglot.engine import auth
 from toolglot.engine.factory import create_engine

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import run_cli
+from tests.cli.cli_kit import run_cli
 from tests.mcp.test_client_http import serve
 
 from toolglot.config.trust import trust_directory

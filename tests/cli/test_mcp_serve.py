@@ -13,9 +13,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from cli_kit import PLAIN, run_cli
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from msgspec.structs import replace
+from tests.cli.cli_kit import PLAIN, run_cli
 
 import toolglot.mcp
 from mcp import Client, MCPError

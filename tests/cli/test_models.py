@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from cli_kit import run_cli
+from tests.cli.cli_kit import run_cli
 
 from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_kit import run_cli
 from tests.agent_kit import setup_of
+from tests.cli.cli_kit import run_cli
 
 from toolglot.cli.startup import Flags, prepare
 from toolglot.common import plugins

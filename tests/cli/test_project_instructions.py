@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_kit import Capture, run_cli
+from tests.cli.cli_kit import Capture, run_cli
 
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.config.trust import is_trusted, trust_directory

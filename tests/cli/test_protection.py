@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cli_kit import Patch, run_cli
+from tests.cli.cli_kit import Patch, run_cli
 
 from toolglot.confine import sandbox_probe
 from toolglot.confine.programs import find_program

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from cli_kit import PLAIN, Outcome, run_cli, run_program
+from tests.cli.cli_kit import PLAIN, Outcome, run_cli, run_program
 
 HOSTILE = "\x1b]0;PWNED\x07\x1b[8mhidden\u202e\u2066"
 ESCAPED = "␛]0;PWNED␇␛[8mhidden⟨U+202E⟩⟨U+2066⟩"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Capture, Patch
+from tests.cli.cli_kit import Capture, Patch
 
 from toolglot.cli.startup import Flags, prepare, require_key
 from toolglot.config.trust import is_trusted

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bench.many_tools import many_tools
-from cli_kit import Capture, Patch, run_cli
+from tests.cli.cli_kit import Capture, Patch, run_cli
 
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.tools import show_tools

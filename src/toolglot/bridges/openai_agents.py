@@ -70,7 +70,7 @@ def import_tools(tools: Iterable[AgentsTool], **options: Unpack[SchemaToolOption
 def import_tool(tool: AgentsTool, options: SchemaToolOptions) -> Tool:
     """Return a function tool of the SDK as ours. Raises UsageError."""
     if not isinstance(tool, FunctionTool):
-        raise UsageError(f"the tool {tool.name!r} is run by OpenAI; use hosted= of Agent instead")
+        raise UsageError(f"the tool {tool.name!r} is run by OpenAI; use hosted= of toolglot.Agent instead")
     if tool.tool_input_guardrails or tool.tool_output_guardrails:
         raise UsageError(f"the tool {tool.name!r} has guardrails, which only the Agents SDK runs; use Hooks instead")
     function, needs_approval = tool, tool.needs_approval

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from chat_harness import add, talk, wipe
-from cli_kit import Patch
+from tests.cli.cli_kit import Patch
 
 from toolglot import coding_tools
 from toolglot.cli.chat.commands import COMMANDS, find_command

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_kit import Patch
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from tests.cli.cli_kit import Patch
 
 from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard, open_keyboard

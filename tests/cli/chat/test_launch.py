@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from cli_kit import Patch, run_cli
+from tests.cli.cli_kit import Patch, run_cli
 
 from toolglot.cli.chat import launch
 from toolglot.cli.chat.screen import PrintCapture, Screen

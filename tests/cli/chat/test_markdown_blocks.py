@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import pytest
-from cli_kit import Patch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.cli_kit import Patch
 
 from toolglot.cli.chat import markdown_blocks as module
 from toolglot.cli.chat.markdown_blocks import BlockSplitter

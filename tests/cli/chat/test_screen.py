@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import pytest
 from chat_harness import a_screen, add, plain
-from cli_kit import Patch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from tests.cli.cli_kit import Patch
 
 import toolglot.values.events as ev
 from toolglot.cli.chat.launch import create_console
