@@ -241,6 +241,7 @@ class TestKeys:
             chat.hear("say still here")
             chat.press("ctrl-c")
             chat.wait_for("press Ctrl-C again to exit", times=2)
+            chat.wait_ready()
             chat.press("ctrl-c")
             assert chat.wait_exit() == 0
             assert chat.says("still here") == 1
