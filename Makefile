@@ -10,6 +10,9 @@ DOCS_READY := $(VENV)/.docs-ready
 # they stay together (worksteal). Hundreds of programs are started, so bytecode is cached, whatever the environment says.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
+# What runs on Windows, too: all but the built-in tools and what confines them.
+PORTABLE := $(filter-out %/builtin %/confine,$(wildcard src/toolglot/*)) $(addprefix src/toolglot/confine/,programs.py web_address.py)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test attack test-all test-local test-wheel check fix bench instructions docs clean
 
@@ -65,7 +68,7 @@ test-wheel: $(READY) ## build the package and try it in a clean environment of e
 check: $(READY) ## check formatting, lint, types, import contracts, style and documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/pyright --warnings --pythonplatform Windows $(filter-out %/builtin,$(wildcard src/toolglot/*)) & windows=$$!; \
+	@$(BIN)/pyright --warnings --pythonplatform Windows $(PORTABLE) & windows=$$!; \
 		$(BIN)/pyright --warnings && wait $$windows
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_docs.py tests/test_style.py
