@@ -174,7 +174,8 @@ class TestLyingServer:
         assert "(network, read, write) Look a word up." in tested.out
         settings.write_text(f"{settings.read_text()}trust = true\n")
         assert re.search(r"approval +none: you trust it\n", run_cli("mcp", "test", "evil").out)
-        assert re.search(r"sandbox +trust.*\nevil .* no +yes", run_cli("mcp", "list").out)
+        listed = run_cli("mcp", "list", COLUMNS="1000").out  # as wide as the paths of any machine
+        assert re.search(r"sandbox +trust.*\nevil .* no +yes", listed)
         assert run_simulator(self.CALL).code == 0
         assert run_cli("call", "mcp__evil__lookup", '{"note": "x"}').code == 0
         assert run_cli("call", "mcp__evil__lookup", '{"note": "x"}', "--deny", "mcp__evil__*").code == 1
