@@ -23,7 +23,7 @@ from toolglot.common.jsontext import dumps_verbatim
 from toolglot.common.loggers import get_logger
 from toolglot.errors import ToolError
 from toolglot.schema.arguments import deep_copy
-from toolglot.tools.call_queue import CallQueue, Turn
+from toolglot.tools.call_queue import UNLIMITED, CallQueue, Turn
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.context import CallSuspended, CancelFlag, Context
@@ -133,7 +133,7 @@ class TurnObserver(Protocol):
 
 
 class CallBatch:
-    """Runs calls in parallel, as the queue admits them.
+    """Runs calls in parallel, at most `max_parallel` at a time.
 
     Results are limited for the model and whoever watches. `is_for_code`: the observer gets them whole, as code computes on
     them.
@@ -144,15 +144,15 @@ class CallBatch:
         host: "ToolHost",
         observer: TurnObserver,
         *,
-        queue: CallQueue | None = None,
-        max_parallel: int = 1,
+        max_parallel: int = UNLIMITED,
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
         is_for_code: bool = False,
     ) -> None:
         self.host, self.observer, self.emit, self.messages = host, observer, emit, messages
         self.is_for_code = is_for_code
-        self._queue, self._max_parallel = queue, max_parallel
+        self._queue: CallQueue | None = None  # once there are more calls than may run at the same time
+        self._max_parallel = max_parallel
         self._loop = asyncio.get_running_loop()
         self._ready: list[tuple[int, CallWork]] = []
         self._waiting: set[Turn] = set()  # of calls that the queue has not admitted
@@ -167,7 +167,11 @@ class CallBatch:
         self._ready.append((index, work))
 
     def start_ready(self) -> None:
-        """Run the calls that were added, as soon as their turns come."""
+        """Run the calls that were added, as soon as their turns come; others may be added while they run."""
+        self._queue = self._queue or CallQueue()
+        self._start_added()
+
+    def _start_added(self) -> None:
         for index, work in self._ready:
             if not isinstance(work, PreparedCall):
                 self._watch(index, work)
@@ -182,7 +186,9 @@ class CallBatch:
 
         If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up.
         """
-        self.start_ready()
+        if self._queue is None and len(self._ready) > self._max_parallel:
+            self._queue = CallQueue()
+        self._start_added()
         if self._failure is None and (self._running or self._waiting):
             self._all_finished = self._loop.create_future()
             try:

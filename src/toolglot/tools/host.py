@@ -183,11 +183,8 @@ class ToolHost:
         """
         self.policy.begin_turn()
         self.interruption_notes.clear()
-        queue, max_parallel = (
-            CallQueue(),
-            caller.config.max_parallel,
-        )  # a tool may run another turn: it must not wait for this one
-        batch = CallBatch(self, observer, queue=queue, max_parallel=max_parallel, emit=emit, messages=messages)
+        # The queue is the batch's own: a tool may run another turn, which must not wait for this one.
+        batch = CallBatch(self, observer, max_parallel=caller.config.max_parallel, emit=emit, messages=messages)
         await run_turn(self, calls, caller, batch, rulings, ask_reason)
 
     def refuse(self, call: AnyCall, caller: Caller) -> ToolOutcome:
