@@ -22,6 +22,8 @@ _EXPECTED = 'a prompt is text, blocks, messages, or {"role": …, "content": …
 
 def to_messages(prompt: Any) -> list[Message]:
     """Return the messages of a prompt. Raises UsageError for what cannot be one; nothing is left out."""
+    if type(prompt) is str and prompt.strip():  # nearly every prompt
+        return [user(prompt)]
     if isinstance(prompt, str | Block | Message | Mapping):
         prompt = [prompt]
     if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Iterable):

@@ -66,7 +66,10 @@ def _estimate_call(call: ToolCall) -> int:
 
 
 def _estimate_result(result: ToolResult) -> int:
-    return 8 + sum([_ESTIMATES[type(part)](part) for part in result.content])
+    tokens = 8
+    for part in result.content:
+        tokens += estimate_text(part.text) if type(part) is Text else _ESTIMATES[type(part)](part)
+    return tokens
 
 
 def _estimate_change(change: ToolsChanged) -> int:

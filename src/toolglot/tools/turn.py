@@ -76,8 +76,12 @@ async def _run_in_order(
                 batch.start_ready()  # they need not wait for a person
             work = await host.decide(work, ruling, reason)
         match work:
+            case PreparedCall() if _runs_alone(work):
+                await batch.run_all()
+                batch.add(index, work)
+                await batch.run_all()
             case PreparedCall():
-                await _add_or_run(batch, index, work)
+                batch.add(index, work)
             case ToolOutcome():
                 batch.report(index, work)
             case Suspended():
@@ -85,12 +89,7 @@ async def _run_in_order(
                 is_held = is_ordered
 
 
-async def _add_or_run(batch: CallBatch, index: int, prepared: PreparedCall) -> None:
-    # What was previewed runs before the next question takes its time. A hook may have changed the tool.
+def _runs_alone(prepared: PreparedCall) -> bool:
+    """Return whether a call runs by itself: what was previewed runs before the next question takes its time."""
     was_previewed = prepared.approved is True and prepared.tool.preview is not None
-    runs_alone = prepared.tool.ordered or was_previewed
-    if runs_alone:
-        await batch.run_all()
-    batch.add(index, prepared)
-    if runs_alone:
-        await batch.run_all()
+    return was_previewed or prepared.tool.ordered  # which a hook may have changed

@@ -386,6 +386,8 @@ def make_call(
 
 def _find_caller(opaque: Opaque | None) -> str:
     """Return the id of the program that made a call: OpenAI's `caller_id`, or the `tool_id` of Anthropic's code execution."""
-    caller = as_dict(opaque.get("caller")) if opaque else {}
+    if not opaque:
+        return ""
+    caller = as_dict(opaque.get("caller"))
     id = caller.get("caller_id") or caller.get("tool_id")
     return id if isinstance(id, str) else ""

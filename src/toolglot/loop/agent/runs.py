@@ -70,9 +70,8 @@ class Runs:
         try:
             driver = await start()
             active.run = driver.run
-            async with aclosing(driver.batches()) as batches:
-                async for _ in batches:
-                    pass
+            async for _ in driver.batches():  # to its end, or to what it raises: it need not be closed
+                pass
         finally:
             state.leave(active)
         return state.take_result(driver)
