@@ -25,8 +25,8 @@ MAX_INCREASE = 1.01
 """More than callgrind's noise, less than a change that costs something."""
 MAX_RATIOS = {"S3": 3.1, "S4": 2.3}
 """toolglot's instructions ÷ those of the hand-written loop on aiohttp."""
-MAX_UNREACHABLE, MAX_OBJECTS = 0, 300
-"""For each conversation: that is over, and that waits inside its eight tools."""
+MAX_UNREACHABLE, MAX_OBJECTS, MAX_MEMORY = 0, 250, 45
+"""For each conversation: that is over, and that waits inside its eight tools (objects and kB)."""
 MEASURED = ("aiohttp", "toolglot", "toolglot-shared")
 TITLES = {
     "aiohttp": "hand-written loop on aiohttp",
@@ -72,7 +72,7 @@ def _row(runner: str, counts: dict[str, dict[str, float]], totals: dict[str, flo
         row[f"{name} ÷ aiohttp"] = Figure(own[name] / floor[name], maximum=maximum if runner == "toolglot" else None)
     row["unreachable objects"] = Figure(own["unreachable"], "", maximum=MAX_UNREACHABLE if is_ours else None)
     row["waiting: objects"] = Figure(own["objects"], "", maximum=MAX_OBJECTS if is_ours else None)
-    row["waiting: kB"] = own["kB"]
+    row["waiting: kB"] = Figure(own["kB"], "", maximum=MAX_MEMORY if is_ours else None)
     return row
 
 
