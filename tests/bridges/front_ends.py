@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.bridges.kit import PNG, add, remove
-from tests.loop.agents import Wiretap, agent
+from tests.loop.agents import Wiretap, make_agent
 from tests.npm.packages import node, npm_package
 
 from toolglot import (
@@ -96,34 +96,38 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
     code = ToolCall("c1", "run_code", {"code": "print(add(a=1, b=2))\nprint(remove(path='a'))"})
     media = Reply((Text("Look:"), Media.from_bytes(PNG), Text("And more.")))
     return {
-        "parallel": agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream("Go."),
-        "interleaved": agent("anthropic", Wiretap(Reply(INTERLEAVED, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream(
+        "parallel": make_agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream(
             "Go."
         ),
-        "calls in one piece": agent(
+        "interleaved": make_agent(
+            "anthropic", Wiretap(Reply(INTERLEAVED, "tools"), Reply((Text("Done."),))), tools=TOOLS
+        ).stream("Go."),
+        "calls in one piece": make_agent(
             "gemini", Wiretap(Reply(PARALLEL[2:], "tools"), Reply((Text("Done."),))), tools=TOOLS
         ).stream("Go."),
-        "eager": agent(
+        "eager": make_agent(
             "anthropic", Wiretap(EAGER, Reply((Text("Done."),))), tools=TOOLS, config=ToolConfig(eager_start=True)
         ).stream("Go."),
         **(
-            {"code": agent("anthropic", Wiretap(Reply((code,), "tools")), tools=TOOLS, code_mode="python").stream("Go.")}
+            {"code": make_agent("anthropic", Wiretap(Reply((code,), "tools")), tools=TOOLS, code_mode="python").stream("Go.")}
             if find_spec("pydantic_monty")
             else {}
         ),
-        "failure and progress": agent("gemini", tools=TOOLS).stream("call fail {} call work {}"),
-        "invalid": agent("openai-chat", tools=TOOLS).stream('call add {"a": "x"}'),
-        "approval": agent("openai-responses", tools=TOOLS).stream('call remove {"path": "a"}'),
-        "refusal": agent("anthropic", tools=TOOLS, approve=refuse).stream('call remove {"path": "a"}'),
-        "retry": agent("ollama", Wiretap(faults=["overloaded"])).stream("say hi"),
+        "failure and progress": make_agent("gemini", tools=TOOLS).stream("call fail {} call work {}"),
+        "invalid": make_agent("openai-chat", tools=TOOLS).stream('call add {"a": "x"}'),
+        "approval": make_agent("openai-responses", tools=TOOLS).stream('call remove {"path": "a"}'),
+        "refusal": make_agent("anthropic", tools=TOOLS, approve=refuse).stream('call remove {"path": "a"}'),
+        "retry": make_agent("ollama", Wiretap(faults=["overloaded"])).stream("say hi"),
         "switch": Agent(failing, fallbacks=["simulator:openai-chat"]).stream("say hi"),
-        "truncation": agent("openai-chat", context=ContextPolicy(budget=200, when_full="trim"), conversation=long).stream("hi"),
-        "length": agent("anthropic").stream("say a long story\nstop length"),
-        "media": agent("gemini", Wiretap(media)).stream("Draw."),
-        "output": agent("openai-chat", output_type=dict[str, int]).stream('say {"a": 1}'),
-        "output of a class": agent("openai-chat", output_type=Point).stream('say {"x": 1}'),
-        "error": agent("anthropic", Wiretap(faults=["unauthorized"])).stream("hi"),
-        "broken stream": agent("anthropic", Wiretap(faults=["reset-mid-stream"])).stream("say one two three four five"),
+        "truncation": make_agent("openai-chat", context=ContextPolicy(budget=200, when_full="trim"), conversation=long).stream(
+            "hi"
+        ),
+        "length": make_agent("anthropic").stream("say a long story\nstop length"),
+        "media": make_agent("gemini", Wiretap(media)).stream("Draw."),
+        "output": make_agent("openai-chat", output_type=dict[str, int]).stream('say {"a": 1}'),
+        "output of a class": make_agent("openai-chat", output_type=Point).stream('say {"x": 1}'),
+        "error": make_agent("anthropic", Wiretap(faults=["unauthorized"])).stream("hi"),
+        "broken stream": make_agent("anthropic", Wiretap(faults=["reset-mid-stream"])).stream("say one two three four five"),
     }
 
 
@@ -146,10 +150,10 @@ def parse(body: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-async def leave(encode: Encode, talker: Agent) -> None:
+async def leave(encode: Encode, agent: Agent) -> None:
     """Read the first events of a run, and go."""
     request = FrontEndRequest(chat_id="chat", run_id="run")
-    frames = encode(talker.stream("say one two three four five six seven eight"), request)
+    frames = encode(agent.stream("say one two three four five six seven eight"), request)
     for _ in range(3):
         await anext(frames)
     await frames.aclose()

@@ -10,7 +10,7 @@ import pytest
 from ag_ui.core import Event, RunAgentInput
 from pydantic import TypeAdapter
 from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
-from tests.loop.agents import agent, check
+from tests.loop.agents import check, make_agent
 
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, Thinking, ToolCall, tool
 from toolglot.bridges.ag_ui import AgUiEncoder, encode_events, read_request
@@ -111,7 +111,7 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
         conversation = Conversation()
         encoder = AgUiEncoder(FrontEndRequest(chat_id="t", run_id="r"), stateless=True)
         events: list[dict[str, Any]] = []
-        async for event in agent("anthropic", tools=[look]).stream(
+        async for event in make_agent("anthropic", tools=[look]).stream(
             'think Hm.\ncall look {"path": "a"}', conversation=conversation
         ):
             events += encoder.encode(event)
@@ -247,10 +247,10 @@ def test_the_protocols_own_client_drives_a_conversation() -> None:
 
 
 def test_a_reader_that_leaves_interrupts_the_run() -> None:
-    talker = agent("anthropic")
-    asyncio.run(leave(encode_events, talker))
-    check(talker.conversation)
-    assert not talker._state.is_busy  # pyright: ignore[reportPrivateUsage]
+    agent = make_agent("anthropic")
+    asyncio.run(leave(encode_events, agent))
+    check(agent.conversation)
+    assert not agent._state.is_busy  # pyright: ignore[reportPrivateUsage]
 
 
 def test_the_protocols_own_client_accepts_every_run(bodies: dict[str, str], tmp_path: Path) -> None:

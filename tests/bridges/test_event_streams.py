@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.loop.agents import Wiretap, agent
+from tests.loop.agents import Wiretap, make_agent
 
 from toolglot import (
     Agent,
@@ -45,10 +45,10 @@ def test_a_prompt_whose_run_failed_is_not_repeated(known: list[Message], sent: l
 
 
 def test_a_conversation_goes_on_after_a_run_that_failed() -> None:
-    talker, conversation = agent("anthropic", Wiretap(faults=["unauthorized"])), Conversation()
+    agent, conversation = make_agent("anthropic", Wiretap(faults=["unauthorized"])), Conversation()
 
     async def run(request: FrontEndRequest) -> Any:
-        return await talker.run(request.new_prompt(conversation), conversation=conversation)
+        return await agent.run(request.new_prompt(conversation), conversation=conversation)
 
     with pytest.raises(ProviderError):
         asyncio.run(run(read("say hi")))

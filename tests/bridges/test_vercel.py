@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
 from tests.bridges.kit import PNG
-from tests.loop.agents import agent, check
+from tests.loop.agents import check, make_agent
 
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, assistant, tool, user
 from toolglot.bridges.event_streams import FrontEndRequest
@@ -88,7 +88,7 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
     async def converse() -> tuple[list[dict[str, Any]], Conversation]:
         conversation, encoder = Conversation(), VercelEncoder(FrontEndRequest(chat_id="t"), stateless=True)
         chunks: list[dict[str, Any]] = []
-        async for event in agent("anthropic", tools=[look]).stream(
+        async for event in make_agent("anthropic", tools=[look]).stream(
             'think Hm.\ncall look {"path": "a"}', conversation=conversation
         ):
             chunks += encoder.encode(event)
@@ -260,10 +260,10 @@ def test_the_server_forgets_what_the_user_removed() -> None:
 
 
 def test_a_reader_that_leaves_interrupts_the_run() -> None:
-    talker = agent("anthropic")
-    asyncio.run(leave(encode_events, talker))
-    check(talker.conversation)
-    assert not talker._state.is_busy  # pyright: ignore[reportPrivateUsage]
+    agent = make_agent("anthropic")
+    asyncio.run(leave(encode_events, agent))
+    check(agent.conversation)
+    assert not agent._state.is_busy  # pyright: ignore[reportPrivateUsage]
 
 
 def test_the_sdks_own_chat_accepts_every_run(bodies: dict[str, str], tmp_path: Path) -> None:

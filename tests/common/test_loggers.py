@@ -15,6 +15,7 @@ from toolglot.common.known_keys import known_keys, remember_key
 from toolglot.common.loggers import get_logger
 from toolglot.common.redact import REDACTED
 from toolglot.engine.factory import create_engine
+from toolglot.errors import ConnectFailed
 from toolglot.loop.agent.agent import Agent
 from toolglot.tools.tool import tool
 from toolglot.values.messages import user
@@ -149,7 +150,7 @@ class TestPrograms:
             """Get something."""
             raise ValueError(f"wrong: {key}")
 
-        with pytest.raises(Exception, match="127"):
+        with pytest.raises(ConnectFailed, match="127"):
             asyncio.run(engine.ask(Request("", [user("hi")])))
         Agent("simulator", tools=[get]).run_sync("call get {}")
         assert "tool get raised ValueError: wrong: " in collector.text

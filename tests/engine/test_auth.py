@@ -18,7 +18,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import Login
 from toolglot.engine.signin.keyring_store import delete_key, has_backend, keyring_account, load_key, store_key
-from toolglot.errors import AuthenticationFailed
+from toolglot.errors import AuthenticationFailed, ConnectFailed
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.values.messages import user
 from toolglot.values.request import Request
@@ -259,7 +259,7 @@ class TestKeyring:
     def test_a_login_at_github_is_not_a_key(self, memory: Memory) -> None:
         assert copilot.store_login(Login("gho_1", "http://127.0.0.1:9")) == "system keyring"
         assert not copilot.login_file().exists()
-        with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
+        with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:9"):
             headers("copilot")
         assert describe_key_origin(resolve_profile("copilot")) == "GitHub sign-in (system keyring)"
         assert copilot.delete_login()

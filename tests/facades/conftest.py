@@ -1,4 +1,4 @@
-"""What tests of the facades share: a small web site, and a desk with the built-in tools."""
+"""What tests of the facades share: a small web site, and a rig with the built-in tools."""
 
 import asyncio
 import threading
@@ -69,20 +69,22 @@ def _approve(_: object) -> bool:
     return True
 
 
-class Desk:
+class Rig:
     """The built-in tools on a directory, and one conversation with models that say what they are told."""
 
     def __init__(self, root: Path, state: Path, site: str) -> None:
         self.root, self.site = root, site
-        self.own = builtins(root, state_dir=state, options=site_options(site))
+        self.builtins = builtins(root, state_dir=state, options=site_options(site))
         self.replies: list[Reply] = []
         self.transport = make_transport(Script(self.replies))
         self.data = b""
 
-    def work(self, model: str, *calls: ToolCall, facade: str = "auto", live: bool = False, **options: Any) -> list[ToolOutcome]:
+    def run_calls(
+        self, model: str, *calls: ToolCall, facade: str = "auto", live: bool = False, **options: Any
+    ) -> list[ToolOutcome]:
         """Let `profile/model` make these calls, one after the other, in the conversation as it was saved before."""
         self.replies += [*(Reply((call,), "tools") for call in calls), Reply((Text("done"),))]
-        options = {"tools": self.own.tools, "approve": _approve, "facade": facade, **options}
+        options = {"tools": self.builtins.tools, "approve": _approve, "facade": facade, **options}
 
         async def play() -> list[ToolOutcome]:
             profile, _, name = model.partition("/")
@@ -95,7 +97,7 @@ class Desk:
         return asyncio.run(play())
 
     @property
-    def last(self) -> dict[str, Any]:
+    def last_body(self) -> dict[str, Any]:
         """The last body that was sent."""
         return self.transport.sent[-1].body
 
@@ -106,7 +108,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, site: str) -> Iterator[Desk]:
-    desk = Desk(tmp_path, tmp_path_factory.mktemp("state"), site)
-    yield desk
-    desk.own.close()
+def rig(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, site: str) -> Iterator[Rig]:
+    rig = Rig(tmp_path, tmp_path_factory.mktemp("state"), site)
+    yield rig
+    rig.builtins.close()

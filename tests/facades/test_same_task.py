@@ -10,7 +10,7 @@ import pytest
 
 from toolglot.values.messages import ToolCall
 
-from .conftest import Desk
+from .conftest import Rig
 
 BEFORE = 'def greet(name):\n    return "Helo " + name\n\n\nprint(greet("world"))\n'
 AFTER = BEFORE.replace("Helo", "Hello")
@@ -26,9 +26,9 @@ MODELS = {
 }
 
 
-def steps(model: str, desk: Desk) -> list[ToolCall]:
+def steps(model: str, rig: Rig) -> list[ToolCall]:
     """The task as the model's own calls."""
-    root, page, file = desk.root, f"{desk.site}/word", str(desk.root / "greet.py")
+    root, page, file = rig.root, f"{rig.site}/word", str(rig.root / "greet.py")
     calls: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "claude": [
             ("Glob", {"pattern": "**/*.py"}),
@@ -88,25 +88,25 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_each_model_does_it_with_its_own_tools(model: str, desk: Desk, file: Path) -> None:
+def test_each_model_does_it_with_its_own_tools(model: str, rig: Rig, file: Path) -> None:
     facade = model if "-" in model else "auto"
-    outcomes = desk.work(MODELS[model], *steps(model, desk), facade=facade)
+    outcomes = rig.run_calls(MODELS[model], *steps(model, rig), facade=facade)
     assert [outcome.result.text for outcome in outcomes if outcome.result.is_error] == []
     texts = [outcome.result.text for outcome in outcomes]
     for text, expected in zip((*texts[:2], *texts[3:]), ("greet.py", "Helo", "Hello world", "plum"), strict=True):
         assert expected in text
     assert outcomes[2].call.name == ("patch" if model in ("codex", "openai-hosted") else "edit")
     assert file.read_text() == AFTER
-    desk.check()
+    rig.check()
 
 
-def test_the_task_is_handed_over_in_the_middle(desk: Desk, file: Path) -> None:
+def test_the_task_is_handed_over_in_the_middle(rig: Rig, file: Path) -> None:
     outcomes = [
         outcome
         for model, part in (("claude", slice(0, 2)), ("gemini", slice(1, 3)), ("codex", slice(3, 4)), ("claude", slice(3, 5)))
-        for outcome in desk.work(MODELS[model], *steps(model, desk)[part])
+        for outcome in rig.run_calls(MODELS[model], *steps(model, rig)[part])
     ]
     assert [outcome.result.text for outcome in outcomes if outcome.result.is_error] == []
     assert [outcome.call.name for outcome in outcomes] == ["glob", "read", "read", "edit", "shell", "shell", "web_open"]
     assert file.read_text() == AFTER
-    desk.check()
+    rig.check()

@@ -12,7 +12,7 @@ from toolglot.builtin.tools import builtins
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.values.messages import Media, ToolCall, ToolsChanged
 
-from .conftest import Desk, site_options
+from .conftest import Rig, site_options
 from .scenarios import MODELS, Arguments
 
 
@@ -282,10 +282,10 @@ def test_an_image_is_attached_beside_the_text(facade_id: str, name: str, paramet
     ("anthropic/gpt-5.5", {}, None),
 ])  # fmt: skip
 def test_codex_says_at_which_resolution_an_image_is_looked_at(
-    desk: Desk, tmp_path: Path, model: str, arguments: dict[str, str], detail: str | None
+    rig: Rig, tmp_path: Path, model: str, arguments: dict[str, str], detail: str | None
 ) -> None:
     (tmp_path / "a.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"\0" * 20)
-    (outcome,) = desk.work(model, ToolCall("", "view_image", {"path": "a.png", **arguments}))
+    (outcome,) = rig.run_calls(model, ToolCall("", "view_image", {"path": "a.png", **arguments}))
     assert [type(block).__name__ for block in outcome.result.content][-1] == "Media"
-    assert re.findall(r'"detail":"(\w+)"', dumps_text(desk.last)) == ([detail] if detail else [])
-    desk.check()
+    assert re.findall(r'"detail":"(\w+)"', dumps_text(rig.last_body)) == ([detail] if detail else [])
+    rig.check()

@@ -47,9 +47,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` in which anything that the loop complains of, and any task that is left over, is a failure."""
     complaints: list[str] = []
 
-    async def watched() -> T:
+    async def watch() -> T:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, what: complaints.append(f"{what['message']}: {what.get('exception')!r}"))
+        loop.set_exception_handler(lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}"))
         try:
             async with asyncio.timeout(20):
                 return await work
@@ -60,7 +60,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             complaints.extend(f"left over: {task!r}" for task in asyncio.all_tasks() if task is not mine)
             gc.collect(1)
 
-    result = asyncio.run(watched())
+    result = asyncio.run(watch())
     assert complaints == [], complaints
     return result
 
@@ -92,27 +92,27 @@ class Wiretap:
 
 
 class _Counted:
-    def __init__(self, answer: HttpResponse, tap: Wiretap) -> None:
-        self._answer, self._tap, self._closed = answer, tap, False
+    def __init__(self, answer: HttpResponse, wiretap: Wiretap) -> None:
+        self._answer, self._wiretap, self._closed = answer, wiretap, False
         self.status, self.headers = answer.status, answer.headers
 
     async def read(self) -> bytes:
         return await self._answer.read()
 
     async def close(self) -> None:
-        self._tap.open -= not self._closed
+        self._wiretap.open -= not self._closed
         self._closed = True
         await self._answer.close()
 
 
-def agent(provider: str, tap: Wiretap | None = None, **options: Any) -> Agent:
+def make_agent(provider: str, wiretap: Wiretap | None = None, **options: Any) -> Agent:
     """An agent on the simulator that tries again without waiting."""
-    return Agent(f"simulator:{provider}", transport=tap or Wiretap(), retry=QUICK, **options)
+    return Agent(f"simulator:{provider}", transport=wiretap or Wiretap(), retry=QUICK, **options)
 
 
-def check_bodies(engine: Engine, tap: Wiretap) -> None:
+def check_bodies(engine: Engine, wiretap: Wiretap) -> None:
     """Every body that was sent is legal for its provider."""
-    for request in tap.requests:
+    for request in wiretap.requests:
         _legal(engine.profile, loads_object(request.body), beta="anthropic-beta" in request.headers)
 
 
@@ -126,35 +126,39 @@ def _legal(profile: Profile, body: Doc, *, beta: bool = False) -> None:
 # ---- conversations
 
 
-def broken(messages: Sequence[Message]) -> list[str]:
+def find_unpaired(messages: Sequence[Message]) -> list[str]:
     """What is wrong with a conversation: every call has exactly one result, in call order, in the very next message."""
-    found: list[str] = []
+    problems: list[str] = []
     waiting: list[tuple[str, str]] = []
     for number, message in enumerate(messages):
         answered = [(result.call_id, result.name) for result in message.results]
         if answered != waiting:
-            found.append(f"{number}: results {answered} for calls {waiting}")
+            problems.append(f"{number}: results {answered} for calls {waiting}")
         if (message.calls and message.role != "assistant") or (answered and message.role != "tool"):
-            found.append(f"{number}: calls or results of {message.role}")
+            problems.append(f"{number}: calls or results of {message.role}")
         waiting = [(call.id, call.name) for call in message.calls]
     if waiting:
-        found.append(f"the end: {waiting} unanswered")
-    return found
+        problems.append(f"the end: {waiting} unanswered")
+    return problems
 
 
 def check(messages: Sequence[Message], *, everywhere: bool = True) -> None:
     """A conversation is whole, and every provider takes it with the next words of the user."""
-    wrong = broken(messages)
+    wrong = find_unpaired(messages)
     assert wrong == [], wrong
-    mended = [one for one in repair_history(messages, HistoryRules()).repairs if "call" in str(one) or "result" in str(one)]
-    mended = [one for one in mended if "id" not in one.subject]
+    mended = [
+        repair
+        for repair in repair_history(messages, HistoryRules()).repairs
+        if "call" in str(repair) or "result" in str(repair)
+    ]
+    mended = [repair for repair in mended if "id" not in repair.subject]
     assert mended == [], mended
     if everywhere:
         for provider in PROVIDERS:
-            accepted(provider, [*messages, user("Go on.")])
+            check_accepted(provider, [*messages, user("Go on.")])
 
 
-def accepted(provider: str, messages: Sequence[Message]) -> None:
+def check_accepted(provider: str, messages: Sequence[Message]) -> None:
     """A provider takes the conversation, by our judges and by the simulator."""
     engine = _ENGINES[provider]
     profile = engine.profile
@@ -219,28 +223,28 @@ def hook(**methods: Callable[[Any], Any]) -> Hooks:
 # ---- runs
 
 
-async def cancelled(task: "asyncio.Task[Any]") -> None:
+async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
     """Cancels a task, and waits for it to be so."""
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def gathered(events: AsyncIterator[RunEvent]) -> list[RunEvent]:
+async def collect_events(events: AsyncIterator[RunEvent]) -> list[RunEvent]:
     """All events of a stream."""
     return [event async for event in events]
 
 
-async def kept(events: AsyncIterator[RunEvent], shown: list[Any]) -> None:
+async def collect_into(events: AsyncIterator[RunEvent], shown: list[Any]) -> None:
     """Reads a stream to its end, and keeps what it showed on the way."""
     async for event in events:
         shown.append(event)  # what was shown before an error counts
 
 
-async def outcome(talker: Agent, prompt: Any, *, streamed: bool, **options: Any) -> RunResult:
+async def outcome(agent: Agent, prompt: Any, *, streamed: bool, **options: Any) -> RunResult:
     """The result of a run, streamed or not."""
     if not streamed:
-        return await talker.run(prompt, **options)
-    last = (await gathered(talker.stream(prompt, **options)))[-1]
+        return await agent.run(prompt, **options)
+    last = (await collect_events(agent.stream(prompt, **options)))[-1]
     assert isinstance(last, RunDone)
     return last.result

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from tests.loop.agents import PROVIDERS, Wiretap, agent, broken, check, check_bodies, hook, outcome
+from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, find_unpaired, hook, make_agent, outcome
 
 from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
@@ -47,11 +47,11 @@ class Stopped:
     """An agent whose run is stopped; counts which calls have started."""
 
     def __init__(self, case: Case) -> None:
-        self.case, self.started, self.tap = case, Counter[str](), Wiretap()
+        self.case, self.started, self.wiretap = case, Counter[str](), Wiretap()
         config = ToolConfig(eager_start=case.is_eager, approval_effects={"write"})
         tools = [Tool(self._make("read"), effects="read"), Tool(self._make("write"), effects="write")]
         hooks = [hook(before_request=_wait, after_reply=_wait, before_tool=_wait, after_tool=_wait)]
-        self.agent: Agent = agent(case.provider, self.tap, tools=tools, config=config, approve=_approve, hooks=hooks)
+        self.agent: Agent = make_agent(case.provider, self.wiretap, tools=tools, config=config, approve=_approve, hooks=hooks)
 
     def _make(self, name: str) -> Any:
         async def use(n: int) -> str:
@@ -91,7 +91,7 @@ class Stopped:
             return False
         if closes:
             await events.aclose()
-            assert broken(self.agent.conversation) == [], "the calls of a closed stream have no results"
+            assert find_unpaired(self.agent.conversation) == [], "the calls of a closed stream have no results"
         return True
 
 
@@ -115,8 +115,8 @@ async def stop_once(case: Case) -> tuple[bool, str]:
         twice = [call for call, count in stopped.started.items() if count > 1]
         assert not twice, f"started twice: {twice}"
         check(stopped.agent.conversation, everywhere=case.moment % 10 == 0)
-        check_bodies(stopped.agent.view().engine, stopped.tap)
-        assert not stopped.tap.open, f"{stopped.tap.open} replies are open"
+        check_bodies(stopped.agent.view().engine, stopped.wiretap)
+        assert not stopped.wiretap.open, f"{stopped.wiretap.open} replies are open"
     except Exception as e:
         return True, f"{case}: {type(e).__name__}: {e}"
     return was_running, ""
@@ -153,9 +153,9 @@ def storm(stride: int = 1) -> tuple[int, list[str]]:
     """Stop runs of every kind; return how many, and what is wrong, also with event loops and tasks."""
     total, problems = 0, list[str]()
     for case in list_cases(stride):
-        (count, found), complaints = run_watched(stop_everywhere(case, stride))
+        (count, failures), complaints = run_watched(stop_everywhere(case, stride))
         total += count
-        problems += [*found, *(f"{case}: {complaint}" for complaint in complaints)]
+        problems += [*failures, *(f"{case}: {complaint}" for complaint in complaints)]
     return total, problems
 
 
@@ -163,7 +163,7 @@ def run_watched(work: Coroutine[Any, Any, Any]) -> tuple[Any, list[str]]:
     """Run it in a loop of its own; return also what the loop complained of, and the tasks that were left over."""
     complaints: list[str] = []
 
-    async def watched() -> Any:
+    async def watch() -> Any:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}"))
         result = await work
@@ -174,4 +174,4 @@ def run_watched(work: Coroutine[Any, Any, Any]) -> tuple[Any, list[str]]:
         complaints.extend(f"left over: {task!r}" for task in asyncio.all_tasks() if task is not mine)
         return result
 
-    return asyncio.run(watched()), complaints
+    return asyncio.run(watch()), complaints

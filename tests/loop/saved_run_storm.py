@@ -5,7 +5,7 @@ import json
 import random
 from functools import cache
 
-from tests.loop.agents import PROVIDERS, agent
+from tests.loop.agents import PROVIDERS, make_agent
 from tests.loop.test_approval_data import PUT, WRITES, Vault, mutate
 
 from toolglot.errors import ToolglotError
@@ -21,10 +21,10 @@ def save_paused_run(provider: str) -> tuple[bytes, ApprovalRequest]:
     """Return a run that waits for an approval, with some history, and what was shown."""
 
     async def pause() -> tuple[bytes, ApprovalRequest]:
-        talker = agent(provider, tools=Vault().tools, config=WRITES)
-        await talker.run('call get {"key": "b"}\nthen say hello "you" \\ ☂')
-        result = await talker.run(PROMPT)
-        return talker.save(), result.requests[0]
+        agent = make_agent(provider, tools=Vault().tools, config=WRITES)
+        await agent.run('call get {"key": "b"}\nthen say hello "you" \\ ☂')
+        result = await agent.run(PROMPT)
+        return agent.save(), result.requests[0]
 
     return asyncio.run(pause())
 

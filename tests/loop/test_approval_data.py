@@ -29,7 +29,7 @@ from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.values.events import RunDone, RunResult
 from toolglot.values.messages import BaseCall, Conversation, Message, Reply, ToolCall
 
-from .agents import Wiretap, agent, check, gathered, hook, kinds_of, outcome, results_of, run
+from .agents import Wiretap, check, collect_events, hook, kinds_of, make_agent, outcome, results_of, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 WRITES = ToolConfig(approval_effects={"write", "execute"})
@@ -76,21 +76,21 @@ def requests_of(waiting: Agent, conversation: Conversation | None = None) -> lis
 PUT = 'call put {"key": "a", "value": "1"}'
 
 
-def paused(prompt: str = PUT, vault: Vault | None = None, **options: Any) -> tuple[Agent, Vault, RunResult]:
+def pause(prompt: str = PUT, vault: Vault | None = None, **options: Any) -> tuple[Agent, Vault, RunResult]:
     vault = vault or Vault()
-    talker = agent("anthropic", tools=vault.tools, config=WRITES, **options)
-    return talker, vault, run(talker.run(prompt))
+    agent = make_agent("anthropic", tools=vault.tools, config=WRITES, **options)
+    return agent, vault, run(agent.run(prompt))
 
 
-def loaded(data: bytes | str, vault: Vault, **options: Any) -> Agent:
+def reload(data: bytes | str, vault: Vault, **options: Any) -> Agent:
     everything: dict[str, Any] = {"tools": vault.tools, "config": WRITES, **options}
     return Agent.load(data, "simulator:anthropic", **everything)
 
 
-async def resumed(talker: Agent, decisions: dict[str, Any], *, live: bool) -> RunResult:
+async def resume(agent: Agent, decisions: dict[str, Any], *, live: bool) -> RunResult:
     if not live:
-        return await talker.resume(decisions)
-    last = (await gathered(talker.resume_stream(decisions)))[-1]
+        return await agent.resume(decisions)
+    last = (await collect_events(agent.resume_stream(decisions)))[-1]
     assert isinstance(last, RunDone)
     return last.result
 
@@ -148,14 +148,14 @@ def test_what_a_call_would_do_is_shown_after_the_calls_before_it(
     """S3: with a preview made too early, the user was shown "this will fail", and none of the text that was then written."""
     (tmp_path / "app.cfg").write_text("KEEP=1\n")
     asked = Asked(look=lambda: snapshot(tmp_path))
-    own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    builtin = builtins(tmp_path, state_dir=tmp_path.parent / "state")
     try:
-        tap = Wiretap(calling(*calls), "say done")
-        talker = agent("anthropic", tap, tools=own.tools, config=WRITES, approve=asked, facade="neutral")
-        run(outcome(talker, "go", streamed=live))
+        wiretap = Wiretap(calling(*calls), "say done")
+        agent = make_agent("anthropic", wiretap, tools=builtin.tools, config=WRITES, approve=asked, facade="neutral")
+        run(outcome(agent, "go", streamed=live))
     finally:
-        own.close()
-    assert kinds_of(talker.conversation) == [None] * len(calls)
+        builtin.close()
+    assert kinds_of(agent.conversation) == [None] * len(calls)
     last = asked.requests[-1]
     assert (last.id, last.preview_error) == (calls[-1].id, "")
     assert diff in last.preview
@@ -172,15 +172,15 @@ def test_a_path_rule_sees_the_links_that_earlier_calls_of_the_turn_made(tmp_path
         ToolCall("2", "read", {"path": "src/x/file"}),
         ToolCall("3", "write", {"path": "src/x/file", "content": "evil\n"}),
     ]
-    asked, own = Asked(False), builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    asked, builtin = Asked(False), builtins(tmp_path, state_dir=tmp_path.parent / "state")
     config = ToolConfig(approve=["shell(ln *)", "write(src/**)"])
     try:
-        tap = Wiretap(calling(*calls), "say done")
-        talker = agent("anthropic", tap, tools=own.tools, config=config, approve=asked, facade="neutral")
-        run(talker.run("go"))
+        wiretap = Wiretap(calling(*calls), "say done")
+        agent = make_agent("anthropic", wiretap, tools=builtin.tools, config=config, approve=asked, facade="neutral")
+        run(agent.run("go"))
     finally:
-        own.close()
-    assert kinds_of(talker.conversation) == [None, None, "rejected"]
+        builtin.close()
+    assert kinds_of(agent.conversation) == [None, None, "rejected"]
     assert [request.target for request in asked.requests] == [str(tmp_path / "secret" / "file")]
     assert (tmp_path / "secret" / "file").read_text() == "keep\n"
 
@@ -189,7 +189,7 @@ def test_plain_calls_have_finished_before_a_question() -> None:
     vault = Vault()
     asked = Asked(look=lambda: [*vault.ran])
     prompt = f'call get {{"key": "x"}} {PUT} call get {{"key": "y"}} call put {{"key": "a", "value": "2"}}'
-    run(agent("anthropic", tools=vault.tools, config=WRITES, approve=asked).run(prompt))
+    run(make_agent("anthropic", tools=vault.tools, config=WRITES, approve=asked).run(prompt))
     assert [request.preview for request in asked.requests] == ["nothing -> 1", "1 -> 2"]
     assert asked.seen == [["get x"], ["get x", "put a=1", "get y"]]
 
@@ -204,8 +204,8 @@ async def test_calls_without_a_preview_are_asked_about_one_after_the_other_and_r
         return "sent"
 
     asked = Asked(look=lambda: [*running])
-    talker = agent("anthropic", tools=[Tool(send, approval=True)], approve=asked)
-    await talker.run('call send {"n": 1} call send {"n": 2}')
+    agent = make_agent("anthropic", tools=[Tool(send, approval=True)], approve=asked)
+    await agent.run('call send {"n": 1} call send {"n": 2}')
     assert (asked.seen, sorted(running)) == ([[], []], [1, 2])
 
 
@@ -219,7 +219,7 @@ def test_what_was_shown_runs_before_the_next_question_takes_its_time() -> None:
         return "paid"
 
     asked = Asked(look=lambda: [*vault.ran])
-    run(agent("anthropic", tools=[put, pay], config=WRITES, approve=asked).run(f"{PUT} call pay {{}}"))
+    run(make_agent("anthropic", tools=[put, pay], config=WRITES, approve=asked).run(f"{PUT} call pay {{}}"))
     assert asked.seen == [[], ["put a=1"]]
 
 
@@ -236,7 +236,7 @@ def test_what_changes_while_somebody_thinks_is_asked_about_again() -> None:
         return len(asked) < 3
 
     asked: list[ApprovalRequest] = []
-    run(agent("anthropic", tools=vault.tools, config=WRITES, approve=approve).run(PUT))
+    run(make_agent("anthropic", tools=vault.tools, config=WRITES, approve=approve).run(PUT))
     assert [request.preview for request in asked] == ["nothing -> 1", "changed meanwhile -> 1"]
     assert len({request.fingerprint for request in asked}) == 2
     assert "has changed since it was approved" in asked[1].reason
@@ -252,44 +252,44 @@ def test_what_never_stays_the_same_does_not_run() -> None:
         return True
 
     asked: list[ApprovalRequest] = []
-    talker = agent("anthropic", tools=vault.tools, config=WRITES, approve=approve)
-    run(talker.run(PUT))
-    assert (len(asked), vault.ran, kinds_of(talker.conversation)) == (4, [], ["rejected"])
-    assert "changed each time" in results_of(talker.conversation)[0].text
+    agent = make_agent("anthropic", tools=vault.tools, config=WRITES, approve=approve)
+    run(agent.run(PUT))
+    assert (len(asked), vault.ran, kinds_of(agent.conversation)) == (4, [], ["rejected"])
+    assert "changed each time" in results_of(agent.conversation)[0].text
 
 
 @LIVE
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "loaded"])
 def test_a_paused_call_that_would_do_something_else_by_now_waits_again(live: bool, elsewhere: bool) -> None:
-    talker, vault, first = paused()
+    agent, vault, first = pause()
     if elsewhere:
-        talker = loaded(talker.save(), vault)
+        agent = reload(agent.save(), vault)
     vault.values["a"] = "changed meanwhile"
-    again = run(resumed(talker, {first.requests[0].id: True}, live=live))
+    again = run(resume(agent, {first.requests[0].id: True}, live=live))
     assert (again.stop, vault.ran) == ("approval", [])
     assert [request.preview for request in again.requests] == ["changed meanwhile -> 1"]
     assert "has changed since it was approved" in again.requests[0].reason
-    assert run(resumed(talker, {again.requests[0].id: True}, live=live)).stop == "end"
+    assert run(resume(agent, {again.requests[0].id: True}, live=live)).stop == "end"
     assert vault.ran == ["put a=1"]
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 def test_calls_that_are_decided_on_together_are_shown_again_where_one_changes_the_other() -> None:
-    talker, vault, first = paused(f'{PUT} call put {{"key": "b", "value": "2"}} call put {{"key": "a", "value": "3"}}')
+    agent, vault, first = pause(f'{PUT} call put {{"key": "b", "value": "2"}} call put {{"key": "a", "value": "3"}}')
     assert [request.preview for request in first.requests] == ["nothing -> 1", "nothing -> 2", "nothing -> 3"]
-    again = run(talker.resume({request.fingerprint: True for request in first.requests}))
+    again = run(agent.resume({request.fingerprint: True for request in first.requests}))
     assert [request.preview for request in again.requests] == ["1 -> 3"]
     assert vault.ran == ["put a=1", "put b=2"]
-    assert run(talker.resume({again.requests[0].fingerprint: True})).stop == "end"
+    assert run(agent.resume({again.requests[0].fingerprint: True})).stop == "end"
     assert vault.ran[2:] == ["put a=3"]
 
 
 def test_a_preview_that_fails_leaves_the_arguments_to_be_shown(tmp_path: Path) -> None:
     asked = Asked(False)
-    own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
-    talker = agent("anthropic", tools=own.tools, config=WRITES, approve=asked, facade="neutral")
-    run(talker.run('call edit {"path": "none.txt", "old": "a", "new": "b"}'))
-    own.close()
+    builtin = builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    agent = make_agent("anthropic", tools=builtin.tools, config=WRITES, approve=asked, facade="neutral")
+    run(agent.run('call edit {"path": "none.txt", "old": "a", "new": "b"}'))
+    builtin.close()
     [request] = asked.requests
     assert (request.preview, request.arguments) == ("", {"path": "none.txt", "old": "a", "new": "b"})
     assert "none.txt" in request.preview_error
@@ -306,11 +306,11 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(change: Change, caplog: pytest.LogCaptureFixture) -> None:
-    talker, vault, first = paused()
-    other = loaded(talker.save(), vault, **change(vault))
+    agent, vault, first = pause()
+    other = reload(agent.save(), vault, **change(vault))
     for key in (first.requests[0].id, first.requests[0].fingerprint):
         assert run(other.resume({key: True})).stop == "approval"
-        other = loaded(talker.save(), vault, **change(vault))
+        other = reload(agent.save(), vault, **change(vault))
     assert vault.ran == []
     assert run(other.resume({run(other.list_pending())[0].fingerprint: True})).stop == "end"
     assert vault.ran == ["put a=1"]
@@ -320,14 +320,14 @@ def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(change: Chang
 
 
 def test_what_waits_is_listed_with_all_that_matters() -> None:
-    talker, vault, first = paused()
+    agent, vault, first = pause()
     [request] = first.requests
     assert (request.tool, request.target, request.preview) == ("put", "vault/a", "nothing -> 1")
     assert (request.effects, request.reason) == ({"write", "network"}, "it can change files, and no rule allows it")
     assert (request.arguments, request.id) == ({"key": "a", "value": "1"}, request.call.id)
     assert len(request.fingerprint) == 64
-    assert run(talker.list_pending()) == first.pending
-    other = loaded(talker.save(), vault)
+    assert run(agent.list_pending()) == first.pending
+    other = reload(agent.save(), vault)
     assert other.list_pending_sync() == first.pending
     assert vault.ran == []
     vault.values["a"] = "0"
@@ -337,14 +337,14 @@ def test_what_waits_is_listed_with_all_that_matters() -> None:
 
 
 def test_nothing_is_listed_where_nothing_waits() -> None:
-    talker = agent("anthropic")
-    assert run(talker.list_pending()) == ()
-    assert talker.list_pending_sync(Conversation()) == ()
+    agent = make_agent("anthropic")
+    assert run(agent.list_pending()) == ()
+    assert agent.list_pending_sync(Conversation()) == ()
 
 
 def test_what_waits_for_a_tool_that_is_gone_is_listed_and_can_be_refused() -> None:
-    talker, vault, _ = paused()
-    other = loaded(talker.save(), vault, tools=vault.tools[1:])
+    agent, vault, _ = pause()
+    other = reload(agent.save(), vault, tools=vault.tools[1:])
     [request] = requests_of(other)
     assert (request.tool, request.arguments, request.effects) == ("put", {"key": "a", "value": "1"}, frozenset())
     assert "no such tool" in request.preview_error
@@ -368,12 +368,12 @@ ANSWERS: list[tuple[Any, bool, bool]] = [
 @pytest.mark.parametrize(("answer", "runs", "always"), ANSWERS, ids=str)
 def test_a_decision_has_many_forms(answer: Any, runs: bool, always: bool, way: str, live: bool) -> None:
     asked = Asked(answer)
-    talker, vault, result = paused(approve=asked) if way == "approve" else paused()
+    agent, vault, result = pause(approve=asked) if way == "approve" else pause()
     if way == "resume":
-        result = run(resumed(talker, {result.requests[0].id: answer}, live=live))
+        result = run(resume(agent, {result.requests[0].id: answer}, live=live))
     assert (result.stop, vault.ran) == ("end", ["put a=1"] if runs else [])
-    assert [one.ran for one in result.outcomes] == [runs]
-    again = run(talker.run('call put {"key": "b", "value": "2"}'))
+    assert [outcome.ran for outcome in result.outcomes] == [runs]
+    again = run(agent.run('call put {"key": "b", "value": "2"}'))
     if way == "approve":
         assert len(asked.requests) == (1 if always else 2)
     else:
@@ -381,38 +381,43 @@ def test_a_decision_has_many_forms(answer: Any, runs: bool, always: bool, way: s
 
 
 def test_later_keeps_a_call_waiting() -> None:
-    talker, vault, first = paused()
-    again = run(talker.resume({first.requests[0].id: "later"}))
+    agent, vault, first = pause()
+    again = run(agent.resume({first.requests[0].id: "later"}))
     assert (again.stop, again.requests, vault.ran) == ("approval", first.requests, [])
 
 
 @pytest.mark.parametrize("wrong", [1, None, "maybe", replace(Allow(), arguments="x"), replace(Deny(), reason=3)])
 def test_what_is_no_decision_is_an_error(wrong: Any) -> None:
-    talker, vault, first = paused()
+    agent, vault, first = pause()
     with pytest.raises(UsageError, match="not a decision on a call"):
-        run(talker.resume({first.requests[0].id: wrong}))
-    assert talker.has_pending_run
+        run(agent.resume({first.requests[0].id: wrong}))
+    assert agent.has_pending_run
     assert vault.ran == []
 
 
 def test_the_model_reads_why_it_was_refused_under_every_facade(tmp_path: Path) -> None:
-    own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    builtin = builtins(tmp_path, state_dir=tmp_path.parent / "state")
     deny, command = Deny("use the staging server"), {"command": "touch ran"}
     base = Message("assistant", (ToolCall("1", "shell", command, base_call=BaseCall("shell", command)),))
     for facade in list_facades():
         for approve in (Asked(deny), None):
             losses: dict[Any, None] = {}
-            [call] = agent("anthropic", tools=own.tools, facade=facade.id).view().model_view.render_message(base, losses).calls
-            tap = Wiretap(calling(replace(call, base_call=None)), "say done")
-            talker = agent("anthropic", tap, tools=own.tools, facade=facade.id, approve=approve, config=WRITES)
-            result = run(talker.run("go"))
+            [call] = (
+                make_agent("anthropic", tools=builtin.tools, facade=facade.id)
+                .view()
+                .model_view.render_message(base, losses)
+                .calls
+            )
+            wiretap = Wiretap(calling(replace(call, base_call=None)), "say done")
+            agent = make_agent("anthropic", wiretap, tools=builtin.tools, facade=facade.id, approve=approve, config=WRITES)
+            result = run(agent.run("go"))
             if approve is None:
                 assert result.requests[0].tool == "shell"
-                result = run(talker.resume({result.requests[0].id: deny}))
-            [refusal] = results_of(talker.conversation)
+                result = run(agent.resume({result.requests[0].id: deny}))
+            [refusal] = results_of(agent.conversation)
             assert (refusal.error_kind, refusal.name) == ("rejected", call.name), facade.id
             assert "use the staging server" in refusal.text, facade.id
-    own.close()
+    builtin.close()
     assert not [*tmp_path.iterdir()]
 
 
@@ -422,25 +427,25 @@ def test_an_approver_may_change_the_arguments_and_the_model_is_told(way: str, li
     lines: list[bytes] = []
     change = Allow({"key": "b", "value": 2})
     options: dict[str, Any] = {"audit": AuditLog(lines.append)}
-    talker, vault, result = paused(approve=Asked(change), **options) if way == "approve" else paused(**options)
+    agent, vault, result = pause(approve=Asked(change), **options) if way == "approve" else pause(**options)
     if way == "resume":
-        result = run(resumed(talker, {result.requests[0].id: change}, live=live))
+        result = run(resume(agent, {result.requests[0].id: change}, live=live))
     assert vault.ran == ["put b=2"]
     [changed] = result.outcomes
     assert changed.call.arguments == {"key": "b", "value": 2}
     assert any("changed" in repair.reason for repair in changed.repairs)
-    told = results_of(talker.conversation)[0].text
-    assert told.startswith('[The user changed the arguments of this call to {"key":"b","value":"2"}]')
-    assert "put 2" in told
-    assert talker.conversation[1].calls[0].arguments == {"key": "a", "value": "1"}, "the model's own words stay"
+    text = results_of(agent.conversation)[0].text
+    assert text.startswith('[The user changed the arguments of this call to {"key":"b","value":"2"}]')
+    assert "put 2" in text
+    assert agent.conversation[1].calls[0].arguments == {"key": "a", "value": "1"}, "the model's own words stay"
     line = loads(lines[-1])
     assert (line["target"], line["approved"], line["decided_by"]) == ("vault/b", True, "user")
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 def test_arguments_that_were_replaced_never_run_even_if_nobody_has_to_be_asked_by_now() -> None:
-    talker, vault, first = paused()
-    other = loaded(talker.save(), vault, config=ToolConfig(approval_effects=()))
+    agent, vault, first = pause()
+    other = reload(agent.save(), vault, config=ToolConfig(approval_effects=()))
     change = Allow({"key": "b", "value": "2"})
     again = run(other.resume({first.requests[0].id: change}))
     assert (again.stop, vault.ran) == ("approval", [])
@@ -452,17 +457,17 @@ def test_the_audit_names_what_a_hook_made_of_a_call_that_was_denied() -> None:
     lines: list[bytes] = []
     vault, elsewhere = Vault(), hook(before_tool=lambda call: replace(call, arguments={"key": "z", "value": "1"}))
     asked, audit = Asked(False), AuditLog(lines.append)
-    run(agent("anthropic", tools=vault.tools, config=WRITES, approve=asked, hooks=[elsewhere], audit=audit).run(PUT))
+    run(make_agent("anthropic", tools=vault.tools, config=WRITES, approve=asked, hooks=[elsewhere], audit=audit).run(PUT))
     assert (asked.requests[0].target, loads(lines[-1])["target"], vault.ran) == ("vault/z", "vault/z", [])
 
 
 def test_changed_arguments_have_to_fit() -> None:
-    talker, vault, first = paused()
+    agent, vault, first = pause()
     with pytest.raises(UsageError, match=r"Allow\(arguments=…\) does not fit the tool 'put'.*value"):
-        run(talker.resume({first.requests[0].id: Allow({"key": "b"})}))
-    assert (talker.has_pending_run, vault.ran) == (True, [])
+        run(agent.resume({first.requests[0].id: Allow({"key": "b"})}))
+    assert (agent.has_pending_run, vault.ran) == (True, [])
     with pytest.raises(UsageError, match="does not fit the tool 'put'"):
-        paused(approve=Asked(Allow({"key": "b"})))
+        pause(approve=Asked(Allow({"key": "b"})))
 
 
 @pytest.mark.parametrize("way", ["approve", "resume"])
@@ -471,11 +476,11 @@ def test_a_rule_that_denies_also_denies_what_an_approver_changed(way: str) -> No
     put = vault.tools[0].replace(scope=lambda arguments: [Subject("path", f"/vault/{arguments['key']}", "/vault")])
     config, change = ToolConfig(approval_effects={"write"}, deny=["put(secret/**)"]), Allow({"key": "secret/b", "value": "2"})
     approve = Asked(change) if way == "approve" else None
-    talker = agent("anthropic", tools=[put], config=config, approve=approve, audit=AuditLog(lines.append))
-    result = run(talker.run(PUT))
+    agent = make_agent("anthropic", tools=[put], config=config, approve=approve, audit=AuditLog(lines.append))
+    result = run(agent.run(PUT))
     if way == "resume":
-        result = run(talker.resume({result.requests[0].id: change}))
-    assert (vault.ran, kinds_of(talker.conversation)) == ([], ["not_allowed"])
+        result = run(agent.resume({result.requests[0].id: change}))
+    assert (vault.ran, kinds_of(agent.conversation)) == ([], ["not_allowed"])
     line = loads(lines[-1])
     assert (line["decided_by"], line["target"], line["ran"]) == ("rule", "vault/a", False)
     assert "secret" in line["reason"]
@@ -491,9 +496,9 @@ def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
         return "done"
 
     asked = Asked("always", "always", "always")
-    talker = agent("anthropic", tools=[act], config=WRITES, approve=asked)
+    agent = make_agent("anthropic", tools=[act], config=WRITES, approve=asked)
     for outside in ("false", "false", "true", "true", "false"):
-        run(talker.run(f'call act {{"outside": {outside}}}'))
+        run(agent.run(f'call act {{"outside": {outside}}}'))
     assert [(request.each_time, request.reason) for request in asked.requests] == [
         (False, "it can run commands, and no rule allows it"),
         (True, "it leaves the sandbox"), (True, "it leaves the sandbox"),
@@ -513,13 +518,13 @@ def test_a_changed_call_that_leaves_the_sandbox_is_a_question_of_its_own(way: st
 
     change, tell = Allow({"outside": True}, ask_again=way == "resume, ask again"), 'call act {"outside": false}'
     if way.startswith("resume"):
-        talker = agent("anthropic", tools=[act], config=WRITES)
-        first = run(talker.run(tell))
-        run(talker.resume({first.requests[0].id: change}))
-        assert (ran, kinds_of(talker.conversation)) == ([], ["rejected"])
+        agent = make_agent("anthropic", tools=[act], config=WRITES)
+        first = run(agent.run(tell))
+        run(agent.resume({first.requests[0].id: change}))
+        assert (ran, kinds_of(agent.conversation)) == ([], ["rejected"])
         return
     asked = Asked(change, change if way == "again" else way == "approve")
-    run(agent("anthropic", tools=[act], config=WRITES, approve=asked).run(tell))
+    run(make_agent("anthropic", tools=[act], config=WRITES, approve=asked).run(tell))
     assert [(request.each_time, request.arguments["outside"]) for request in asked.requests] == [(False, False), (True, True)]
     assert ran == ([] if way == "refuse" else [True])
 
@@ -527,10 +532,10 @@ def test_a_changed_call_that_leaves_the_sandbox_is_a_question_of_its_own(way: st
 def test_an_approver_can_ask_to_see_what_changed_arguments_would_do() -> None:
     change = Allow({"key": "b", "value": "2"}, ask_again=True)
     asked = Asked(change, True)
-    _, vault, result = paused(approve=asked)
+    _, vault, result = pause(approve=asked)
     assert [request.target for request in asked.requests] == ["vault/a", "vault/b"]
     assert (vault.ran, result.outcomes[0].result.text[:10]) == (["put b=2"], "[The user ")
-    _, vault, _ = paused(approve=Asked(change, False))
+    _, vault, _ = pause(approve=Asked(change, False))
     assert vault.ran == []
 
 
@@ -538,10 +543,10 @@ def test_an_approver_can_ask_to_see_what_changed_arguments_would_do() -> None:
 
 
 def edit_header(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    header, _, rest = data.partition(b"\n")
+    header, _, remainder = data.partition(b"\n")
     fields = json.loads(header)
     change(fields)
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + rest
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + remainder
 
 
 EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -559,9 +564,9 @@ EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("change", EVIL.values(), ids=list(EVIL))
 def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], object]) -> None:
     """S6: not even what needs no approval otherwise, as nobody knows whose call it is."""
-    talker, vault, first = paused(f'{PUT} call get {{"key": "a"}}')
-    data = edit_header(talker.save(), change)
-    other = loaded(data, vault)
+    agent, vault, first = pause(f'{PUT} call get {{"key": "a"}}')
+    data = edit_header(agent.save(), change)
+    other = reload(data, vault)
     assert run(other.resume()).stop == "approval"
     assert [request.tool for request in requests_of(other)] == ["put", "get"]
     assert requests_of(other)[1].reason == "the saved run was changed, or was saved with another approval key"
@@ -569,7 +574,7 @@ def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], 
         run(other.resume({first.requests[0].id: True}))
     assert vault.ran == []
     asked = Asked(False, False)
-    other = loaded(data, vault, approve=asked)
+    other = reload(data, vault, approve=asked)
     assert run(other.resume()).stop == "end"
     assert [(request.tool, request.each_time) for request in asked.requests] == [("put", False), ("get", True)]
     assert vault.ran == []
@@ -577,10 +582,10 @@ def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], 
 
 def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:
     """Row 25: the approved id ran whatever the file said."""
-    talker, vault, first = paused('call put {"key": "a.txt", "value": "1"}')
-    data = talker.save()
+    agent, vault, first = pause('call put {"key": "a.txt", "value": "1"}')
+    data = agent.save()
     evil = data.replace(b"a.txt", b"/etc/passwd")
-    other = loaded(evil, vault)
+    other = reload(evil, vault)
     with pytest.raises(UsageError, match="is not enough"):
         run(other.resume({first.requests[0].id: True}))
     result = run(other.resume({first.requests[0].fingerprint: True}))
@@ -589,7 +594,7 @@ def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:
         ["/etc/passwd"],
         [],
     )
-    good = loaded(data, vault)
+    good = reload(data, vault)
     assert run(good.resume({first.requests[0].fingerprint: True})).stop == "end"
     assert vault.ran == ["put a.txt=1"]
 
@@ -617,8 +622,8 @@ def mutate(value: Any, rng: random.Random) -> None:
 
 def test_whatever_is_changed_in_a_file_only_what_was_shown_can_run() -> None:
     """Random changes of the run in the header; then yes to the id, to the fingerprint, or to both."""
-    talker, vault, first = paused(f'{PUT} call get {{"key": "a"}}')
-    data, rng, refused = talker.save(), random.Random(14), 0
+    agent, vault, first = pause(f'{PUT} call get {{"key": "a"}}')
+    data, rng, refused = agent.save(), random.Random(14), 0
     [request] = first.requests
     logging.disable(logging.WARNING)
     for _ in range(400):
@@ -629,7 +634,7 @@ def test_whatever_is_changed_in_a_file_only_what_was_shown_can_run() -> None:
         vault.ran.clear()
         key = rng.choice([request.id, request.fingerprint, ""])
         try:
-            other = loaded(json.dumps(fields, separators=(",", ":")).encode() + b"\n" + messages, vault)
+            other = reload(json.dumps(fields, separators=(",", ":")).encode() + b"\n" + messages, vault)
             run(other.resume({key: True} if key else {}))
         except (MalformedData, UsageError):
             refused += 1
@@ -639,16 +644,16 @@ def test_whatever_is_changed_in_a_file_only_what_was_shown_can_run() -> None:
 
 
 def test_a_changed_run_is_not_made_good_by_saving_it_again() -> None:
-    talker, vault, first = paused()
-    other = loaded(talker.save().replace(b'"a"', b'"b"'), vault)
-    again = loaded(other.save(), vault)
+    agent, vault, first = pause()
+    other = reload(agent.save().replace(b'"a"', b'"b"'), vault)
+    again = reload(other.save(), vault)
     with pytest.raises(UsageError, match="is not enough"):
         run(again.resume({first.requests[0].id: True}))
 
 
 def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
-    talker, vault, _ = paused(f'{PUT} call get {{"key": "a"}}')
-    other = loaded(edit_header(talker.save(), lambda header: header.pop("mac")), vault)
+    agent, vault, _ = pause(f'{PUT} call get {{"key": "a"}}')
+    other = reload(edit_header(agent.save(), lambda header: header.pop("mac")), vault)
     put, get = other.list_pending_sync()
     result = run(other.resume({put.fingerprint: True, get.fingerprint: True}))
     assert (result.stop, vault.ran) == ("end", ["put a=1", "get a"])
@@ -657,9 +662,9 @@ def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
 
 
 def test_an_unknown_fingerprint_is_an_error() -> None:
-    talker, vault, first = paused()
+    agent, vault, first = pause()
     with pytest.raises(UsageError, match=f"no call {'0' * 64} is waiting.*list_pending.*{first.requests[0].id}"):
-        run(talker.resume({"0" * 64: True}))
+        run(agent.resume({"0" * 64: True}))
     assert vault.ran == []
 
 
@@ -668,26 +673,26 @@ def test_an_unknown_fingerprint_is_an_error() -> None:
 
 def test_machines_can_share_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_APPROVAL_KEY", "one")
-    talker, vault, first = paused()
-    data = talker.save()
-    assert run(loaded(data.decode(), vault).resume({first.requests[0].id: True})).stop == "end"
+    agent, vault, first = pause()
+    data = agent.save()
+    assert run(reload(data.decode(), vault).resume({first.requests[0].id: True})).stop == "end"
     monkeypatch.setenv("TOOLGLOT_APPROVAL_KEY", "two")
     with pytest.raises(UsageError, match="is not enough"):
-        run(loaded(data, vault).resume({first.requests[0].id: True}))
+        run(reload(data, vault).resume({first.requests[0].id: True}))
 
 
 def test_the_key_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
-    talker, vault, first = paused()
-    data = talker.save()
+    agent, vault, first = pause()
+    data = agent.save()
     key = tmp_path / "state" / "approval.key"
     if os.name == "posix":
         assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    assert talker.save() == data, "the key stays"
+    assert agent.save() == data, "the key stays"
     assert key.read_bytes() not in data
     key.write_bytes(b"")
     with pytest.raises(UsageError, match="is not enough"):
-        run(loaded(data, vault).resume({first.requests[0].id: True}))
+        run(reload(data, vault).resume({first.requests[0].id: True}))
 
 
 @pytest.mark.parametrize("damaged", [b"", b"short", None])
@@ -702,20 +707,20 @@ def test_a_damaged_key_is_replaced_and_links_are_not_needed(
         monkeypatch.setattr(os, "link", fail)
     else:
         (tmp_path / "approval.key").write_bytes(damaged)
-    talker, vault, first = paused()
-    data = talker.save()
-    assert talker.save() == data, "the key stays"
-    assert run(loaded(data, vault).resume({first.requests[0].id: True})).stop == "end"
+    agent, vault, first = pause()
+    data = agent.save()
+    assert agent.save() == data, "the key stays"
+    assert run(reload(data, vault).resume({first.requests[0].id: True})).stop == "end"
     assert [path.name for path in tmp_path.iterdir()] == ["approval.key"]
 
 
 def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
-    talkers = [paused() for _ in range(8)]
+    agents = [pause() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        files = [*pool.map(Agent.save, [talker for talker, _, _ in talkers])]
-    for (_, vault, first), data in zip(talkers, files, strict=True):
-        assert run(loaded(data, vault).resume({first.requests[0].id: True})).stop == "end"
+        files = [*pool.map(Agent.save, [agent for agent, _, _ in agents])]
+    for (_, vault, first), data in zip(agents, files, strict=True):
+        assert run(reload(data, vault).resume({first.requests[0].id: True})).stop == "end"
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["approval.key"]
 
 
@@ -724,21 +729,21 @@ def test_without_a_place_for_the_key_only_fingerprints_count(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
-    talker, vault, first = paused()
-    data = talker.save()
+    agent, vault, first = pause()
+    data = agent.save()
     assert b'"mac"' not in data
     assert "saved unsigned, as no key can be stored" in caplog.text
     with pytest.raises(UsageError, match=r"is not enough.*TOOLGLOT_APPROVAL_KEY"):
-        run(loaded(data, vault).resume({first.requests[0].id: True}))
-    assert run(loaded(data, vault).resume({first.requests[0].fingerprint: True})).stop == "end"
+        run(reload(data, vault).resume({first.requests[0].id: True}))
+    assert run(reload(data, vault).resume({first.requests[0].fingerprint: True})).stop == "end"
     assert vault.ran == ["put a=1"]
 
 
 def test_a_conversation_without_a_paused_run_needs_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
-    talker = agent("anthropic")
-    run(talker.run("say hi"))
-    assert b'"mac"' not in talker.save()
+    agent = make_agent("anthropic")
+    run(agent.run("say hi"))
+    assert b'"mac"' not in agent.save()
     assert not (tmp_path / "state").exists()
 
 
@@ -747,15 +752,15 @@ def test_a_conversation_without_a_paused_run_needs_no_key(tmp_path: Path, monkey
 
 def test_the_paused_run_of_any_conversation_can_be_saved() -> None:
     vault, first, second = Vault(), Conversation(), Conversation()
-    talker = agent("anthropic", tools=vault.tools, config=WRITES)
-    run(talker.run("say mine"))
+    agent = make_agent("anthropic", tools=vault.tools, config=WRITES)
+    run(agent.run("say mine"))
     for key, conversation in (("a", first), ("b", second)):
-        run(talker.run(f'call put {{"key": "{key}", "value": "1"}}', conversation=conversation))
-    assert [request.target for request in requests_of(talker, second)] == ["vault/b"]
-    assert (talker.list_pending_sync(), talker.has_pending_run) == ((), False)
-    other = loaded(talker.save(second), vault)
+        run(agent.run(f'call put {{"key": "{key}", "value": "1"}}', conversation=conversation))
+    assert [request.target for request in requests_of(agent, second)] == ["vault/b"]
+    assert (agent.list_pending_sync(), agent.has_pending_run) == ((), False)
+    other = reload(agent.save(second), vault)
     assert [request.target for request in requests_of(other)] == ["vault/b"]
     assert run(other.resume({other.list_pending_sync()[0].id: True})).stop == "end"
-    assert run(talker.resume({talker.list_pending_sync(first)[0].id: True}, conversation=first)).stop == "end"
+    assert run(agent.resume({agent.list_pending_sync(first)[0].id: True}, conversation=first)).stop == "end"
     assert vault.ran == ["put b=1", "put a=1"]
-    assert loaded(talker.save(), vault).conversation == talker.conversation
+    assert reload(agent.save(), vault).conversation == agent.conversation

@@ -22,18 +22,18 @@ MODEL = "anthropic:claude-sonnet-4-5"
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A simulator on loopback."""
-    started, stopped, found = threading.Event(), threading.Event(), list[str]()
+    started, stopped, urls = threading.Event(), threading.Event(), list[str]()
 
     async def main() -> None:
         async with serve() as url:
-            found.append(url)
+            urls.append(url)
             started.set()
             await asyncio.to_thread(stopped.wait)
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))
     thread.start()
     assert started.wait(20)
-    yield found[0]
+    yield urls[0]
     stopped.set()
     thread.join()
 
@@ -94,18 +94,18 @@ async def test_closing_an_agent_closes_the_connections_to_every_model_it_used(ad
 async def test_closing_an_agent_leaves_open_what_was_passed_to_it(address: str) -> None:
     async with create_agent(address):  # whatever is left of other tests
         pass
-    own = HttpTransport()
+    transport = HttpTransport()
     for agent in (
-        Agent(MODEL, base_url=address, key="any", transport=own),
-        Agent(create_engine(MODEL, base_url=address, key="any", transport=own)),
-        Setup(Settings(), transport=own).create_agent(MODEL, base_url=address, key="any", audit=None),
+        Agent(MODEL, base_url=address, key="any", transport=transport),
+        Agent(create_engine(MODEL, base_url=address, key="any", transport=transport)),
+        Setup(Settings(), transport=transport).create_agent(MODEL, base_url=address, key="any", audit=None),
         Agent(create_engine(MODEL, base_url=address, key="any")),
     ):
         async with agent:
             assert (await agent.run("say one")).text == "one"
         assert is_open(agent.view().engine.transport)
-    await own.close()
-    assert not is_open(own)
+    await transport.close()
+    assert not is_open(transport)
     await agent.view().engine.close()
     assert not is_open(agent.view().engine.transport)
 

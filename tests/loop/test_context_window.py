@@ -37,7 +37,7 @@ from toolglot.values.messages import (
 from toolglot.values.request import Options, Request
 from toolglot.wire.prefix import PrefixEncoder
 
-from .agents import MODELS, PROVIDERS, accepted, broken
+from .agents import MODELS, PROVIDERS, check_accepted, find_unpaired
 
 PLAIN = Profile(id="x", title="X", wire="openai-chat", model="some-model")
 NOTE = "no longer shown"
@@ -51,9 +51,9 @@ def profile_of(context: int | None = None, *, model: str = "some-model", default
 
 def step(number: int, *, calls: int = 1, size: int = 400) -> list[Message]:
     """Calls and their results."""
-    made = [ToolCall(f"c{number}_{one}", "get", {"n": one}) for one in range(calls)]
-    results = [ToolResult(call.id, (Text("r" * size),), "get") for call in made]
-    return [assistant([Text(f"step {number}"), *made]), tool_results(*results)]
+    step_calls = [ToolCall(f"c{number}_{index}", "get", {"n": index}) for index in range(calls)]
+    results = [ToolResult(call.id, (Text("r" * size),), "get") for call in step_calls]
+    return [assistant([Text(f"step {number}"), *step_calls]), tool_results(*results)]
 
 
 def loop(steps: int, *, prompt: str = "begin", size: int = 400) -> list[Message]:
@@ -63,8 +63,8 @@ def loop(steps: int, *, prompt: str = "begin", size: int = 400) -> list[Message]
 
 def talk(turns: int, *, size: int = 400) -> list[Message]:
     """Prompts and answers, and one more prompt."""
-    said = [one for number in range(turns) for one in (user(f"prompt {number}"), assistant("a" * size))]
-    return [*said, user("the last prompt")]
+    history = [message for number in range(turns) for message in (user(f"prompt {number}"), assistant("a" * size))]
+    return [*history, user("the last prompt")]
 
 
 # ---- histories of any shape, as the loop leaves them
@@ -73,18 +73,19 @@ SIZES = st.sampled_from([0, 1, 30, 400, 3_000])
 
 
 @st.composite
-def steps_of_a_turn(draw: st.DrawFn, most: int) -> list[Message]:
+def steps_of_a_turn(draw: st.DrawFn, limit: int) -> list[Message]:
     messages: list[Message] = []
-    for number in range(draw(st.integers(0, most))):
+    for number in range(draw(st.integers(0, limit))):
         calls = draw(st.integers(1, 3))
         reused = draw(st.booleans())  # some servers count from nought in every reply
-        ids = [f"call_{one}" if reused else f"call_{number}_{one}_{draw(st.integers(0, 10**6))}" for one in range(calls)]
-        made = [ToolCall(id, draw(st.sampled_from(["get", "put"])), {"x": "x" * draw(SIZES)}) for id in ids]
+        ids = [f"call_{index}" if reused else f"call_{number}_{index}_{draw(st.integers(0, 10**6))}" for index in range(calls)]
+        step_calls = [ToolCall(id, draw(st.sampled_from(["get", "put"])), {"x": "x" * draw(SIZES)}) for id in ids]
         before = [Thinking("hm")] * draw(st.integers(0, 1)) + [Text("so")] * draw(st.integers(0, 1))
         results = [
-            ToolResult(call.id, (Text("r" * draw(SIZES) + "."),), call.name, is_error=draw(st.booleans())) for call in made
+            ToolResult(call.id, (Text("r" * draw(SIZES) + "."),), call.name, is_error=draw(st.booleans()))
+            for call in step_calls
         ]
-        messages += [assistant([*before, *made]), tool_results(*results)]
+        messages += [assistant([*before, *step_calls]), tool_results(*results)]
     return messages
 
 
@@ -113,9 +114,9 @@ def asked_at(messages: Sequence[Message]) -> list[int]:
     return [at + 1 for at, message in enumerate(messages) if message.role in ("user", "tool")]
 
 
-def left_out(messages: Sequence[Message], cut: Truncation) -> int:
+def count_left_out(messages: Sequence[Message], truncation: Truncation) -> int:
     """Messages that are not shown."""
-    shown = {id(message) for message in ConversationWindow((), messages, cut)}
+    shown = {id(message) for message in ConversationWindow((), messages, truncation)}
     return sum(id(message) not in shown for message in messages)
 
 
@@ -127,13 +128,13 @@ def grown(
     messages: Sequence[Message], budget: int, keep: float = 0.5, fixed: int = 0
 ) -> list[tuple[list[Message], Truncation]]:
     """The conversation at every request, and where that request began."""
-    memory, shown = ContextMeter(), list[tuple[list[Message], Truncation]]()
+    meter, shown = ContextMeter(), list[tuple[list[Message], Truncation]]()
     for length in asked_at(messages):
         so_far = list(messages[:length])
-        if memory.estimate_tokens(so_far, PLAIN, fixed) > budget:
-            cut = memory.find_truncation(so_far, PLAIN, fixed, int(budget * keep))
-            memory.truncation = cut or memory.truncation
-        shown.append((so_far, memory.truncation))
+        if meter.estimate_tokens(so_far, PLAIN, fixed) > budget:
+            truncation = meter.find_truncation(so_far, PLAIN, fixed, int(budget * keep))
+            meter.truncation = truncation or meter.truncation
+        shown.append((so_far, meter.truncation))
     return shown
 
 
@@ -146,14 +147,14 @@ class TestCutsOfAnyHistory:
     @LAW
     @given(*CASES)
     def test_no_call_loses_its_result_and_no_result_its_call(self, messages: list[Message], budget: int, keep: float) -> None:
-        for so_far, cut in grown(messages, budget, keep):
-            wrong = broken(ConversationWindow((), so_far, cut))
-            assert wrong == [], (cut, wrong)
+        for so_far, truncation in grown(messages, budget, keep):
+            wrong = find_unpaired(ConversationWindow((), so_far, truncation))
+            assert wrong == [], (truncation, wrong)
 
     @LAW
     @given(*CASES)
     def test_what_was_left_out_stays_left_out(self, messages: list[Message], budget: int, keep: float) -> None:
-        cuts = [cut for _, cut in grown(messages, budget, keep)]
+        cuts = [truncation for _, truncation in grown(messages, budget, keep)]
         for before, after in pairwise(cuts):
             assert after == before or after.start > before.start
 
@@ -163,20 +164,20 @@ class TestCutsOfAnyHistory:
         self, messages: list[Message], budget: int, keep: float
     ) -> None:
         before, missing = Truncation(), 0
-        for so_far, cut in grown(messages, budget, keep):
-            now = left_out(so_far, cut)
-            assert cut == before or now > missing, "something was said to be left out that was not"
-            before, missing = cut, now
+        for so_far, truncation in grown(messages, budget, keep):
+            now = count_left_out(so_far, truncation)
+            assert truncation == before or now > missing, "something was said to be left out that was not"
+            before, missing = truncation, now
 
     @LAW
     @given(*CASES)
     def test_the_last_prompt_and_the_last_message_are_always_shown(
         self, messages: list[Message], budget: int, keep: float
     ) -> None:
-        for so_far, cut in grown(messages, budget, keep):
-            shown = list(ConversationWindow((), so_far, cut))
+        for so_far, truncation in grown(messages, budget, keep):
+            shown = list(ConversationWindow((), so_far, truncation))
             assert shown[-1] is so_far[-1]
-            assert sum(one is last_prompt(so_far) for one in shown) == 1
+            assert sum(message is last_prompt(so_far) for message in shown) == 1
 
     @LAW
     @given(*CASES, st.slices(30))
@@ -188,39 +189,39 @@ class TestCutsOfAnyHistory:
     @LAW
     @given(*CASES)
     def test_what_is_left_out_is_said_once_and_counted(self, messages: list[Message], budget: int, keep: float) -> None:
-        for so_far, cut in grown(messages, budget, keep):
-            shown = list(ConversationWindow((), so_far, cut))
-            notes = [one for one in shown if NOTE in one.text]
-            if not cut.start:
+        for so_far, truncation in grown(messages, budget, keep):
+            shown = list(ConversationWindow((), so_far, truncation))
+            notes = [message for message in shown if NOTE in message.text]
+            if not truncation.start:
                 assert (notes, shown) == ([], so_far)
             else:
                 assert len(notes) == 1
-                assert f" {left_out(so_far, cut)} older message" in notes[0].text
-                assert len(shown) == 1 + len(so_far) - left_out(so_far, cut)
+                assert f" {count_left_out(so_far, truncation)} older message" in notes[0].text
+                assert len(shown) == 1 + len(so_far) - count_left_out(so_far, truncation)
 
     @LAW
     @given(*CASES)
     def test_a_truncation_is_the_least_that_fits(self, messages: list[Message], budget: int, keep: float) -> None:
-        memory, target = ContextMeter(), int(budget * keep)
+        meter, target = ContextMeter(), int(budget * keep)
         if (
-            memory.estimate_tokens(messages, PLAIN) <= budget
-            or (cut := memory.find_truncation(messages, PLAIN, 0, target)) is None
+            meter.estimate_tokens(messages, PLAIN) <= budget
+            or (truncation := meter.find_truncation(messages, PLAIN, 0, target)) is None
         ):
             return
-        size = shown_size(messages, cut)
-        least = shown_size(messages, ContextMeter(cut).find_truncation(messages, PLAIN, 0, 0) or cut)
+        size = size_of_window(messages, truncation)
+        least = size_of_window(messages, ContextMeter(truncation).find_truncation(messages, PLAIN, 0, 0) or truncation)
         assert size <= target or size == least, "more could be left out"
-        smaller = [place for place in range(1, cut.start) if messages[place].role == "user"]
-        assert all(shown_size(messages, Truncation(place)) > target for place in smaller), "less would have been enough"
+        smaller = [index for index in range(1, truncation.start) if messages[index].role == "user"]
+        assert all(size_of_window(messages, Truncation(index)) > target for index in smaller), "less would have been enough"
 
     @LAW
     @given(histories(), st.integers(0, 3_000), st.integers(0, 500))
     def test_what_is_estimated_is_what_is_shown(self, messages: list[Message], budget: int, fixed: int) -> None:
-        for so_far, cut in grown(messages, max(1, budget), fixed=fixed):
-            head = cut.leading_messages(so_far)[:1]
-            exact = sum(map(estimate_message, ConversationWindow((), so_far, cut))) + fixed
+        for so_far, truncation in grown(messages, max(1, budget), fixed=fixed):
+            head = truncation.leading_messages(so_far)[:1]
+            exact = sum(map(estimate_message, ConversationWindow((), so_far, truncation))) + fixed
             assert (
-                abs(ContextMeter(cut).estimate_tokens(so_far, PLAIN, fixed) - exact)
+                abs(ContextMeter(truncation).estimate_tokens(so_far, PLAIN, fixed) - exact)
                 <= 40 + sum(map(estimate_message, head)) // 4
             )
 
@@ -229,9 +230,9 @@ class TestCutsOfAnyHistory:
     @given(*CASES)
     @pytest.mark.parametrize("provider", PROVIDERS)
     def test_every_provider_takes_what_is_left(self, provider: str, messages: list[Message], budget: int, keep: float) -> None:
-        cuts = {cut.start: (so_far, cut) for so_far, cut in grown(messages, budget, keep)}
-        for so_far, cut in cuts.values():
-            accepted(provider, ConversationWindow((), so_far, cut))
+        cuts = {truncation.start: (so_far, truncation) for so_far, truncation in grown(messages, budget, keep)}
+        for so_far, truncation in cuts.values():
+            check_accepted(provider, ConversationWindow((), so_far, truncation))
 
     @pytest.mark.untraced
     @settings(max_examples=15)
@@ -243,10 +244,10 @@ class TestCutsOfAnyHistory:
         """One growing conversation, one view for each cut, as the loop has them."""
         profile, growing = resolve_profile(provider, MODELS[provider]), Conversation()
         encoder, view, last = PrefixEncoder(profile), ConversationWindow((), growing, Truncation()), b""
-        for so_far, cut in grown(messages, budget, keep):
+        for so_far, truncation in grown(messages, budget, keep):
             growing.append(*so_far[len(growing) :])
-            if cut != view.truncation:
-                view, last = ConversationWindow((), growing, cut), b""
+            if truncation != view.truncation:
+                view, last = ConversationWindow((), growing, truncation), b""
             encoded = encoder.encode(Request(profile.model, view, options=Options(max_tokens=1000)))
             assert encoded.body.startswith(last)
             last = encoded.body[: encoded.prefix_length]
@@ -254,28 +255,30 @@ class TestCutsOfAnyHistory:
             assert encoded.body == alone.body, "what is shown does not depend on what was shown before"
 
 
-def shown_size(messages: Sequence[Message], cut: Truncation) -> int:
+def size_of_window(messages: Sequence[Message], truncation: Truncation) -> int:
     """Tokens of what is shown, without what is said about the rest."""
-    return sum(estimate_message(one) for one in ConversationWindow((), messages, cut) if NOTE not in one.text)
+    return sum(
+        estimate_message(message) for message in ConversationWindow((), messages, truncation) if NOTE not in message.text
+    )
 
 
 class TestWhereItIsCut:
     def test_whole_turns_first(self) -> None:
         messages = talk(10)
-        cut = ContextMeter().find_truncation(messages, PLAIN, 0, 350)
-        assert cut is not None
-        assert messages[cut.start].role == "user"
-        assert cut.prompt is None
+        truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 350)
+        assert truncation is not None
+        assert messages[truncation.start].role == "user"
+        assert truncation.prompt is None
 
     def test_a_long_loop_is_truncated_inside_and_keeps_its_prompt(self) -> None:
         messages = [*talk(3)[:-1], *loop(10)]
-        cut = ContextMeter().find_truncation(messages, PLAIN, 0, 400)
-        assert cut is not None
-        assert cut.prompt == 6
-        assert messages[cut.start].calls
-        note, prompt, first = list(ConversationWindow((), messages, cut))[:3]
+        truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 400)
+        assert truncation is not None
+        assert truncation.prompt == 6
+        assert messages[truncation.start].calls
+        note, prompt, first = list(ConversationWindow((), messages, truncation))[:3]
         assert (note.role, prompt.text, first.role) == ("user", "begin", "assistant")
-        assert f" {cut.start - 1} older messages" in note.text
+        assert f" {truncation.start - 1} older messages" in note.text
 
     @pytest.mark.parametrize("messages", [
         [], [user("x" * 9_000)], [user("x" * 9_000), *step(0)], [user("x"), *step(0, size=9_000)], [assistant("x" * 9_000)],
@@ -286,32 +289,32 @@ class TestWhereItIsCut:
 
     def test_a_truncation_before_the_last_prompt_is_not_followed_by_one_that_leaves_out_nothing(self) -> None:
         messages = [user("old"), assistant("answer"), user("x" * 9_000), *step(0)]
-        memory = ContextMeter(Truncation(2))
-        assert memory.find_truncation(messages, PLAIN, 0, 1) is None
+        meter = ContextMeter(Truncation(2))
+        assert meter.find_truncation(messages, PLAIN, 0, 1) is None
 
     def test_calls_that_wait_for_their_results_are_not_parted_from_what_made_them(self) -> None:
         messages = [*loop(3), assistant([ToolCall("a", "get", {}), ToolCall("b", "get", {})])]
-        cut = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
-        assert cut is not None
-        assert cut.start < len(messages) - 1
-        shown = list(ConversationWindow((), messages, cut))
-        assert broken(shown[:-1]) == []
+        truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
+        assert truncation is not None
+        assert truncation.start < len(messages) - 1
+        shown = list(ConversationWindow((), messages, truncation))
+        assert find_unpaired(shown[:-1]) == []
 
     def test_half_of_the_results_are_not_enough(self) -> None:
         calls = [ToolCall("a", "get", {}), ToolCall("b", "get", {})]
         messages = [user("go"), *step(0), assistant(calls), tool_results(ToolResult("a", (Text("one"),)))]
-        cut = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
-        assert cut is None or cut.start < 3
+        truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
+        assert truncation is None or truncation.start < 3
 
     @pytest.mark.parametrize("first", [assistant([ToolCall("a", "get", {})]), system("rule")], ids=["a call", "a rule"])
     def test_a_conversation_without_a_user_has_no_prompt_to_keep(self, first: Message) -> None:
         """What stands first is not taken for a prompt: a call would stand there without its result."""
         messages = [first, tool_results(ToolResult("a", (Text("x"),), "get")), *step(1), *step(2)]
         messages = messages if first.calls else [first, *messages[2:]]
-        cut = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
-        assert cut is not None
-        assert cut.prompt is None
-        assert broken(ConversationWindow((), messages, cut)) == []
+        truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
+        assert truncation is not None
+        assert truncation.prompt is None
+        assert find_unpaired(ConversationWindow((), messages, truncation)) == []
 
     def test_two_answers_in_a_row_are_not_parted(self) -> None:
         messages = [user("go"), assistant("thinking about it"), *step(0), user("x")]
@@ -319,17 +322,17 @@ class TestWhereItIsCut:
 
     def test_the_fixed_part_counts(self) -> None:
         messages = talk(10)
-        less, more = (ContextMeter().find_truncation(messages, PLAIN, fixed, 600) for fixed in (0, 300))
+        less, larger = (ContextMeter().find_truncation(messages, PLAIN, fixed, 600) for fixed in (0, 300))
         assert less is not None
-        assert more is not None
-        assert more.start > less.start
+        assert larger is not None
+        assert larger.start > less.start
 
     def test_instructions_of_the_conversation_are_not_left_out(self) -> None:
         """What a system message says holds for as long as the conversation."""
         messages = [system("Answer in French."), *talk(10)]
-        cut = ContextMeter().find_truncation(messages, PLAIN, 0, 300)
-        assert cut is not None
-        assert any(one.role == "system" for one in ConversationWindow((), messages, cut))
+        truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 300)
+        assert truncation is not None
+        assert any(message.role == "system" for message in ConversationWindow((), messages, truncation))
 
 
 class TestWeighing:
@@ -341,21 +344,21 @@ class TestWeighing:
             return estimate_message(message)
 
         monkeypatch.setattr(context, "estimate_message", weigh)
-        memory, messages = ContextMeter(), list[Message]()
+        meter, messages = ContextMeter(), list[Message]()
         for number in range(40):
             messages += step(number)
-            memory.estimate_tokens(messages, PLAIN)
-            if number % 10 == 9 and (cut := memory.find_truncation(messages, PLAIN, 0, 500)) is not None:
-                memory.truncation = cut
-            memory.estimate_tokens(messages, PLAIN)
+            meter.estimate_tokens(messages, PLAIN)
+            if number % 10 == 9 and (truncation := meter.find_truncation(messages, PLAIN, 0, 500)) is not None:
+                meter.truncation = truncation
+            meter.estimate_tokens(messages, PLAIN)
         assert len(weighed) == len(messages)
 
     def test_a_restored_truncation_is_estimated_like_the_first(self) -> None:
         messages = loop(10)
         first = ContextMeter()
         first.estimate_tokens(messages, PLAIN)
-        first.truncation = cut = Truncation(7, 0, "what happened")
-        assert ContextMeter(cut).estimate_tokens(messages, PLAIN) == first.estimate_tokens(messages, PLAIN)
+        first.truncation = truncation = Truncation(7, 0, "what happened")
+        assert ContextMeter(truncation).estimate_tokens(messages, PLAIN) == first.estimate_tokens(messages, PLAIN)
         assert ContextMeter(Truncation(7, 0)).estimate_tokens(messages, PLAIN) < first.estimate_tokens(messages, PLAIN)
 
     def test_vendors_count_differently(self) -> None:
@@ -376,28 +379,31 @@ class TestWeighing:
         (1_000, -5, 1.0),
     ])  # fmt: skip
     def test_a_real_count_corrects_the_estimate_within_reason(self, estimated: int, counted: int, factor: float) -> None:
-        memory, messages = ContextMeter(), talk(20)
-        before = memory.estimate_tokens(messages, PLAIN)
-        memory.calibrate(PLAIN, estimated, counted)
-        assert memory.estimate_tokens(messages, PLAIN) == int(before * factor)
-        assert memory.estimate_tokens(messages, profile_of(model="another")) == before, "of one model only"
+        meter, messages = ContextMeter(), talk(20)
+        before = meter.estimate_tokens(messages, PLAIN)
+        meter.calibrate(PLAIN, estimated, counted)
+        assert meter.estimate_tokens(messages, PLAIN) == int(before * factor)
+        assert meter.estimate_tokens(messages, profile_of(model="another")) == before, "of one model only"
 
     def test_learning_settles(self) -> None:
         """A provider that always counts 1.7 times as much is believed after the first count, and nothing swings."""
-        memory, messages, seen = ContextMeter(), talk(20), list[int]()
-        truth = int(memory.estimate_tokens(messages, PLAIN) * 1.7)
+        meter, messages, seen = ContextMeter(), talk(20), list[int]()
+        truth = int(meter.estimate_tokens(messages, PLAIN) * 1.7)
         for _ in range(5):
-            memory.calibrate(PLAIN, memory.estimate_tokens(messages, PLAIN), truth)
-            seen.append(memory.estimate_tokens(messages, PLAIN))
+            meter.calibrate(PLAIN, meter.estimate_tokens(messages, PLAIN), truth)
+            seen.append(meter.estimate_tokens(messages, PLAIN))
         assert all(abs(tokens - truth) <= 2 for tokens in seen)
 
     def test_a_truncation_reckons_with_what_was_learnt(self) -> None:
         messages, plain, learnt = talk(20), ContextMeter(), ContextMeter()
         learnt.calibrate(PLAIN, 1_000, 2_000)
-        one, other = plain.find_truncation(messages, PLAIN, 0, 1_000), learnt.find_truncation(messages, PLAIN, 0, 1_000)
-        assert one is not None
+        uncalibrated, other = (
+            plain.find_truncation(messages, PLAIN, 0, 1_000),
+            learnt.find_truncation(messages, PLAIN, 0, 1_000),
+        )
+        assert uncalibrated is not None
         assert other is not None
-        assert other.start > one.start
+        assert other.start > uncalibrated.start
 
     def test_the_parts_are_those_of_what_is_shown(self) -> None:
         messages = [
@@ -413,7 +419,7 @@ class TestWeighing:
 
 
 class TestBudget:
-    @pytest.mark.parametrize(("window", "own", "max_tokens", "budget"), [
+    @pytest.mark.parametrize(("window", "own_budget", "max_tokens", "budget"), [
         (None, None, None, None),
         (None, 500, None, 500),
         (100_000, None, None, 95_000 - 8_192),
@@ -425,9 +431,9 @@ class TestBudget:
         (4, None, None, 2),
     ])  # fmt: skip
     def test_is_what_the_model_takes_less_room_for_the_answer(
-        self, window: int | None, own: int | None, max_tokens: int | None, budget: int | None
+        self, window: int | None, own_budget: int | None, max_tokens: int | None, budget: int | None
     ) -> None:
-        assert ContextMeter().token_budget(profile_of(window), ContextPolicy(budget=own), max_tokens) == budget
+        assert ContextMeter().token_budget(profile_of(window), ContextPolicy(budget=own_budget), max_tokens) == budget
 
     @pytest.mark.parametrize(("window", "default", "max_tokens", "room"), [
         (None, None, None, 8_192),
@@ -441,14 +447,14 @@ class TestBudget:
         assert answer_tokens(profile_of(window, default=default), max_tokens) == room
 
     def test_a_refusal_sets_a_ceiling_for_that_model(self) -> None:
-        memory, policy = ContextMeter(), ContextPolicy()
-        memory.record_rejection(PLAIN, 1_000, 0)
-        assert memory.token_budget(PLAIN, policy, None) == 750
-        assert memory.token_budget(profile_of(model="another"), policy, None) is None
-        memory.record_rejection(PLAIN, 1_000, 500)
-        assert memory.token_budget(PLAIN, policy, None) == 1_000, "twice what cannot be left out"
-        memory.record_rejection(PLAIN, 0, 0)
-        assert memory.token_budget(PLAIN, policy, None) == 1
+        meter, policy = ContextMeter(), ContextPolicy()
+        meter.record_rejection(PLAIN, 1_000, 0)
+        assert meter.token_budget(PLAIN, policy, None) == 750
+        assert meter.token_budget(profile_of(model="another"), policy, None) is None
+        meter.record_rejection(PLAIN, 1_000, 500)
+        assert meter.token_budget(PLAIN, policy, None) == 1_000, "twice what cannot be left out"
+        meter.record_rejection(PLAIN, 0, 0)
+        assert meter.token_budget(PLAIN, policy, None) == 1
 
     @pytest.mark.parametrize("keep", [0, 1, -0.5, 1.5, float("nan"), float("inf")])
     def test_the_part_that_is_kept_is_a_part(self, keep: float) -> None:
@@ -471,8 +477,12 @@ def views(draw: st.DrawFn) -> tuple[ConversationWindow, list[Message]]:
     preface = tuple(system(str(number)) for number in range(draw(st.integers(0, 2))))
     start = draw(st.integers(0, len(messages)))
     prompt = draw(st.one_of(st.none(), st.integers(0, start - 1))) if start else None
-    cut = Truncation(start, prompt, draw(st.sampled_from(["", "a summary"])))
-    return ConversationWindow(preface, messages, cut), [*preface, *cut.leading_messages(messages), *messages[start:]]
+    truncation = Truncation(start, prompt, draw(st.sampled_from(["", "a summary"])))
+    return ConversationWindow(preface, messages, truncation), [
+        *preface,
+        *truncation.leading_messages(messages),
+        *messages[start:],
+    ]
 
 
 PLACES = st.integers(-25, 25)
@@ -490,13 +500,13 @@ class TestView:
 
     @LAW
     @given(views(), PLACES)
-    def test_has_the_same_in_every_place(self, case: tuple[ConversationWindow, list[Message]], place: int) -> None:
+    def test_has_the_same_in_every_place(self, case: tuple[ConversationWindow, list[Message]], index: int) -> None:
         view, expected = case
-        if -len(expected) <= place < len(expected):
-            assert view[place] == expected[place]
+        if -len(expected) <= index < len(expected):
+            assert view[index] == expected[index]
         else:
             with pytest.raises(IndexError):
-                view[place]
+                view[index]
 
     @LAW
     @given(views(), st.slices(30))
@@ -533,17 +543,17 @@ class TestView:
         assert Truncation().leading_messages(talk(1)) == ()
         assert Truncation(0, None, "a summary").leading_messages(talk(1)) == ()
 
-    @pytest.mark.parametrize(("cut", "said"), [
+    @pytest.mark.parametrize(("truncation", "expected"), [
         (Truncation(3), "[The 3 older messages of this conversation are no longer shown.]"),
         (Truncation(3, 2), "[The 2 older messages of this conversation are no longer shown.]"),
         (Truncation(3, None, "They met."),
             "[Summary of the conversation so far; its 3 older messages are no longer shown.]\nThey met."),
     ])  # fmt: skip
-    def test_the_head_says_what_is_missing(self, cut: Truncation, said: str) -> None:
+    def test_the_head_says_what_is_missing(self, truncation: Truncation, expected: str) -> None:
         messages = talk(3)
-        head = cut.leading_messages(messages)
-        assert head[0] == user(said)
-        assert head[1:] == (() if cut.prompt is None else (messages[2],))
+        head = truncation.leading_messages(messages)
+        assert head[0] == user(expected)
+        assert head[1:] == (() if truncation.prompt is None else (messages[2],))
 
 
 class TestTranscript:
@@ -565,8 +575,8 @@ class TestTranscript:
 
     @LAW
     @given(st.lists(st.text(max_size=500).map(user), max_size=8), st.text(max_size=300), st.integers(20, 4_000))
-    def test_is_never_longer_than_asked_for(self, messages: list[Message], summary: str, most: int) -> None:
-        assert len(render_transcript(messages, summary, most)) <= most
+    def test_is_never_longer_than_asked_for(self, messages: list[Message], summary: str, limit: int) -> None:
+        assert len(render_transcript(messages, summary, limit)) <= limit
 
     def test_long_parts_are_truncated_in_the_middle_and_short_ones_are_whole(self) -> None:
         text = render_transcript([user("BEGIN" + "x" * 9_000 + "END"), user("short")], "", 2_000)

@@ -35,7 +35,7 @@ from toolglot.values.messages import (
 from toolglot.values.request import Request, effective_tools
 from toolglot.wire.codec import decode_request
 
-from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, results_of, run
+from .agents import PROVIDERS, Wiretap, check, check_bodies, kinds_of, make_agent, noting, results_of, run
 
 TOOLS = many_tools()
 SOME = [tool for tool in TOOLS if tool.name.startswith(("crm_get", "crm_search", "github_create"))]
@@ -50,7 +50,7 @@ def says(text: str) -> Reply:
     return Reply((Text(text),))
 
 
-def declared(request: Request) -> set[str]:
+def tool_names_of(request: Request) -> set[str]:
     return {definition.qualified_name for definition in effective_tools(request).declared}
 
 
@@ -87,12 +87,12 @@ def test_the_rule_selects_tools(defer: Any, expected: int | None) -> None:
 
 def test_the_words_of_the_settings_work_in_python_and_a_misspelt_name_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert [parse_defer(word) for word in ("auto", "all", "none", ["auto"])] == [None, True, False, None]
-    assert setup_of(agent("openai-chat", tools=SOME, defer="all")).config.defer is True
+    assert setup_of(make_agent("openai-chat", tools=SOME, defer="all")).config.defer is True
     assert not caplog.records
-    agent("openai-chat", tools=SOME, defer=["crm_gett*", "crm_get_*"])
+    make_agent("openai-chat", tools=SOME, defer=["crm_gett*", "crm_get_*"])
     assert [record.getMessage() for record in caplog.records if "crm_gett" in record.getMessage()]
     with pytest.raises(UsageError, match="defer: pass names, patterns or tags of tools, not int"):
-        agent("openai-chat", tools=SOME, defer=[3])
+        make_agent("openai-chat", tools=SOME, defer=[3])
 
 
 def test_tools_are_deferred_by_themselves_if_there_are_too_many() -> None:
@@ -119,7 +119,7 @@ def test_there_is_room_for_tools_that_the_loop_and_the_provider_add() -> None:
 
 
 def test_a_name_that_was_looked_up_in_vain_is_still_read_as_a_tool_of_a_namespace() -> None:
-    view = agent("openai-chat", tools=[late.replace(namespace="crm")], defer=True).view()
+    view = make_agent("openai-chat", tools=[late.replace(namespace="crm")], defer=True).view()
     assert view.model_view.translate_name("crm__late") == ()
     assert view.model_view.annotate(asks("crm__late", x="1"))[0].calls[0].namespace == "crm"
 
@@ -138,7 +138,7 @@ def test_a_tool_can_say_that_it_is_deferred() -> None:
         return "ok"
 
     assert seldom.definition.deferred
-    assert agent("anthropic", tools=[seldom]).view().deferral is not None
+    assert make_agent("anthropic", tools=[seldom]).view().deferral is not None
 
 
 def test_built_in_tools_stay_and_a_tool_of_that_name_turns_it_off(caplog: pytest.LogCaptureFixture) -> None:
@@ -161,32 +161,32 @@ def test_built_in_tools_stay_and_a_tool_of_that_name_turns_it_off(caplog: pytest
 @EVERYWHERE
 def test_300_tools_are_offered_found_and_called(provider: str) -> None:
     """Within the limits of every provider; the same conversation, and legal bodies, everywhere."""
-    tap = Wiretap(
+    wiretap = Wiretap(
         asks("search_tools", "c1", query="create a github issue"),
         asks("github_create_issue", "c2", repository="a/b", title="Broken"),
         says("done"),
         says("again"),
     )
-    talker = agent(provider, tap, tools=TOOLS, defer=True)
-    result = run(talker.run("Report the bug."))
+    agent = make_agent(provider, wiretap, tools=TOOLS, defer=True)
+    result = run(agent.run("Report the bug."))
     assert result.text == "done"
-    assert [one.text for one in results_of(talker.conversation) if one.is_error] == []
-    assert results_of(talker.conversation)[1].text.startswith("github_create_issue")
-    assert "github_create_issue" in talker.view().loaded_tools
+    assert [result.text for result in results_of(agent.conversation) if result.is_error] == []
+    assert results_of(agent.conversation)[1].text.startswith("github_create_issue")
+    assert "github_create_issue" in agent.view().loaded_tools
     assert not result.losses
-    run(talker.run("More?"))
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
-    deferral = talker.view().deferral
+    run(agent.run("More?"))
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
+    deferral = agent.view().deferral
     assert deferral is not None
-    usage = run(talker.context_usage())
+    usage = run(agent.context_usage())
     assert usage.parts["tools"] < deferral.tokens / 10
 
 
 # ---- what a conversation has loaded
 
 
-def searched(*names: str, id: str = "s") -> list[Message]:
+def search_messages(*names: str, id: str = "s") -> list[Message]:
     content = (Text("found"), ToolsChanged(loaded=names))
     return [
         Message("assistant", (ToolCall(id, "search_tools", {"query": "q"}),)),
@@ -204,7 +204,7 @@ def head_of(
 
 def test_a_loaded_tool_stays_offered_when_its_search_is_no_longer_shown() -> None:
     tools = [ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True)]
-    messages = [user("hi"), *searched("tool_1"), assistant("ok"), user("go on"), *searched("tool_2")]
+    messages = [user("hi"), *search_messages("tool_1"), assistant("ok"), user("go on"), *search_messages("tool_2")]
     assert head_of(messages, tools) == (["search_tools"], ["tool_0", "tool_1", "tool_2"])
     assert head_of(messages, tools, start=4) == (["search_tools", "tool_1"], ["tool_0", "tool_2"])
 
@@ -217,17 +217,17 @@ def test_a_tool_that_was_called_without_a_search_is_shown_from_then_on() -> None
 
 def test_beyond_the_limit_the_tool_that_was_not_used_for_longest_goes() -> None:
     tools = [ToolDefinition("search_tools", finds_tools=True), *few(5, deferred=True)]
-    messages = [user("hi"), *searched("tool_0", "tool_1"), *searched("tool_2", id="t")]
+    messages = [user("hi"), *search_messages("tool_0", "tool_1"), *search_messages("tool_2", id="t")]
     used = Message("assistant", (ToolCall("c", "tool_0", {}),))
     assert head_of([*messages, used], tools, limit=3)[1] == ["tool_0", "tool_2", "tool_3", "tool_4"]
 
 
 def test_the_head_is_the_same_object_while_nothing_changes() -> None:
     tools = (ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True))
-    conversation = Conversation([user("hi"), *searched("tool_1")])
+    conversation = Conversation([user("hi"), *search_messages("tool_1")])
     timeline = ToolTimeline(conversation)
     first = timeline.head_tools(tools, 0, None, lambda name: (name,))
-    conversation.append(assistant("ok"), user("more"), *searched("tool_2", id="t"))
+    conversation.append(assistant("ok"), user("more"), *search_messages("tool_2", id="t"))
     assert timeline.head_tools(tools, 0, None, lambda name: (name,)) is first
     assert timeline.loaded == ("tool_1", "tool_2")
 
@@ -247,10 +247,10 @@ def late(x: str) -> str:
     return f"late {x}"
 
 
-def changes_of(talker: Agent) -> list[tuple[list[str], tuple[str, ...]]]:
+def changes_of(agent: Agent) -> list[tuple[list[str], tuple[str, ...]]]:
     return [
         ([item.name for item in block.added], block.removed)
-        for message in talker.conversation
+        for message in agent.conversation
         for block in message.blocks
         if isinstance(block, ToolsChanged)
     ]
@@ -258,20 +258,20 @@ def changes_of(talker: Agent) -> list[tuple[list[str], tuple[str, ...]]]:
 
 @EVERYWHERE
 def test_tools_come_and_go_while_the_conversation_goes_on(provider: str) -> None:
-    tap = Wiretap(says("hello"), asks("late", x="1"), says("done"), says("gone"), says("back"))
-    talker = agent(provider, tap, tools=[early])
-    run(talker.run("Hi."))
-    assert changes_of(talker) == []
-    talker.add_tools([late])
-    result = run(talker.run("Use it."))
-    assert [one.text for one in results_of(talker.conversation)] == ["late 1"]
+    wiretap = Wiretap(says("hello"), asks("late", x="1"), says("done"), says("gone"), says("back"))
+    agent = make_agent(provider, wiretap, tools=[early])
+    run(agent.run("Hi."))
+    assert changes_of(agent) == []
+    agent.add_tools([late])
+    result = run(agent.run("Use it."))
+    assert [result.text for result in results_of(agent.conversation)] == ["late 1"]
     assert not result.losses
-    talker.remove_tools("late")
-    run(talker.run("Now without."))
-    assert changes_of(talker) == [(["late"], ()), ([], ("late",))]
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
-    other = Agent.load(talker.save(), tools=[early, late], transport=tap)
+    agent.remove_tools("late")
+    run(agent.run("Now without."))
+    assert changes_of(agent) == [(["late"], ()), ([], ("late",))]
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
+    other = Agent.load(agent.save(), tools=[early, late], transport=wiretap)
     run(other.run("Again."))
     assert changes_of(other)[2:] == [(["late"], ())], "a conversation that was loaded knows what it said itself"
     check(other.conversation)
@@ -287,25 +287,25 @@ def make_picker(**schema: Any) -> Tool:
 
 def test_a_tool_whose_schema_has_tuples_is_told_once() -> None:
     picker = make_picker(enum=("a", "b"))
-    tap = Wiretap(*map(says, "abc"))
-    talker = agent("openai-chat", tap, tools=[early])
-    run(talker.run("Hi."))
-    talker.add_tools([picker])
-    run(talker.run("Ho."))
-    other = Agent.load(talker.save(), tools=[early, picker], transport=tap)
+    wiretap = Wiretap(*map(says, "abc"))
+    agent = make_agent("openai-chat", wiretap, tools=[early])
+    run(agent.run("Hi."))
+    agent.add_tools([picker])
+    run(agent.run("Ho."))
+    other = Agent.load(agent.save(), tools=[early, picker], transport=wiretap)
     run(other.run("Again."))
     assert changes_of(other) == [(["pick"], ())]
 
 
 def test_a_tool_that_cannot_be_saved_costs_no_run(caplog: pytest.LogCaptureFixture) -> None:
-    tap = Wiretap(says("hello"), says("again"))
-    talker = agent("openai-chat", tap, tools=[early])
-    run(talker.run("Hi."))
-    talker.add_tools([make_picker(enum={"a"}), late])
-    assert run(talker.run("Ho.")).text == "again"
-    assert changes_of(talker) == [(["late"], ())]
+    wiretap = Wiretap(says("hello"), says("again"))
+    agent = make_agent("openai-chat", wiretap, tools=[early])
+    run(agent.run("Hi."))
+    agent.add_tools([make_picker(enum={"a"}), late])
+    assert run(agent.run("Ho.")).text == "again"
+    assert changes_of(agent) == [(["late"], ())]
     assert "the model is not told of the new tool 'pick'" in caplog.text
-    assert Agent.load(talker.save(), tools=[early, late], transport=tap).conversation == talker.conversation
+    assert Agent.load(agent.save(), tools=[early, late], transport=wiretap).conversation == agent.conversation
 
 
 @tool(name="early")
@@ -323,22 +323,22 @@ def renewed(x: str) -> str:
 )
 def test_tools_are_added_removed_and_replaced_on_every_model(model: str) -> None:
     """The simulator refuses what the providers refuse, such as a reference to a tool that the request does not declare."""
-    tap = Wiretap(
+    wiretap = Wiretap(
         *(says("hello"), asks("late", x="1"), says("used"), says("without early"), says("without late")),
         *(asks("early", "c2", x="2"), says("used"), says("loaded"), says("again")),
     )
-    talker = agent(model, tap, tools=[early, Tool(early.function, name="other")])
-    run(talker.run("Hi."))
-    talker.add_tools([late])
-    run(talker.run("Use it."))
-    talker.remove_tools("early")
-    run(talker.run("Without."))
-    talker.remove_tools("late")
-    run(talker.run("Without both."))
-    talker.add_tools([renewed])
-    run(talker.run("Use it."))
-    assert [one.text for one in results_of(talker.conversation)] == ["late 1", "renewed 2"]
-    other = Agent.load(talker.save(), tools=[Tool(early.function, name="other")], transport=tap)
+    agent = make_agent(model, wiretap, tools=[early, Tool(early.function, name="other")])
+    run(agent.run("Hi."))
+    agent.add_tools([late])
+    run(agent.run("Use it."))
+    agent.remove_tools("early")
+    run(agent.run("Without."))
+    agent.remove_tools("late")
+    run(agent.run("Without both."))
+    agent.add_tools([renewed])
+    run(agent.run("Use it."))
+    assert [result.text for result in results_of(agent.conversation)] == ["late 1", "renewed 2"]
+    other = Agent.load(agent.save(), tools=[Tool(early.function, name="other")], transport=wiretap)
     run(other.run("Where is it?"))
     assert changes_of(other) == [(["late"], ()), ([], ("early",)), ([], ("late",)), (["early"], ()), ([], ("early",))]
     run(other.run("And now?"))
@@ -346,94 +346,96 @@ def test_tools_are_added_removed_and_replaced_on_every_model(model: str) -> None
 
 
 def test_a_removed_tool_stays_declared_where_the_history_can_remove_it() -> None:
-    tap = Wiretap(*map(says, "abc"))
-    talker = agent("anthropic/claude-opus-4-8", tap, tools=[early, late])
-    run(talker.run("Hi."))
-    talker.remove_tools("early")
-    run(talker.run("Without."))
-    assert [declared_in(body) for body in tap.bodies] == [["early", "late"]] * 2
-    assert '"tool_removal"' in dumps_text(tap.bodies[1])
-    other = Agent.load(talker.save(), tools=[late], transport=tap)
+    wiretap = Wiretap(*map(says, "abc"))
+    agent = make_agent("anthropic/claude-opus-4-8", wiretap, tools=[early, late])
+    run(agent.run("Hi."))
+    agent.remove_tools("early")
+    run(agent.run("Without."))
+    assert [names_declared_in(body) for body in wiretap.bodies] == [["early", "late"]] * 2
+    assert '"tool_removal"' in dumps_text(wiretap.bodies[1])
+    other = Agent.load(agent.save(), tools=[late], transport=wiretap)
     run(other.run("Again."))
-    assert declared_in(tap.bodies[2]) == ["late"]
-    assert '"tool_removal"' not in dumps_text(tap.bodies[2]), "the definition is not known any more"
+    assert names_declared_in(wiretap.bodies[2]) == ["late"]
+    assert '"tool_removal"' not in dumps_text(wiretap.bodies[2]), "the definition is not known any more"
 
 
 @pytest.mark.parametrize("model", ["openai-chat", "openai-responses/gpt-5.6", "anthropic/claude-opus-4-8", "gemini"])
 def test_a_tool_that_was_announced_is_replaced_although_it_is_deferred_now(model: str) -> None:
-    tap = Wiretap(says("hello"), says("again"), asks("late", x="1"), says("done"))
-    talker = agent(model, tap, tools=[early])
-    run(talker.run("Hi."))
-    talker.add_tools([late])
-    run(talker.run("Ho."))
-    change(talker, defer=["late"])
-    talker.add_tools([Tool(renewed.function, name="late")], replace=True)
-    run(talker.run("Use it."))
-    assert changes_of(talker) == [(["late"], ()), (["late"], ())]
-    request = decode_request(talker.view().engine.profile.wire, tap.bodies[-1], model=talker.view().engine.profile.model)
+    wiretap = Wiretap(says("hello"), says("again"), asks("late", x="1"), says("done"))
+    agent = make_agent(model, wiretap, tools=[early])
+    run(agent.run("Hi."))
+    agent.add_tools([late])
+    run(agent.run("Ho."))
+    change(agent, defer=["late"])
+    agent.add_tools([Tool(renewed.function, name="late")], replace=True)
+    run(agent.run("Use it."))
+    assert changes_of(agent) == [(["late"], ()), (["late"], ())]
+    request = decode_request(agent.view().engine.profile.wire, wiretap.bodies[-1], model=agent.view().engine.profile.model)
     assert [tool.description for tool in effective_tools(request).declared if tool.name == "late"] == ["Was written anew."]
-    check_bodies(talker.view().engine, tap)
+    check_bodies(agent.view().engine, wiretap)
 
 
 def test_a_tool_that_came_back_as_a_deferred_one_is_told_when_it_is_not_any_more() -> None:
-    tap = Wiretap(*map(says, "abcd"), asks("early", x="1"), says("done"))
-    talker = agent("anthropic/claude-opus-4-8", tap, tools=[early, late])
-    run(talker.run("Hi."))
-    talker.remove_tools("early")
-    run(talker.run("Without."))
-    change(talker, defer=["early"])
-    talker.add_tools([early])
-    run(talker.run("It is deferred."))
-    assert changes_of(talker) == [([], ("early",))]
-    change(talker, defer=False)
-    run(talker.run("It is there."))
-    assert changes_of(talker) == [([], ("early",)), (["early"], ())]
-    run(talker.run("Use it."))
-    assert [result.text for result in results_of(talker.conversation)] == ["early"]
-    check_bodies(talker.view().engine, tap)
+    wiretap = Wiretap(*map(says, "abcd"), asks("early", x="1"), says("done"))
+    agent = make_agent("anthropic/claude-opus-4-8", wiretap, tools=[early, late])
+    run(agent.run("Hi."))
+    agent.remove_tools("early")
+    run(agent.run("Without."))
+    change(agent, defer=["early"])
+    agent.add_tools([early])
+    run(agent.run("It is deferred."))
+    assert changes_of(agent) == [([], ("early",))]
+    change(agent, defer=False)
+    run(agent.run("It is there."))
+    assert changes_of(agent) == [([], ("early",)), (["early"], ())]
+    run(agent.run("Use it."))
+    assert [result.text for result in results_of(agent.conversation)] == ["early"]
+    check_bodies(agent.view().engine, wiretap)
 
 
 def test_a_tool_that_came_back_and_was_found_can_be_called() -> None:
-    tap = Wiretap(says("a"), says("b"), asks("search_tools", query="select:early"), asks("early", "c2", x="1"), says("done"))
-    talker = agent("anthropic/claude-opus-4-8", tap, tools=[early, late])
-    run(talker.run("Hi."))
-    talker.remove_tools("early")
-    run(talker.run("Without."))
-    change(talker, defer=["early"])
-    talker.add_tools([early])
-    run(talker.run("Find it and use it."))
-    assert results_of(talker.conversation)[-1].text == "early"
-    check_bodies(talker.view().engine, tap)
+    wiretap = Wiretap(
+        says("a"), says("b"), asks("search_tools", query="select:early"), asks("early", "c2", x="1"), says("done")
+    )
+    agent = make_agent("anthropic/claude-opus-4-8", wiretap, tools=[early, late])
+    run(agent.run("Hi."))
+    agent.remove_tools("early")
+    run(agent.run("Without."))
+    change(agent, defer=["early"])
+    agent.add_tools([early])
+    run(agent.run("Find it and use it."))
+    assert results_of(agent.conversation)[-1].text == "early"
+    check_bodies(agent.view().engine, wiretap)
     head = (ToolDefinition("early", deferred=True),)
-    assert ToolTimeline(talker.conversation).offered_tools(head, 0) == [*head]
+    assert ToolTimeline(agent.conversation).offered_tools(head, 0) == [*head]
 
 
 def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:
-    talker = agent("anthropic", Wiretap(says("a"), says("b")), tools=[early], defer=["late"])
-    talker.add_tools([Tool(early.function, name="also")])
-    run(talker.run("Hi."))
-    talker.add_tools([late])
-    run(talker.run("Ho."))
-    assert changes_of(talker) == []
-    deferral = talker.view().deferral
+    agent = make_agent("anthropic", Wiretap(says("a"), says("b")), tools=[early], defer=["late"])
+    agent.add_tools([Tool(early.function, name="also")])
+    run(agent.run("Hi."))
+    agent.add_tools([late])
+    run(agent.run("Ho."))
+    assert changes_of(agent) == []
+    deferral = agent.view().deferral
     assert deferral is not None
     assert deferral.names == {"late"}
 
 
 @EVERYWHERE
 def test_visible_tools_are_those_that_the_model_sees_now(provider: str) -> None:
-    tap = Wiretap(asks("search_tools", query="late"), says("found"), says("added"))
-    talker = agent(provider, tap, tools=[Tool(early.function, name="other"), early, late], defer=["early", "late"])
+    wiretap = Wiretap(asks("search_tools", query="late"), says("found"), says("added"))
+    agent = make_agent(provider, wiretap, tools=[Tool(early.function, name="other"), early, late], defer=["early", "late"])
 
     def names() -> set[str]:
-        return {definition.name for definition in talker.view().visible_tools}
+        return {definition.name for definition in agent.view().visible_tools}
 
     assert names() == {"other", "search_tools"}
-    run(talker.run("Find it."))
-    assert talker.view().loaded_tools == ("late",)
+    run(agent.run("Find it."))
+    assert agent.view().loaded_tools == ("late",)
     assert names() == {"other", "search_tools", "late"}
-    talker.add_tools([Tool(early.function, name="more")])
-    run(talker.run("Go on."))
+    agent.add_tools([Tool(early.function, name="more")])
+    run(agent.run("Go on."))
     assert names() == {"other", "search_tools", "late", "more"}
 
 
@@ -444,20 +446,20 @@ def test_visible_tools_are_those_that_the_model_sees_now(provider: str) -> None:
 def test_a_call_without_a_search_runs_if_its_arguments_are_valid(provider: str) -> None:
     """Otherwise its result has the schema; the tool is loaded either way."""
     good, bad = {"id": "7"}, {"number": 7}
-    tap = Wiretap(
+    wiretap = Wiretap(
         Reply((ToolCall("c1", "crm_get_deal", good), ToolCall("c2", "crm_get_contact", bad)), "tools"),
         asks("crm_get_contact", "c3", id="8"),
         says("done"),
     )
-    talker = agent(provider, tap, tools=SOME, defer=True)
-    run(talker.run("Go."))
-    first, second, third = results_of(talker.conversation)
+    agent = make_agent(provider, wiretap, tools=SOME, defer=True)
+    run(agent.run("Go."))
+    first, second, third = results_of(agent.conversation)
     assert first.text == "crm_get_deal [('id', '7')]"
     assert second.is_error
     assert '"description":"The id of the contact."' in second.text
     assert third.text == "crm_get_contact [('id', '8')]"
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 FINDER = View(
@@ -474,20 +476,20 @@ def test_a_facade_names_the_search_and_defers_tools_of_its_own(tmp_path: Path) -
     facade = Facade(
         id="mine", title="Mine", views=[FINDER, PEEK], defers={"Peek"}, hides=BASE_TOOLS - {"list_dir", "search_tools"}
     )
-    tap = Wiretap(asks("FindTools", words="peek"), asks("Peek", "c2"), says("done"), says("again"))
+    wiretap = Wiretap(asks("FindTools", words="peek"), asks("Peek", "c2"), says("done"), says("again"))
     tools = [*coding_tools(tmp_path), early]
-    talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True)
-    shown = {item.name: item for item in talker.view().model_view.tools()}
+    agent = make_agent("anthropic", wiretap, tools=tools, facade=facade, defer=True)
+    shown = {item.name: item for item in agent.view().model_view.tools()}
     assert set(shown) == {"FindTools", "Peek", "early"}
     assert [name for name, item in shown.items() if item.deferred] == ["Peek", "early"]
     assert shown["FindTools"].finds_tools
     assert shown["FindTools"].description.endswith("2 tools can be found: Peek, early.")
-    run(talker.run("Go."))
-    assert talker.view().loaded_tools == ("Peek",)
-    assert [result.is_error for result in results_of(talker.conversation)] == [False, False]
-    other = Agent.load(talker.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=tap)
+    run(agent.run("Go."))
+    assert agent.view().loaded_tools == ("Peek",)
+    assert [result.is_error for result in results_of(agent.conversation)] == [False, False]
+    other = Agent.load(agent.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=wiretap)
     run(other.run("Again."))
-    declared = [item["name"] for group in tap.bodies[-1]["tools"] for item in group["functionDeclarations"]]
+    declared = [item["name"] for group in wiretap.bodies[-1]["tools"] for item in group["functionDeclarations"]]
     assert "list_dir" in declared
     check(other.conversation)
 
@@ -499,7 +501,7 @@ def common_prefix(first: bytes, second: bytes) -> int:
     return next((index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
 
 
-def declared_in(body: dict[str, Any]) -> list[str]:
+def names_declared_in(body: dict[str, Any]) -> list[str]:
     """The tools of a body that the model is shown from the start."""
     tools = [item for tool in body["tools"] for item in tool.get("functionDeclarations") or [tool]]
     return [item.get("function", item)["name"] for item in tools if not item.get("defer_loading")]
@@ -516,35 +518,35 @@ def declared_in(body: dict[str, Any]) -> list[str]:
     ],
 )
 def test_a_search_leaves_the_prefix_as_it_is_where_the_wire_allows(model: str, keeps_prefix: bool) -> None:
-    tap = Wiretap(
+    wiretap = Wiretap(
         asks("search_tools", "c1", query="create a github issue"),
         asks("github_create_issue", "c2", repository="a/b", title="Broken"),
         says("done"),
         asks("search_tools", "c3", query="bill a customer"),
         says("bye"),
     )
-    talker = Agent(model, transport=tap, key="k", tools=TOOLS, defer=True)
-    run(talker.run("Report the bug."))
-    run(talker.run("And bill them."))
-    bodies = [request.body for request in tap.requests]
+    agent = Agent(model, transport=wiretap, key="k", tools=TOOLS, defer=True)
+    run(agent.run("Report the bug."))
+    run(agent.run("And bill them."))
+    bodies = [request.body for request in wiretap.requests]
     for before, after in pairwise(bodies):
         is_prefix = common_prefix(before, after) >= len(before) - 200  # but for the end of the body, and cache marks
         assert is_prefix or not keeps_prefix, (before[:2000], after[:2000])
-    limit = talker.view().engine.profile.limits.tools
-    shown = [declared_in(body) for body in tap.bodies]
+    limit = agent.view().engine.profile.limits.tools
+    shown = [names_declared_in(body) for body in wiretap.bodies]
     assert max(map(len, shown)) <= (limit or 20)
     assert shown[0] == ["search_tools"]
     assert len(bodies[0]) < 10_000 or model.startswith("anthropic"), "only Anthropic is sent what is deferred"
     if not keeps_prefix:
-        assert shown[1] == ["search_tools", *talker.view().loaded_tools[:5]]
-    check_bodies(talker.view().engine, tap)
+        assert shown[1] == ["search_tools", *agent.view().loaded_tools[:5]]
+    check_bodies(agent.view().engine, wiretap)
 
 
 def test_what_was_deferred_automatically_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "toolglot.loop"):
-        talker = agent("openai-chat", Wiretap(says("hi")), tools=TOOLS)
-        result = run(talker.run("Hi."))
-    deferral = talker.view().deferral
+        agent = make_agent("openai-chat", Wiretap(says("hi")), tools=TOOLS)
+        result = run(agent.run("Hi."))
+    deferral = agent.view().deferral
     assert deferral is not None
     assert deferral.message in [repair.reason for repair in result.repairs]
     assert deferral.message in caplog.text
@@ -555,72 +557,76 @@ def test_what_was_deferred_automatically_is_reported(caplog: pytest.LogCaptureFi
 
 
 def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> None:
-    tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), *(says(f"answer {number}") for number in range(20)))
-    talker = agent("anthropic", tap, tools=SOME, defer=True)
-    run(talker.run("Find it."))
+    wiretap = Wiretap(asks("search_tools", query="select:crm_get_deal"), *(says(f"answer {number}") for number in range(20)))
+    agent = make_agent("anthropic", wiretap, tools=SOME, defer=True)
+    run(agent.run("Find it."))
     for provider in (*PROVIDERS, *PROVIDERS):
-        talker.switch(f"simulator:{provider}")
-        result = run(talker.run("Go on."))
+        agent.switch(f"simulator:{provider}")
+        result = run(agent.run("Go on."))
         assert [loss for loss in result.losses if loss.subject != "thinking"] == []
         if provider in ("openai-chat", "gemini", "ollama"):
-            assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
-    assert talker.view().loaded_tools == ("crm_get_deal",)
-    check(talker.conversation)
-    change(talker, context=ContextPolicy(budget=800, when_full="trim"))
-    talker.switch("simulator:openai-chat")
-    count = len(tap.bodies)
-    result = run(talker.run("word " * 500))
-    body = tap.bodies[count]
+            assert names_declared_in(wiretap.bodies[-1]) == ["search_tools", "crm_get_deal"]
+    assert agent.view().loaded_tools == ("crm_get_deal",)
+    check(agent.conversation)
+    change(agent, context=ContextPolicy(budget=800, when_full="trim"))
+    agent.switch("simulator:openai-chat")
+    count = len(wiretap.bodies)
+    result = run(agent.run("word " * 500))
+    body = wiretap.bodies[count]
     assert any(loss.where == "context" for loss in result.losses)
     assert not [message for message in body["messages"] if message.get("tool_calls")], "the search is no longer shown"
-    assert {*declared_in(body)} == {"search_tools", "crm_get_deal"}
+    assert {*names_declared_in(body)} == {"search_tools", "crm_get_deal"}
 
 
 def test_another_agent_on_the_same_conversation_knows_what_was_loaded() -> None:
-    tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), says("found"), says("again"))
-    talker = agent("gemini", tap, tools=SOME, defer=True)
-    run(talker.run("Find it."))
-    other = Agent.load(talker.save(), "simulator:ollama", tools=SOME, defer=True, transport=tap)
+    wiretap = Wiretap(asks("search_tools", query="select:crm_get_deal"), says("found"), says("again"))
+    agent = make_agent("gemini", wiretap, tools=SOME, defer=True)
+    run(agent.run("Find it."))
+    other = Agent.load(agent.save(), "simulator:ollama", tools=SOME, defer=True, transport=wiretap)
     run(other.run("Go on."))
-    assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
+    assert names_declared_in(wiretap.bodies[-1]) == ["search_tools", "crm_get_deal"]
 
 
 def test_a_hook_and_a_choice_limit_what_messages_have_added() -> None:
-    tap = Wiretap(says("hello"), asks("late", x="1"), says("done"), asks("late", "c2", x="2"), says("done"))
-    talker = agent("openai-chat", tap, tools=[early])
-    run(talker.run("Hi."))
-    talker.add_tools([late])
-    run(talker.run("Use the other.", tool_choice=ToolChoice("auto", ("early",))))
-    run(talker.run("Use it.", allowed_tools=["late"]))
-    assert [result.error_code for result in results_of(talker.conversation)] == ["tool_not_offered", ""]
-    assert declared_in(tap.bodies[-1]) == ["late"]
-    run(talker.run("Nothing.", allowed_tools=["early"]))
-    assert declared_in(tap.bodies[-1]) == ["early"]
+    wiretap = Wiretap(says("hello"), asks("late", x="1"), says("done"), asks("late", "c2", x="2"), says("done"))
+    agent = make_agent("openai-chat", wiretap, tools=[early])
+    run(agent.run("Hi."))
+    agent.add_tools([late])
+    run(agent.run("Use the other.", tool_choice=ToolChoice("auto", ("early",))))
+    run(agent.run("Use it.", allowed_tools=["late"]))
+    assert [result.error_code for result in results_of(agent.conversation)] == ["tool_not_offered", ""]
+    assert names_declared_in(wiretap.bodies[-1]) == ["late"]
+    run(agent.run("Nothing.", allowed_tools=["early"]))
+    assert names_declared_in(wiretap.bodies[-1]) == ["early"]
 
 
 @EVERYWHERE
 def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
-    tap = Wiretap(asks("crm_get_deal", id="1"), says("done"))
-    talker = agent(provider, tap, tools=SOME, defer=True)
-    result = run(talker.run("Go.", tool_choice=ToolChoice("required", ("crm_get_deal",))))
+    wiretap = Wiretap(asks("crm_get_deal", id="1"), says("done"))
+    agent = make_agent(provider, wiretap, tools=SOME, defer=True)
+    result = run(agent.run("Go.", tool_choice=ToolChoice("required", ("crm_get_deal",))))
     assert [loss for loss in result.losses if "omitted" not in loss.reason and "forced" not in loss.reason] == []
-    assert "crm_get_deal" in declared_in(tap.bodies[0])
-    assert "crm_get_deal" in declared_in(tap.bodies[1]), "it has been called"
-    assert [result.text for result in results_of(talker.conversation)] == ["crm_get_deal [('id', '1')]"]
-    check_bodies(talker.view().engine, tap)
+    assert "crm_get_deal" in names_declared_in(wiretap.bodies[0])
+    assert "crm_get_deal" in names_declared_in(wiretap.bodies[1]), "it has been called"
+    assert [result.text for result in results_of(agent.conversation)] == ["crm_get_deal [('id', '1')]"]
+    check_bodies(agent.view().engine, wiretap)
 
 
 def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
     """What the loop adds runs unasked; a tool of the user does not, whatever it is called and even if it only reads."""
     ran: list[str] = []
     for name in ("search_tools", "read_result", "final_answer", "run_code"):
-        talker = agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
-        assert run(talker.run("Go.")).stop == "approval"
+        agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
+        assert run(agent.run("Go.")).stop == "approval"
         reader = noting(ran, name, effects="read")
-        for config in (ToolConfig(deny=(name,)), ToolConfig(allowed_tools=()), ToolConfig(approval_effects={"read"})):
-            talker = agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=config)
-            result = run(talker.run("Go."))
-            assert result.stop == "approval" or results_of(talker.conversation)[0].error_kind == "not_allowed"
+        agent = make_agent(
+            "anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=ToolConfig(approval_effects={"read"})
+        )
+        assert run(agent.run("Go.")).stop == "approval"
+        for config in (ToolConfig(deny=(name,)), ToolConfig(allowed_tools=())):
+            agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=config)
+            assert run(agent.run("Go.")).stop == "end"
+            assert kinds_of(agent.conversation) == ["not_allowed"]
     assert ran == []
 
 
@@ -628,47 +634,47 @@ def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
 def test_tools_of_a_namespace_are_found_and_called(provider: str) -> None:
     """With a search and without, by the name that the wire has for them."""
     tools = [tool.replace(namespace=space) for tool in (early, late) for space in ("crm", "wiki")]
-    tap = Wiretap(
+    wiretap = Wiretap(
         asks("crm__late", x="1"),  # not declared yet
         asks("search_tools", "c2", query="select:wiki.late"),
         says("found"),
     )
-    talker = agent(provider, tap, tools=tools, defer=True)
-    run(talker.run("Go."))
-    assert results_of(talker.conversation)[0].text == "late 1"
-    assert talker.view().loaded_tools == ("wiki.late",)
-    offered = effective_tools(Request("", talker.conversation, talker.view().model_view.tools()))
+    agent = make_agent(provider, wiretap, tools=tools, defer=True)
+    run(agent.run("Go."))
+    assert results_of(agent.conversation)[0].text == "late 1"
+    assert agent.view().loaded_tools == ("wiki.late",)
+    offered = effective_tools(Request("", agent.conversation, agent.view().model_view.tools()))
     assert [item.qualified_name for item in offered.declared] == ["search_tools", "wiki.late"]
     if provider in ("openai-chat", "gemini", "ollama"):
-        assert {*declared_in(tap.bodies[-1])} == {"search_tools", "crm__late", "wiki__late"}
-    check_bodies(talker.view().engine, tap)
+        assert {*names_declared_in(wiretap.bodies[-1])} == {"search_tools", "crm__late", "wiki__late"}
+    check_bodies(agent.view().engine, wiretap)
 
 
 def test_tools_that_were_added_count_in_the_context() -> None:
-    talker = agent("anthropic", Wiretap(says("a"), says("b")), tools=[early])
-    run(talker.run("Hi."))
-    before = run(talker.context_usage()).parts["tools"]
-    talker.add_tools([late])
-    run(talker.run("Ho."))
-    assert run(talker.context_usage()).parts["tools"] > before
+    agent = make_agent("anthropic", Wiretap(says("a"), says("b")), tools=[early])
+    run(agent.run("Hi."))
+    before = run(agent.context_usage()).parts["tools"]
+    agent.add_tools([late])
+    run(agent.run("Ho."))
+    assert run(agent.context_usage()).parts["tools"] > before
 
 
 def test_every_facade_can_search(tmp_path: Path) -> None:
     tools = [*coding_tools(tmp_path), *SOME]
     for facade in FACADE_MODULES:
-        view = agent("anthropic", tools=tools, facade=facade, defer=True, code_mode=False).view()
+        view = make_agent("anthropic", tools=tools, facade=facade, defer=True, code_mode=False).view()
         finder = next(item for item in view.model_view.tools() if item.finds_tools)
         parameter = (finder.parameters or {})["required"][0]
-        tap = Wiretap(
+        wiretap = Wiretap(
             asks(finder.name, **{parameter: "create github issue"}),
             asks("github_create_issue", "c2", repository="a/b"),
             says("ok"),
         )
-        talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True, code_mode=False)
-        run(talker.run("Go."))
-        assert [result.text for result in results_of(talker.conversation) if result.is_error] == [], facade
-        assert "github_create_issue" in talker.view().loaded_tools, facade
-        check_bodies(talker.view().engine, tap)
+        agent = make_agent("anthropic", wiretap, tools=tools, facade=facade, defer=True, code_mode=False)
+        run(agent.run("Go."))
+        assert [result.text for result in results_of(agent.conversation) if result.is_error] == [], facade
+        assert "github_create_issue" in agent.view().loaded_tools, facade
+        check_bodies(agent.view().engine, wiretap)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["load", "call"]), st.integers(0, 5)), max_size=8), st.data())
@@ -681,22 +687,22 @@ def test_whatever_was_loaded_or_called_is_offered_wherever_the_history_begins(
     for count, (event, number) in enumerate(events):
         name, id = f"tool_{number}", f"c{count}"
         call = [Message("assistant", (ToolCall(id, name, {}),)), tool_results(ToolResult(id, (Text("ok"),), name))]
-        conversation.append(*(searched(name, id=id) if event == "load" else call))
+        conversation.append(*(search_messages(name, id=id) if event == "load" else call))
         used.add(name)
         start = data.draw(st.integers(0, len(conversation)))
         head = timeline.head_tools(tools, start, None, lambda name: (name,))
-        assert declared(Request("", conversation[start:], head)) == {"search_tools", *used}
+        assert tool_names_of(Request("", conversation[start:], head)) == {"search_tools", *used}
         assert {item.qualified_name for item in timeline.offered_tools(head, start)} == {"search_tools", *used}
 
 
 def test_in_code_mode_tools_that_were_added_are_for_code() -> None:
     pytest.importorskip("pydantic_monty")
-    tap = Wiretap(says("a"), says("b"))
-    talker = agent("openai-chat", tap, tools=[early], code_mode="python")
-    run(talker.run("Hi."))
-    if declared_in(tap.bodies[0]) != ["run_code"]:
+    wiretap = Wiretap(says("a"), says("b"))
+    agent = make_agent("openai-chat", wiretap, tools=[early], code_mode="python")
+    run(agent.run("Hi."))
+    if names_declared_in(wiretap.bodies[0]) != ["run_code"]:
         pytest.skip("no sandbox for code here")
-    talker.add_tools([late])
-    run(talker.run("Ho."))
-    assert declared_in(tap.bodies[1]) == ["run_code"]
-    assert "def late(" in tap.bodies[1]["tools"][0]["function"]["description"]
+    agent.add_tools([late])
+    run(agent.run("Ho."))
+    assert names_declared_in(wiretap.bodies[1]) == ["run_code"]
+    assert "def late(" in wiretap.bodies[1]["tools"][0]["function"]["description"]

@@ -22,12 +22,12 @@ from .agents import (
     PROVIDERS,
     StuckTool,
     Wiretap,
-    agent,
-    cancelled,
+    cancel_and_wait,
     check,
     check_bodies,
     hook,
     kinds_of,
+    make_agent,
     noting,
     outcome,
     results_of,
@@ -82,7 +82,7 @@ async def _approve(approval: ApprovalRequest) -> bool:
 
 def busy_agent(provider: str, config: ToolConfig) -> Agent:
     config = replace(config, approval_effects=frozenset({"write"}))
-    return agent(provider, Wiretap(), tools=[read, write], config=config, system=_system, approve=_approve, hooks=[SLOW])
+    return make_agent(provider, Wiretap(), tools=[read, write], config=config, system=_system, approve=_approve, hooks=[SLOW])
 
 
 PROMPT = """say let me see
@@ -91,9 +91,9 @@ then call write {"n": 4}
 then say done"""
 
 
-async def cancelled_after(talker: Agent, steps: int, *, live: bool) -> bool:
+async def cancel_after(agent: Agent, steps: int, *, live: bool) -> bool:
     """A run that is cancelled after so many turns of the event loop; False where it was over before."""
-    task = asyncio.create_task(outcome(talker, PROMPT, streamed=live))
+    task = asyncio.create_task(outcome(agent, PROMPT, streamed=live))
     for _ in range(steps):
         await asyncio.sleep(0)
     if not task.cancel():
@@ -113,13 +113,13 @@ def test_a_run_may_be_cancelled_at_any_step(provider: str, live: bool, shape: st
     async def all_points() -> int:
         steps = 0
         while True:
-            talker = busy_agent(provider, SHAPES[shape])
-            stopped = await cancelled_after(talker, steps, live=live)
-            check(talker.conversation, everywhere=steps % 10 == 0)
-            result = await talker.run("say on we go")
+            agent = busy_agent(provider, SHAPES[shape])
+            stopped = await cancel_after(agent, steps, live=live)
+            check(agent.conversation, everywhere=steps % 10 == 0)
+            result = await agent.run("say on we go")
             assert result.text == "on we go"
-            assert not talker.has_pending_run
-            check(talker.conversation, everywhere=False)
+            assert not agent.has_pending_run
+            check(agent.conversation, everywhere=False)
             if not stopped:
                 return steps
             steps += 1
@@ -130,38 +130,38 @@ def test_a_run_may_be_cancelled_at_any_step(provider: str, live: bool, shape: st
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_what_was_sent_after_a_cancel_is_legal(provider: str) -> None:
     for steps in range(0, 60, 3):
-        tap = Wiretap()
-        talker = agent(provider, tap, tools=[read, write], system="Be brief.")
-        await cancelled_after(talker, steps, live=True)
-        await talker.run("say on we go")
-        check_bodies(talker.view().engine, tap)
-        assert tap.open == 0
+        wiretap = Wiretap()
+        agent = make_agent(provider, wiretap, tools=[read, write], system="Be brief.")
+        await cancel_after(agent, steps, live=True)
+        await agent.run("say on we go")
+        check_bodies(agent.view().engine, wiretap)
+        assert wiretap.open == 0
 
 
 @LIVE
 async def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
     """One call is over, one runs, one has not begun."""
     slow = StuckTool()
-    talker = agent("anthropic", tools=[noting([], "quick"), slow.tool], config=ToolConfig(max_parallel=1))
-    task = asyncio.create_task(outcome(talker, "call quick {} call slow {} call quick {}", streamed=live))
+    agent = make_agent("anthropic", tools=[noting([], "quick"), slow.tool], config=ToolConfig(max_parallel=1))
+    task = asyncio.create_task(outcome(agent, "call quick {} call slow {} call quick {}", streamed=live))
     await slow.inside.wait()
-    await cancelled(task)
-    assert kinds_of(talker.conversation) == [None, "interrupted", "cancelled"]
-    texts = [result.text for result in results_of(talker.conversation)]
+    await cancel_and_wait(task)
+    assert kinds_of(agent.conversation) == [None, "interrupted", "cancelled"]
+    texts = [result.text for result in results_of(agent.conversation)]
     assert "may have had effects" in texts[1]
     assert "not started" in texts[2]
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
     words = " ".join(f"word{number}" for number in range(60))
-    talker = agent(provider, Wiretap(f"say {words}", faults=["stall"]))
+    agent = make_agent(provider, Wiretap(f"say {words}", faults=["stall"]))
     shown: list[str] = []
     stalled = asyncio.Event()
 
     async def read_on() -> None:
-        async for event in talker.stream("go"):
+        async for event in agent.stream("go"):
             if isinstance(event, TextDelta):
                 shown.append(event.text)
                 stalled.set()
@@ -172,11 +172,11 @@ async def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
     await stalled.wait()
     for _ in range(200):
         await asyncio.sleep(0)
-    await cancelled(task)
-    await talker.run("say on we go")
-    assert "".join(shown).strip() in texts_of(talker.conversation)
-    assert "interrupted" in texts_of(talker.conversation)
-    check(talker.conversation)
+    await cancel_and_wait(task)
+    await agent.run("say on we go")
+    assert "".join(shown).strip() in texts_of(agent.conversation)
+    assert "interrupted" in texts_of(agent.conversation)
+    check(agent.conversation)
 
 
 @LIVE
@@ -188,12 +188,12 @@ async def test_an_interrupt_while_a_hook_reads_the_reply_is_reported(live: bool)
         inside.set()
         await asyncio.Event().wait()
 
-    talker = agent("anthropic", hooks=[hook(after_reply=stuck)])
-    task = asyncio.create_task(outcome(talker, "say important words", streamed=live))
+    agent = make_agent("anthropic", hooks=[hook(after_reply=stuck)])
+    task = asyncio.create_task(outcome(agent, "say important words", streamed=live))
     await inside.wait()
-    await cancelled(task)
-    check(talker.conversation)
-    assert "important words" in texts_of(talker.conversation[1:])
+    await cancel_and_wait(task)
+    check(agent.conversation)
+    assert "important words" in texts_of(agent.conversation[1:])
 
 
 # ---- leaving a stream
@@ -210,39 +210,39 @@ async def until(events: AsyncIterator[RunEvent], kind: type[Any]) -> None:
 @pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_reader_that_closes_the_stream_may_continue_at_once(provider: str, kind: type[Any]) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[read, write])
-    async with aclosing(talker.stream(PROMPT)) as events:
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[read, write])
+    async with aclosing(agent.stream(PROMPT)) as events:
         await until(events, kind)
-    check(talker.conversation)
-    assert tap.open == 0
-    assert (await talker.run("say on we go")).text == "on we go"
-    check(talker.conversation)
+    check(agent.conversation)
+    assert wiretap.open == 0
+    assert (await agent.run("say on we go")).text == "on we go"
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_reader_that_breaks_out_of_the_stream_may_continue(provider: str, kind: type[Any]) -> None:
     """`break` is what people write: the next prompt must work."""
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[read, write])
-    async for event in talker.stream(PROMPT):
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[read, write])
+    async for event in agent.stream(PROMPT):
         if isinstance(event, kind):
             break
-    assert (await talker.run("say on we go")).text == "on we go"
-    assert tap.open == 0
-    check(talker.conversation)
+    assert (await agent.run("say on we go")).text == "on we go"
+    assert wiretap.open == 0
+    check(agent.conversation)
 
 
 async def test_no_tool_is_running_when_a_stream_is_closed() -> None:
     slow = StuckTool()
-    talker = agent("anthropic", tools=[slow.tool])
-    async with aclosing(talker.stream("call slow {}")) as events:
+    agent = make_agent("anthropic", tools=[slow.tool])
+    async with aclosing(agent.stream("call slow {}")) as events:
         await until(events, ToolStarted)
         await asyncio.sleep(0)
     assert slow.ended == 1
-    assert kinds_of(talker.conversation) == ["interrupted"]
-    check(talker.conversation)
+    assert kinds_of(agent.conversation) == ["interrupted"]
+    check(agent.conversation)
 
 
 async def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> None:
@@ -257,12 +257,12 @@ async def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> Non
             return "I did it anyway"
         return "never"
 
-    talker = agent("anthropic", tools=[stubborn, read])
-    async with aclosing(talker.stream('call stubborn {} call read {"n": 1}')) as events:
+    agent = make_agent("anthropic", tools=[stubborn, read])
+    async with aclosing(agent.stream('call stubborn {} call read {"n": 1}')) as events:
         await until(events, ToolStarted)
         await asyncio.sleep(0)
-    assert (await talker.run("say on")).text == "on"
-    check(talker.conversation)
+    assert (await agent.run("say on")).text == "on"
+    check(agent.conversation)
 
 
 @LIVE
@@ -282,8 +282,8 @@ async def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None
         await gate.wait()
         return "never"
 
-    talker = agent("anthropic", tools=[stubborn])
-    task = asyncio.create_task(outcome(talker, "call stubborn {}", streamed=live))
+    agent = make_agent("anthropic", tools=[stubborn])
+    task = asyncio.create_task(outcome(agent, "call stubborn {}", streamed=live))
     await inside.wait()
     task.cancel()
     await caught.wait()
@@ -291,10 +291,10 @@ async def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=5)
     assert done
-    text = (await talker.run("say free")).text
+    text = (await agent.run("say free")).text
     gate.set()
     assert text == "free"
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 async def test_a_thread_that_continues_is_left_alone() -> None:
@@ -308,36 +308,36 @@ async def test_a_thread_that_continues_is_left_alone() -> None:
         gate.wait(10)
         return "late"
 
-    talker = agent("anthropic", tools=[slow])
-    task = asyncio.create_task(talker.run("call slow {}"))
+    agent = make_agent("anthropic", tools=[slow])
+    task = asyncio.create_task(agent.run("call slow {}"))
     while not inside.is_set():
         await asyncio.sleep(0)
-    await cancelled(task)
+    await cancel_and_wait(task)
     gate.set()
-    await talker.run("say on")
-    assert kinds_of(talker.conversation) == ["interrupted"]
-    check(talker.conversation)
+    await agent.run("say on")
+    assert kinds_of(agent.conversation) == ["interrupted"]
+    check(agent.conversation)
 
 
 async def test_a_stream_that_was_never_started_costs_nothing() -> None:
-    talker = agent("anthropic")
-    await talker.stream("say never").aclose()
-    assert (await talker.run("say on")).text == "on"
-    assert len(talker.conversation) == 2
+    agent = make_agent("anthropic")
+    await agent.stream("say never").aclose()
+    assert (await agent.run("say on")).text == "on"
+    assert len(agent.conversation) == 2
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ToolFinished], ids=lambda kind: kind.__name__)
 def test_a_stream_whose_loop_is_closed_is_over(kind: type[Any]) -> None:
     """As where a program threw its loop away: nobody is left who could end the run, and the next one begins."""
-    talker = agent("anthropic", tools=[read, write])
-    events = talker.stream(PROMPT)
+    agent = make_agent("anthropic", tools=[read, write])
+    events = agent.stream(PROMPT)
     gone = asyncio.new_event_loop()
     gone.run_until_complete(until(events, kind))
     gone.close()
 
     async def in_use() -> None:
         with pytest.raises(UsageError, match="a run is in progress"):
-            await talker.run("say too early")
+            await agent.run("say too early")
 
     run(in_use())
     del events
@@ -345,44 +345,44 @@ def test_a_stream_whose_loop_is_closed_is_over(kind: type[Any]) -> None:
 
     async def again() -> str:
         async with asyncio.timeout(5):
-            return (await talker.run("say on we go")).text
+            return (await agent.run("say on we go")).text
 
     assert run(again()) == "on we go"
-    assert talker.run_sync("say and on").text == "and on"
+    assert agent.run_sync("say and on").text == "and on"
 
 
 async def test_a_group_of_runs_that_fails_stops_the_others_cleanly() -> None:
     """Structured concurrency: one run of a TaskGroup fails, all others are cancelled, all agents go on."""
-    talkers = [agent(provider, tools=[read, write]) for provider in PROVIDERS]
+    agents = [make_agent(provider, tools=[read, write]) for provider in PROVIDERS]
 
     async def together() -> None:
         async with asyncio.TaskGroup() as group:
-            for talker in talkers:
-                group.create_task(outcome(talker, PROMPT, streamed=True))
-            group.create_task(agent("anthropic").resume({}))
+            for agent in agents:
+                group.create_task(outcome(agent, PROMPT, streamed=True))
+            group.create_task(make_agent("anthropic").resume({}))
 
     with pytest.raises(ExceptionGroup):
         await together()
-    for talker in talkers:
-        check(talker.conversation)
-        assert (await talker.run("say on")).text == "on"
+    for agent in agents:
+        check(agent.conversation)
+        assert (await agent.run("say on")).text == "on"
 
 
 async def test_a_caller_with_a_time_limit() -> None:
-    talker = agent("anthropic", Wiretap(faults=["stall-first"]))
+    agent = make_agent("anthropic", Wiretap(faults=["stall-first"]))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await talker.run("go")
-    check(talker.conversation)
-    assert (await talker.run("say on")).text == "on"
-    assert "interrupted" in texts_of(talker.conversation)
+            await agent.run("go")
+    check(agent.conversation)
+    assert (await agent.run("say on")).text == "on"
+    assert "interrupted" in texts_of(agent.conversation)
 
 
 async def test_resume_after_an_interrupt_has_nothing_to_resume() -> None:
-    talker = agent("anthropic", tools=[write])
-    await cancelled_after(talker, 5, live=False)
+    agent = make_agent("anthropic", tools=[write])
+    await cancel_after(agent, 5, live=False)
     with pytest.raises(UsageError):
-        await talker.resume({})
+        await agent.resume({})
 
 
 @LIVE
@@ -395,10 +395,10 @@ def test_a_tool_that_wants_to_end_the_program(live: bool, error: BaseException) 
         """Leaves."""
         raise error
 
-    talker = agent("anthropic", tools=[leave, read])
+    agent = make_agent("anthropic", tools=[leave, read])
     try:
-        asyncio.run(outcome(talker, 'call leave {} call read {"n": 1}', streamed=live))
+        asyncio.run(outcome(agent, 'call leave {} call read {"n": 1}', streamed=live))
     except BaseException as e:
         pytest.fail(f"{type(e).__name__} of a tool reached the caller")
-    check(talker.conversation)
-    assert kinds_of(talker.conversation) == ["execution", None]
+    check(agent.conversation)
+    assert kinds_of(agent.conversation) == ["execution", None]

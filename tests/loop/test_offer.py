@@ -12,7 +12,20 @@ from toolglot.values.events import ToolFinished
 from toolglot.values.messages import Reply, Text, ToolCall
 from toolglot.values.request import Request, ToolChoice
 
-from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, hook, kinds_of, noting, outcome, results_of, run
+from .agents import (
+    PROVIDERS,
+    Wiretap,
+    check,
+    check_bodies,
+    collect_events,
+    hook,
+    kinds_of,
+    make_agent,
+    noting,
+    outcome,
+    results_of,
+    run,
+)
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 EVERYONE = (*PROVIDERS, "mistral", "deepseek")
@@ -48,16 +61,16 @@ def test_a_tool_choice_is_enforced(
     provider: str, live: bool, choice: ToolChoice, expected: list[str], kinds: list[Any], eager: bool
 ) -> None:
     ran: list[str] = []
-    tap = Wiretap(calls("t1", "t2"), answer)
+    wiretap = Wiretap(calls("t1", "t2"), answer)
     config = ToolConfig(tool_choice=choice, eager_start=eager)
-    talker = agent(provider, tap, tools=make_tools(ran), config=config)
-    result = run(outcome(talker, "go", streamed=live))
+    agent = make_agent(provider, wiretap, tools=make_tools(ran), config=config)
+    result = run(outcome(agent, "go", streamed=live))
     assert sorted(ran) == expected
-    assert [one.result.error_kind for one in result.outcomes] == kinds
+    assert [outcome.result.error_kind for outcome in result.outcomes] == kinds
     assert result.text == "done"
-    refused = [one for one in result.outcomes if one.result.is_error]
-    assert all(not one.ran and one.result.error_code == "tool_not_offered" for one in refused)
-    check(talker.conversation)
+    refused = [outcome for outcome in result.outcomes if outcome.result.is_error]
+    assert all(not outcome.ran and outcome.result.error_code == "tool_not_offered" for outcome in refused)
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize(
@@ -66,31 +79,31 @@ def test_a_tool_choice_is_enforced(
 @pytest.mark.parametrize("for_run", [False, True])
 def test_a_choice_may_be_a_word(word: str, expected: list[str], for_run: bool) -> None:
     ran: list[str] = []
-    tap = Wiretap(calls("t1", "t2"), answer)
+    wiretap = Wiretap(calls("t1", "t2"), answer)
     options: dict[str, Any] = {} if for_run else {"config": ToolConfig(tool_choice=word)}
-    talker = agent("openai-chat", tap, tools=make_tools(ran), **options)
-    run(talker.run("go", **({"tool_choice": word} if for_run else {})))
+    agent = make_agent("openai-chat", wiretap, tools=make_tools(ran), **options)
+    run(agent.run("go", **({"tool_choice": word} if for_run else {})))
     assert sorted(ran) == expected
     chosen = {"type": "function", "function": {"name": "t1"}}
-    assert tap.bodies[0].get("tool_choice", "auto") == (chosen if word == "t1" else word)
+    assert wiretap.bodies[0].get("tool_choice", "auto") == (chosen if word == "t1" else word)
 
 
 def test_a_word_that_names_no_tool_is_an_error() -> None:
-    talker = agent("openai-chat", Wiretap(answer), tools=make_tools([]))
+    agent = make_agent("openai-chat", Wiretap(answer), tools=make_tools([]))
     with pytest.raises(UnknownName, match="'t3'"):
-        run(talker.run("go", tool_choice="t3"))
+        run(agent.run("go", tool_choice="t3"))
 
 
 @PROVIDER
 @LIVE
 def test_a_choice_is_free_after_the_first_request(provider: str, live: bool) -> None:
     ran: list[str] = []
-    tap = Wiretap(calls("t2"), calls("t2"), answer)
-    talker = agent(provider, tap, tools=make_tools(ran), config=ToolConfig(tool_choice=ToolChoice("auto", ("t1",))))
-    run(outcome(talker, "go", streamed=live))
+    wiretap = Wiretap(calls("t2"), calls("t2"), answer)
+    agent = make_agent(provider, wiretap, tools=make_tools(ran), config=ToolConfig(tool_choice=ToolChoice("auto", ("t1",))))
+    run(outcome(agent, "go", streamed=live))
     assert ran == ["t2"]
-    assert kinds_of(talker.conversation) == ["not_allowed", None]
-    assert "Available: t1." in results_of(talker.conversation)[0].text
+    assert kinds_of(agent.conversation) == ["not_allowed", None]
+    assert "Available: t1." in results_of(agent.conversation)[0].text
 
 
 @PROVIDER
@@ -100,15 +113,15 @@ def test_a_tool_that_a_hook_removed_does_not_run(provider: str, live: bool, eage
     ran: list[str] = []
 
     def hide(request: Request) -> Request:
-        return replace(request, tools=tuple(one for one in request.tools if one.name != "t2"))
+        return replace(request, tools=tuple(tool for tool in request.tools if tool.name != "t2"))
 
-    tap = Wiretap(calls("t2", "t1"), answer)
-    talker = agent(
-        provider, tap, tools=make_tools(ran), hooks=[hook(before_request=hide)], config=ToolConfig(eager_start=eager)
+    wiretap = Wiretap(calls("t2", "t1"), answer)
+    agent = make_agent(
+        provider, wiretap, tools=make_tools(ran), hooks=[hook(before_request=hide)], config=ToolConfig(eager_start=eager)
     )
-    run(outcome(talker, "go", streamed=live))
+    run(outcome(agent, "go", streamed=live))
     assert ran == ["t1"]
-    assert kinds_of(talker.conversation) == ["not_allowed", None]
+    assert kinds_of(agent.conversation) == ["not_allowed", None]
 
 
 @PROVIDER
@@ -116,33 +129,33 @@ def test_a_tool_that_a_hook_removed_does_not_run(provider: str, live: bool, eage
 @pytest.mark.parametrize("eager", [False, True])
 def test_one_call_at_a_time_is_enforced(provider: str, live: bool, eager: bool) -> None:
     ran: list[str] = []
-    tap = Wiretap(calls("t1", "t2", "t2"), calls("t2"), answer)
-    talker = agent(provider, tap, tools=make_tools(ran), config=ToolConfig(parallel=False, eager_start=eager))
-    result = run(outcome(talker, "go", streamed=live))
+    wiretap = Wiretap(calls("t1", "t2", "t2"), calls("t2"), answer)
+    agent = make_agent(provider, wiretap, tools=make_tools(ran), config=ToolConfig(parallel=False, eager_start=eager))
+    result = run(outcome(agent, "go", streamed=live))
     assert ran == ["t1", "t2"]
-    assert [one.result.error_code for one in result.outcomes] == ["", "one_call_at_a_time", "one_call_at_a_time", ""]
-    check(talker.conversation)
+    assert [outcome.result.error_code for outcome in result.outcomes] == ["", "one_call_at_a_time", "one_call_at_a_time", ""]
+    check(agent.conversation)
 
 
 def test_the_one_call_is_the_first_that_was_on_offer() -> None:
     ran: list[str] = []
     config = ToolConfig(parallel=False, tool_choice=ToolChoice("auto", ("t2",)))
-    talker = agent("anthropic", Wiretap(calls("t1", "t2"), answer), tools=make_tools(ran), config=config)
-    run(talker.run("go"))
+    agent = make_agent("anthropic", Wiretap(calls("t1", "t2"), answer), tools=make_tools(ran), config=config)
+    run(agent.run("go"))
     assert ran == ["t2"]
 
 
 def test_a_tool_that_does_not_exist_is_still_unknown() -> None:
     config = ToolConfig(tool_choice=ToolChoice("auto", ("t1",)))
-    talker = agent("anthropic", Wiretap(calls("nothing"), answer), tools=make_tools([]), config=config)
-    run(talker.run("go"))
-    assert kinds_of(talker.conversation) == ["not_found"]
+    agent = make_agent("anthropic", Wiretap(calls("nothing"), answer), tools=make_tools([]), config=config)
+    run(agent.run("go"))
+    assert kinds_of(agent.conversation) == ["not_found"]
 
 
 def test_a_refused_call_is_an_event_too() -> None:
     config = ToolConfig(tool_choice=ToolChoice("none"))
-    talker = agent("anthropic", Wiretap(calls("t1"), answer), tools=make_tools([]), config=config)
-    events = run(gathered(talker.stream("go")))
+    agent = make_agent("anthropic", Wiretap(calls("t1"), answer), tools=make_tools([]), config=config)
+    events = run(collect_events(agent.stream("go")))
     assert [event.outcome.result.error_code for event in events if isinstance(event, ToolFinished)] == ["tool_not_offered"]
 
 
@@ -154,11 +167,11 @@ def test_built_in_tools_are_meant_under_all_of_their_names(tmp_path: Any, name: 
 
     (tmp_path / "a.txt").write_text("hello")
     arguments = {"file_path": str(tmp_path / "a.txt")} if name == "Read" else {"path": "a.txt"}
-    tap = Wiretap(Reply((ToolCall("x", name, arguments),), "tools"), answer)
+    wiretap = Wiretap(Reply((ToolCall("x", name, arguments),), "tools"), answer)
     config = ToolConfig(tool_choice=ToolChoice("auto", names))
-    talker = agent("anthropic", tap, tools=coding_tools(tmp_path), config=config)
-    run(talker.run("go"))
-    assert kinds_of(talker.conversation) == [kind], results_of(talker.conversation)
+    agent = make_agent("anthropic", wiretap, tools=coding_tools(tmp_path), config=config)
+    run(agent.run("go"))
+    assert kinds_of(agent.conversation) == [kind], results_of(agent.conversation)
 
 
 @pytest.mark.parametrize(("name", "names", "kind"), [
@@ -171,11 +184,11 @@ def test_a_name_that_is_accepted_and_not_shown_was_not_on_offer(
 
     (tmp_path / "a.txt").write_text("hello")
     arguments = {"file_path": str(tmp_path / "a.txt")} if name == "View" else {"path": str(tmp_path)}
-    tap = Wiretap(Reply((ToolCall("x", name, arguments),), "tools"), answer)
+    wiretap = Wiretap(Reply((ToolCall("x", name, arguments),), "tools"), answer)
     config = ToolConfig(tool_choice=ToolChoice("auto", names))
-    talker = agent("anthropic", tap, tools=coding_tools(tmp_path), config=config)
-    run(talker.run("go"))
-    assert kinds_of(talker.conversation) == [kind], results_of(talker.conversation)
+    agent = make_agent("anthropic", wiretap, tools=coding_tools(tmp_path), config=config)
+    run(agent.run("go"))
+    assert kinds_of(agent.conversation) == [kind], results_of(agent.conversation)
 
 
 @PROVIDER
@@ -184,8 +197,9 @@ def test_a_name_that_is_accepted_and_not_shown_was_not_on_offer(
 def test_a_tool_in_a_namespace_can_be_forced(provider: str, live: bool, name: str) -> None:
     ran: list[str] = []
     tools = [*make_tools(ran), noting(ran, "find", namespace="crm")]
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=tools, config=ToolConfig(tool_choice=ToolChoice("required", (name,))))
-    run(outcome(talker, "Hello", streamed=live))
-    assert ran == ["find"] or not talker.view().engine.profile.features.choices & {"named", "required"}
-    check_bodies(talker.view().engine, tap)
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=tools, config=ToolConfig(tool_choice=ToolChoice("required", (name,))))
+    run(outcome(agent, "Hello", streamed=live))
+    can_force = agent.view().engine.profile.features.choices & {"named", "required"}
+    assert ran == (["find"] if can_force else [])
+    check_bodies(agent.view().engine, wiretap)

@@ -37,13 +37,13 @@ from .agents import (
     Doc,
     StuckTool,
     Wiretap,
-    agent,
     check,
     check_bodies,
-    gathered,
+    collect_events,
+    collect_into,
     hook,
-    kept,
     kinds_of,
+    make_agent,
     noting,
     outcome,
     results_of,
@@ -95,9 +95,12 @@ def tools_sent(body: Doc) -> set[str]:
 
 def meaning(result: RunResult) -> tuple[Any, ...]:
     """What a run came to, without what differs by wire: ids, state, usage, times."""
-    shown = [(one.call.name, one.call.arguments, one.result.text, one.result.error_kind) for one in result.outcomes]
-    said = [(message.role, message.text, len(message.calls), len(message.results)) for message in result.messages]
-    return result.text, result.stop, shown, said, result.iterations
+    shown = [
+        (outcome.call.name, outcome.call.arguments, outcome.result.text, outcome.result.error_kind)
+        for outcome in result.outcomes
+    ]
+    lines = [(message.role, message.text, len(message.calls), len(message.results)) for message in result.messages]
+    return result.text, result.stop, shown, lines, result.iterations
 
 
 # ---- one conversation everywhere
@@ -106,10 +109,10 @@ def meaning(result: RunResult) -> tuple[Any, ...]:
 @EVERYWHERE
 @STREAMED
 def test_tools_errors_and_timeouts_on_every_wire(provider: str, live: bool) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=TOOLS, system="Be brief.")
-    result = run(outcome(talker, PROMPT, streamed=live))
-    shown = [(one.result.text.partition(".")[0], one.result.error_kind) for one in result.outcomes]
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=TOOLS, system="Be brief.")
+    result = run(outcome(agent, PROMPT, streamed=live))
+    shown = [(outcome.result.text.partition(".")[0], outcome.result.error_kind) for outcome in result.outcomes]
     assert shown == [
         ("3", None),
         ("HI", None),
@@ -118,17 +121,17 @@ def test_tools_errors_and_timeouts_on_every_wire(provider: str, live: bool) -> N
         ("7", None),
     ]
     assert (result.text, result.stop, result.iterations) == ("all done", "end", 3)
-    assert result.messages == tuple(talker.conversation[1:])
+    assert result.messages == tuple(agent.conversation[1:])
     assert result.usage.input > 0
     assert result.usage.output > 0
-    assert tap.open == 0
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    assert wiretap.open == 0
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 def test_every_wire_streamed_or_not_comes_to_the_same() -> None:
     results = [
-        run(outcome(agent(provider, tools=TOOLS), PROMPT, streamed=streamed))
+        run(outcome(make_agent(provider, tools=TOOLS), PROMPT, streamed=streamed))
         for provider in PROVIDERS
         for streamed in (False, True)
     ]
@@ -137,8 +140,8 @@ def test_every_wire_streamed_or_not_comes_to_the_same() -> None:
 
 @EVERYWHERE
 def test_events_have_a_grammar(provider: str) -> None:
-    talker = agent(provider, tools=TOOLS)
-    events = run(gathered(talker.stream(PROMPT)))
+    agent = make_agent(provider, tools=TOOLS)
+    events = run(collect_events(agent.stream(PROMPT)))
     assert isinstance(events[-1], RunDone)
     assert sum(isinstance(event, RunDone) for event in events) == 1
     open_: list[str] = []
@@ -165,14 +168,14 @@ def test_events_have_a_grammar(provider: str) -> None:
 
 @EVERYWHERE
 async def test_turn_after_turn_in_one_conversation(provider: str) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=TOOLS)
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=TOOLS)
     for number in range(6):
-        result = await outcome(talker, f'call add {{"a": {number}, "b": 1}}', streamed=bool(number % 2))
+        result = await outcome(agent, f'call add {{"a": {number}, "b": 1}}', streamed=bool(number % 2))
         assert result.outcomes[0].result.text == str(number + 1)
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
-    assert len(talker.conversation) == 24
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
+    assert len(agent.conversation) == 24
 
 
 def test_progress_is_shown_between_start_and_finish() -> None:
@@ -182,7 +185,7 @@ def test_progress_is_shown_between_start_and_finish() -> None:
         context.report("half")
         return "done"
 
-    events = run(gathered(agent("anthropic", tools=[work]).stream("call work {}")))
+    events = run(collect_events(make_agent("anthropic", tools=[work]).stream("call work {}")))
     kinds = [type(event) for event in events if isinstance(event, ToolStarted | ToolProgress | ToolFinished)]
     assert kinds == [ToolStarted, ToolProgress, ToolFinished]
 
@@ -193,12 +196,16 @@ def test_progress_is_shown_between_start_and_finish() -> None:
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "other"])
 async def test_two_runs_at_once_on_one_conversation_are_refused(is_own: bool) -> None:
     slow = StuckTool()
-    talker = agent("anthropic", tools=[slow.tool])
-    there: dict[str, Any] = {"conversation": talker.conversation if is_own else Conversation()}
-    first = asyncio.create_task(talker.run("call slow {}", **there))
+    agent = make_agent("anthropic", tools=[slow.tool])
+    there: dict[str, Any] = {"conversation": agent.conversation if is_own else Conversation()}
+    first = asyncio.create_task(agent.run("call slow {}", **there))
     await slow.inside.wait()
     before = len(there["conversation"])
-    for attempt in (talker.run("me too", **there), gathered(talker.stream("me too", **there)), talker.resume({}, **there)):
+    for attempt in (
+        agent.run("me too", **there),
+        collect_events(agent.stream("me too", **there)),
+        agent.resume({}, **there),
+    ):
         with pytest.raises(UsageError):
             await attempt
     assert len(there["conversation"]) == before
@@ -209,8 +216,8 @@ async def test_two_runs_at_once_on_one_conversation_are_refused(is_own: bool) ->
 
 async def test_two_agents_at_once_on_one_conversation_are_refused() -> None:
     stuck, shared = StuckTool(), Conversation()
-    one, other = agent("anthropic", tools=[stuck.tool]), agent("gemini", conversation=shared)
-    task = asyncio.create_task(one.run("call slow {}", conversation=shared))
+    first, other = make_agent("anthropic", tools=[stuck.tool]), make_agent("gemini", conversation=shared)
+    task = asyncio.create_task(first.run("call slow {}", conversation=shared))
     await stuck.inside.wait()
     with pytest.raises(UsageError, match="in progress"):
         await other.run("say hi")
@@ -222,49 +229,49 @@ async def test_two_agents_at_once_on_one_conversation_are_refused() -> None:
 
 def test_without_an_asyncio_loop_the_error_says_what_to_do() -> None:
     with pytest.raises(UsageError, match="run_sync"):
-        agent("anthropic").run("say hi").send(None)  # as another framework would drive it
+        make_agent("anthropic").run("say hi").send(None)  # as another framework would drive it
 
 
 @EVERYWHERE
 async def test_other_conversations_are_kept_apart(provider: str) -> None:
-    talker = agent(provider, tools=TOOLS)
+    agent = make_agent(provider, tools=TOOLS)
     others = [Conversation() for _ in range(20)]
     prompts = [f'call add {{"a": {number}, "b": 100}}' for number in range(20)]
     pairs = zip(prompts, others, strict=True)
-    results = await asyncio.gather(*(talker.run(prompt, conversation=other) for prompt, other in pairs))
+    results = await asyncio.gather(*(agent.run(prompt, conversation=other) for prompt, other in pairs))
     assert [result.outcomes[0].result.text for result in results] == [str(number + 100) for number in range(20)]
-    assert len(talker.conversation) == 0
+    assert len(agent.conversation) == 0
     for other in others:
         check(other, everywhere=False)
 
 
 async def test_uses_are_counted_in_a_conversation_also_in_another_one() -> None:
-    talker = agent("anthropic", tools=[add], config=ToolConfig(max_uses={"add": 1}))
+    agent = make_agent("anthropic", tools=[add], config=ToolConfig(max_uses={"add": 1}))
     other = Conversation()
-    await talker.run('call add {"a": 1, "b": 1}', conversation=other)
-    await talker.run('call add {"a": 2, "b": 1}', conversation=other)
+    await agent.run('call add {"a": 1, "b": 1}', conversation=other)
+    await agent.run('call add {"a": 2, "b": 1}', conversation=other)
     assert kinds_of(other) == [None, "limit"]
 
 
 def test_a_conversation_of_the_caller_continues() -> None:
     call = ToolCall("c1", "add", {"a": 1, "b": 1})
-    given = Conversation([user("hi"), assistant([call]), tool_results(ToolResult("c1", (Text("2"),), "add"))])
-    tap = Wiretap()
-    talker = agent("anthropic", tap, tools=TOOLS, conversation=given)
-    result = run(talker.run("say and now"))
-    assert talker.conversation is given
+    conversation = Conversation([user("hi"), assistant([call]), tool_results(ToolResult("c1", (Text("2"),), "add"))])
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, tools=TOOLS, conversation=conversation)
+    result = run(agent.run("say and now"))
+    assert agent.conversation is conversation
     assert result.text == "and now"
-    check(given)
+    check(conversation)
 
 
 def test_a_conversation_with_an_open_call_is_repaired_and_that_is_reported() -> None:
-    given = Conversation([user("hi"), assistant([ToolCall("c1", "add", {"a": 1, "b": 1})])])
-    tap = Wiretap()
-    talker = agent("anthropic", tap, tools=TOOLS, conversation=given)
-    result = run(talker.run("say and now"))
+    conversation = Conversation([user("hi"), assistant([ToolCall("c1", "add", {"a": 1, "b": 1})])])
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, tools=TOOLS, conversation=conversation)
+    result = run(agent.run("say and now"))
     assert result.text == "and now"
-    assert any("result" in str(one) for one in result.repairs)
-    check_bodies(talker.view().engine, tap)
+    assert any("result" in str(repair) for repair in result.repairs)
+    check_bodies(agent.view().engine, wiretap)
 
 
 # ---- the last turn
@@ -273,12 +280,12 @@ def test_a_conversation_with_an_open_call_is_repaired_and_that_is_reported() -> 
 @pytest.mark.parametrize("provider", [*PROVIDERS, "mistral", "deepseek", "groq"])
 @STREAMED
 def test_the_last_turn_keeps_the_tools_if_the_wire_can_forbid_calls(provider: str, live: bool) -> None:
-    tap = Wiretap(*(f'call add {{"a": {number}, "b": 1}}' for number in range(2)))
-    talker = agent(provider, tap, tools=[add], config=ToolConfig(max_iterations=2))
-    result = run(outcome(talker, "go", streamed=live))
+    wiretap = Wiretap(*(f'call add {{"a": {number}, "b": 1}}' for number in range(2)))
+    agent = make_agent(provider, wiretap, tools=[add], config=ToolConfig(max_iterations=2))
+    result = run(outcome(agent, "go", streamed=live))
     assert result.iterations == 3
     assert result.stop == "end"
-    *before, last = tap.bodies
+    *before, last = wiretap.bodies
     assert all(tools_sent(body) == {"add"} for body in before)
     if provider in ("ollama", "mistral"):
         assert tools_sent(last) == set()
@@ -286,20 +293,20 @@ def test_the_last_turn_keeps_the_tools_if_the_wire_can_forbid_calls(provider: st
     else:
         assert tools_sent(last) == {"add"}
         assert "none" in dumps_text(last.get("tool_choice") or last.get("toolConfig")).lower()
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @EVERYWHERE
 @STREAMED
 def test_a_model_that_calls_in_its_last_turn_runs_nothing(provider: str, live: bool) -> None:
     ran: list[str] = []
-    tap = Wiretap(*([lambda request: Reply((ToolCall("", "count", {}),), "tools")] * 5))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    talker = agent(provider, tap, tools=[noting(ran, "count", polls=True)], config=ToolConfig(max_iterations=2))
-    result = run(outcome(talker, "go", streamed=live))
+    wiretap = Wiretap(*([lambda request: Reply((ToolCall("", "count", {}),), "tools")] * 5))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    agent = make_agent(provider, wiretap, tools=[noting(ran, "count", polls=True)], config=ToolConfig(max_iterations=2))
+    result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "max_iterations"
     assert len(ran) == 2
-    assert kinds_of(talker.conversation)[-1] == "limit"
-    check(talker.conversation)
+    assert kinds_of(agent.conversation)[-1] == "limit"
+    check(agent.conversation)
 
 
 # ---- what goes wrong
@@ -335,19 +342,19 @@ async def test_each_fault_has_an_outcome_and_a_next_turn(
 
     if fault == "quota" and provider in ("gemini", "ollama"):
         error = None  # they say the same where waiting helps
-    tap = Wiretap(faults=[fault])
-    talker = agent(provider, tap, tools=[counted])
+    wiretap = Wiretap(faults=[fault])
+    agent = make_agent(provider, wiretap, tools=[counted])
     if error is None:
-        await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
+        await outcome(agent, 'call add {"a": 1, "b": 2}', streamed=live)
     else:
         with pytest.raises(error):
-            await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
-    check(talker.conversation)
-    assert (await talker.run("say on we go")).text == "on we go"
+            await outcome(agent, 'call add {"a": 1, "b": 2}', streamed=live)
+    check(agent.conversation)
+    assert (await agent.run("say on we go")).text == "on we go"
     assert len(ran) <= (2 if fault == "duplicate-ids" else 1)
-    assert tap.open == 0
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    assert wiretap.open == 0
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 CUTS = ["reset-mid-stream", "half-json", "truncated", "error-in-200"]
@@ -356,17 +363,17 @@ CUTS = ["reset-mid-stream", "half-json", "truncated", "error-in-200"]
 @EVERYWHERE
 @pytest.mark.parametrize("fault", CUTS)
 async def test_a_stream_that_breaks_after_it_was_shown_is_not_started_again(provider: str, fault: str) -> None:
-    tap = Wiretap("say one two three four five six seven eight nine ten eleven twelve", faults=[fault])
-    talker = agent(provider, tap)
+    wiretap = Wiretap("say one two three four five six seven eight nine ten eleven twelve", faults=[fault])
+    agent = make_agent(provider, wiretap)
     shown: list[RunEvent] = []
     with pytest.raises((TransportError, MalformedReply, ProviderError)):
-        await kept(talker.stream("go"), shown)
-    assert len(tap.requests) == 1
-    check(talker.conversation)
-    await talker.run("say on we go")
+        await collect_into(agent.stream("go"), shown)
+    assert len(wiretap.requests) == 1
+    check(agent.conversation)
+    await agent.run("say on we go")
     assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
-    assert tap.open == 0
-    check(talker.conversation)
+    assert wiretap.open == 0
+    check(agent.conversation)
 
 
 @EVERYWHERE
@@ -381,12 +388,12 @@ def test_a_call_cut_by_the_length_limit_never_runs(provider: str, live: bool) ->
         return "ok"
 
     for early in (False, True):
-        tap = Wiretap(faults=["length"])
-        talker = agent(provider, tap, tools=[put], config=ToolConfig(eager_start=early))
-        run(outcome(talker, 'call put {"text": "abcdefghijk"}\nthen say done', streamed=live))
-        assert kinds_of(talker.conversation)[0] == "truncated"
+        wiretap = Wiretap(faults=["length"])
+        agent = make_agent(provider, wiretap, tools=[put], config=ToolConfig(eager_start=early))
+        run(outcome(agent, 'call put {"text": "abcdefghijk"}\nthen say done', streamed=live))
+        assert kinds_of(agent.conversation)[0] == "truncated"
         assert ran == [], f"early_start={early}"
-        check(talker.conversation)
+        check(agent.conversation)
 
 
 # ---- error handling
@@ -394,13 +401,13 @@ def test_a_call_cut_by_the_length_limit_never_runs(provider: str, live: bool) ->
 
 async def test_abort_ends_the_run_with_the_error() -> None:
     ran: list[str] = []
-    talker = agent("anthropic", tools=[fail, noting(ran, "other")], config=ToolConfig(on_error="abort"))
+    agent = make_agent("anthropic", tools=[fail, noting(ran, "other")], config=ToolConfig(on_error="abort"))
     with pytest.raises(ToolError, match="no luck") as caught:
-        await talker.run('call fail {"why": "no luck"} call other {}')
+        await agent.run('call fail {"why": "no luck"} call other {}')
     assert (caught.value.tool, caught.value.kind) == ("fail", "execution")
-    check(talker.conversation)
-    assert kinds_of(talker.conversation) == ["execution", None]
-    assert (await talker.run("say well")).text == "well"
+    check(agent.conversation)
+    assert kinds_of(agent.conversation) == ["execution", None]
+    assert (await agent.run("say well")).text == "well"
     assert ran == ["other"]
 
 
@@ -429,7 +436,7 @@ class Watch(Hooks):
 @STREAMED
 def test_hooks_see_everything_in_order(live: bool) -> None:
     watch = Watch()
-    run(outcome(agent("anthropic", tools=[add], hooks=[watch]), 'call add {"a": 1, "b": 2}', streamed=live))
+    run(outcome(make_agent("anthropic", tools=[add], hooks=[watch]), 'call add {"a": 1, "b": 2}', streamed=live))
     assert watch.seen == ["request 1", "reply 1", "before add", "after 3", "request 3", "reply 0"]
 
 
@@ -437,22 +444,22 @@ def test_a_hook_redacts_what_is_sent_and_not_what_is_kept() -> None:
     def redact(request: Request) -> Request:
         return replace(request, messages=[user(message.text.replace("4711", "****")) for message in request.messages])
 
-    tap = Wiretap()
-    talker = agent("anthropic", tap, hooks=[hook(before_request=redact)])
-    run(talker.run("my code is 4711"))
-    assert b"4711" not in tap.requests[0].body
-    assert "4711" in talker.conversation[0].text
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, hooks=[hook(before_request=redact)])
+    run(agent.run("my code is 4711"))
+    assert b"4711" not in wiretap.requests[0].body
+    assert "4711" in agent.conversation[0].text
 
 
 def test_a_hook_redacts_what_the_model_reads() -> None:
     def redact(outcome: ToolOutcome) -> ToolOutcome:
         return replace(outcome, result=replace(outcome.result, content=(Text("[hidden]"),), data=None))
 
-    tap = Wiretap()
-    talker = agent("anthropic", tap, tools=[shout], hooks=[hook(after_tool=redact)])
-    result = run(talker.run('call shout {"text": "password"}'))
-    assert results_of(talker.conversation)[0].text == "[hidden]"
-    assert b"PASSWORD" not in b"".join(request.body for request in tap.requests)
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, tools=[shout], hooks=[hook(after_tool=redact)])
+    result = run(agent.run('call shout {"text": "password"}'))
+    assert results_of(agent.conversation)[0].text == "[hidden]"
+    assert b"PASSWORD" not in b"".join(request.body for request in wiretap.requests)
     assert result.outcomes[0].result.text == "[hidden]"
 
 
@@ -473,11 +480,11 @@ async def test_a_hook_that_fails_leaves_a_valid_conversation(live: bool, point: 
     def fail(_: Any) -> Any:
         raise error
 
-    talker = agent("anthropic", tools=[add, shout], hooks=[hook(**{point: fail})], config=ToolConfig(eager_start=early))
+    agent = make_agent("anthropic", tools=[add, shout], hooks=[hook(**{point: fail})], config=ToolConfig(eager_start=early))
     with pytest.raises(type(error)):
-        await outcome(talker, 'call add {"a": 1, "b": 2} call shout {"text": "x"}', streamed=live)
-    check(talker.conversation)
-    after = agent("anthropic", tools=[add, shout], conversation=talker.conversation)
+        await outcome(agent, 'call add {"a": 1, "b": 2} call shout {"text": "x"}', streamed=live)
+    check(agent.conversation)
+    after = make_agent("anthropic", tools=[add, shout], conversation=agent.conversation)
     assert (await after.run("say on")).text == "on"
 
 
@@ -496,26 +503,26 @@ def test_system_prompts_are_texts_and_functions(provider: str) -> None:
     forms: list[tuple[Any, str]] = [
         ("plain words", "plain words"),
         (lambda context: f"model {context.model.partition(':')[2]} data {context.data}", "data 5"),  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
-        (lambda context: ",".join(one.name for one in context.tools), "add"),  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
+        (lambda context: ",".join(tool.name for tool in context.tools), "add"),  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
         (later, "async 1"),
     ]
     for form, wanted in forms:
-        tap = Wiretap()
-        talker = agent(provider, tap, tools=[add], system=form, data=5)
-        run(talker.run("say x"))
-        assert wanted in system_of(tap.bodies[0])
-        assert all(message.role != "system" for message in talker.conversation)
+        wiretap = Wiretap()
+        agent = make_agent(provider, wiretap, tools=[add], system=form, data=5)
+        run(agent.run("say x"))
+        assert wanted in system_of(wiretap.bodies[0])
+        assert all(message.role != "system" for message in agent.conversation)
 
 
 async def test_a_changing_system_prompt_is_sent_again() -> None:
-    said = iter(["first", "second", "second", ""])
-    tap = Wiretap()
-    talker = agent("anthropic", tap, system=lambda _: next(said))  # pyright: ignore[reportUnknownLambdaType]
+    prompts = iter(["first", "second", "second", ""])
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, system=lambda _: next(prompts))  # pyright: ignore[reportUnknownLambdaType]
     for _ in range(4):
-        await talker.run("say x")
-    assert ["first" in str(b.get("system")) for b in tap.bodies] == [True, False, False, False]
-    assert ["second" in str(b.get("system")) for b in tap.bodies] == [False, True, True, False]
-    check_bodies(talker.view().engine, tap)
+        await agent.run("say x")
+    assert ["first" in str(b.get("system")) for b in wiretap.bodies] == [True, False, False, False]
+    assert ["second" in str(b.get("system")) for b in wiretap.bodies] == [False, True, True, False]
+    check_bodies(agent.view().engine, wiretap)
 
 
 async def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
@@ -526,12 +533,12 @@ async def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
             raise LookupError("no prompt today")
         return "fine"
 
-    talker = agent("anthropic", system=prompt)
+    agent = make_agent("anthropic", system=prompt)
     with pytest.raises(LookupError):
-        await talker.run("one")
+        await agent.run("one")
     fails.clear()
-    assert (await talker.run("say two")).text == "two"
-    check(talker.conversation)
+    assert (await agent.run("say two")).text == "two"
+    check(agent.conversation)
 
 
 # ---- which tools
@@ -540,37 +547,37 @@ async def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
 @EVERYWHERE
 def test_tools_that_are_not_allowed_are_not_shown_and_do_not_run(provider: str) -> None:
     ran: list[str] = []
-    tap = Wiretap()
+    wiretap = Wiretap()
     config = ToolConfig(allowed_tools=frozenset({"add"}))
-    talker = agent(provider, tap, tools=[add, noting(ran, "secret")], config=config)
-    run(talker.run("call! secret {}"))
-    assert all(tools_sent(body) == {"add"} for body in tap.bodies)
-    assert kinds_of(talker.conversation) == ["not_allowed"]
+    agent = make_agent(provider, wiretap, tools=[add, noting(ran, "secret")], config=config)
+    run(agent.run("call! secret {}"))
+    assert all(tools_sent(body) == {"add"} for body in wiretap.bodies)
+    assert kinds_of(agent.conversation) == ["not_allowed"]
     assert ran == []
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 def test_tools_can_be_switched_off() -> None:
-    tap = Wiretap()
-    talker = agent("anthropic", tap, tools=[add], config=ToolConfig(enabled=False, tool_choice=ToolChoice("required")))
-    run(talker.run("add 1 and 2"))
-    assert "tools" not in tap.bodies[0]
-    assert "tool_choice" not in tap.bodies[0]
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, tools=[add], config=ToolConfig(enabled=False, tool_choice=ToolChoice("required")))
+    run(agent.run("add 1 and 2"))
+    assert "tools" not in wiretap.bodies[0]
+    assert "tool_choice" not in wiretap.bodies[0]
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini"])
 def test_a_choice_is_for_the_first_request_only(provider: str) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[add, shout], config=ToolConfig(tool_choice=ToolChoice("required", ("add",))))
-    result = run(talker.run("add 1 and 2"))
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[add, shout], config=ToolConfig(tool_choice=ToolChoice("required", ("add",))))
+    result = run(agent.run("add 1 and 2"))
     assert result.stop == "end"
 
-    def forced(body: Doc) -> bool:
+    def is_forced(body: Doc) -> bool:
         choice = dumps_text(body.get("tool_choice") or body.get("toolConfig") or {})
         return any(word in choice for word in ("add", "required", '"any"', "ANY"))
 
-    assert [forced(body) for body in tap.bodies] == [True] + [False] * (len(tap.bodies) - 1)
-    assert len(tap.bodies) > 1
+    assert [is_forced(body) for body in wiretap.bodies] == [True] + [False] * (len(wiretap.bodies) - 1)
+    assert len(wiretap.bodies) > 1
 
 
 HOSTED = [("anthropic", "web_search_2"), ("openai-responses", "web_search"), ("gemini", "googleSearch")]
@@ -578,19 +585,19 @@ HOSTED = [("anthropic", "web_search_2"), ("openai-responses", "web_search"), ("g
 
 @pytest.mark.parametrize(("provider", "word"), HOSTED)
 def test_hosted_tools_pass_through(provider: str, word: str) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[add], hosted=["web_search"])
-    result = run(talker.run("say x"))
-    assert word in dumps_text(tap.bodies[0]["tools"])
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[add], hosted=["web_search"])
+    result = run(agent.run("say x"))
+    assert word in dumps_text(wiretap.bodies[0]["tools"])
     assert not any("web_search" in str(loss) for loss in result.losses)
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "ollama"])
 def test_hosted_tools_are_a_loss_elsewhere(provider: str) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[add], hosted=["web_search"])
-    result = run(talker.run("say x"))
-    assert b"web_search" not in tap.requests[0].body
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[add], hosted=["web_search"])
+    result = run(agent.run("say x"))
+    assert b"web_search" not in wiretap.requests[0].body
     assert any("web_search" in str(loss) for loss in result.losses)
 
 
@@ -632,16 +639,16 @@ def test_a_tool_may_register_another_one(extra: str) -> None:
     registry.register(flood)
     first = {"": "call more {}", "final": "call more {}", "paging": "call flood {}\nthen call more {}"}[extra]
     options: dict[str, Any] = {"output_type": dict[str, int]} if extra == "final" else {}
-    tap = Wiretap()
-    talker = agent("ollama", tap, tools=registry, config=ToolConfig(max_result=1000), **options)
+    wiretap = Wiretap()
+    agent = make_agent("ollama", wiretap, tools=registry, config=ToolConfig(max_result=1000), **options)
     if extra == "final":
         prompt = 'call more {}\nthen call late {}\nthen call final_answer {"value": {"x": 1}}'
     else:
         prompt = f"{first}\nthen call late {{}}\nthen say done"
-    run(talker.run(prompt))
-    assert "here I am" in texts_of(talker.conversation)
-    assert "late" in tools_sent(tap.bodies[-1])
-    check(talker.conversation)
+    run(agent.run(prompt))
+    assert "here I am" in texts_of(agent.conversation)
+    assert "late" in tools_sent(wiretap.bodies[-1])
+    check(agent.conversation)
 
 
 @EVERYWHERE
@@ -656,14 +663,14 @@ def test_a_tool_may_take_itself_away(provider: str) -> None:
         return "gone"
 
     registry.register(once)
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=registry)
-    result = run(talker.run("call once {}\nthen call! once {}\nthen say done"))
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=registry)
+    result = run(agent.run("call once {}\nthen call! once {}\nthen say done"))
     assert result.text == "done"
     assert ran == [1]
-    assert kinds_of(talker.conversation) == [None, "not_found"]
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    assert kinds_of(agent.conversation) == [None, "not_found"]
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 # ---- early starts
@@ -673,8 +680,8 @@ EARLY = ToolConfig(eager_start=True)
 
 @EVERYWHERE
 def test_early_starts_come_to_the_same(provider: str) -> None:
-    early = run(outcome(agent(provider, tools=TOOLS, config=EARLY), PROMPT, streamed=True))
-    assert meaning(early) == meaning(run(outcome(agent(provider, tools=TOOLS), PROMPT, streamed=True)))
+    early = run(outcome(make_agent(provider, tools=TOOLS, config=EARLY), PROMPT, streamed=True))
+    assert meaning(early) == meaning(run(outcome(make_agent(provider, tools=TOOLS), PROMPT, streamed=True)))
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "gemini", "ollama"])
@@ -690,24 +697,24 @@ def test_only_tools_that_only_read_start_early(provider: str) -> None:
 
     effects = {"read": "read", "write": "write", "fetch": ("read", "network"), "anything": ()}
     tools = [noting(ran, name, effects=kinds) for name, kinds in effects.items()]
-    talker = agent(provider, tools=tools, hooks=[hook(after_reply=look)], config=EARLY)
-    run(outcome(talker, "call read {} call write {} call fetch {} call anything {}", streamed=True))
+    agent = make_agent(provider, tools=tools, hooks=[hook(after_reply=look)], config=EARLY)
+    run(outcome(agent, "call read {} call write {} call fetch {} call anything {}", streamed=True))
     assert at_reply[0] == ["read"]
     assert sorted(ran) == ["anything", "fetch", "read", "write"]
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @EVERYWHERE
 async def test_a_reply_that_breaks_discards_what_was_started_early(provider: str) -> None:
     slow = StuckTool("read", effects="read")
-    tap = Wiretap(lambda _: Reply((ToolCall("", "read", {}), Text("words " * 40)), "tools"), faults=["truncated"])  # pyright: ignore[reportUnknownLambdaType]
-    talker = agent(provider, tap, tools=[slow.tool], config=EARLY)
+    wiretap = Wiretap(lambda _: Reply((ToolCall("", "read", {}), Text("words " * 40)), "tools"), faults=["truncated"])  # pyright: ignore[reportUnknownLambdaType]
+    agent = make_agent(provider, wiretap, tools=[slow.tool], config=EARLY)
     with pytest.raises((MalformedReply, TransportError, ProviderError)):
-        async for _ in talker.stream("go"):
+        async for _ in agent.stream("go"):
             pass
     assert slow.ended == slow.inside.is_set()
-    assert results_of(talker.conversation) == []
-    check(talker.conversation)
+    assert results_of(agent.conversation) == []
+    check(agent.conversation)
 
 
 def test_an_early_start_that_nobody_wants_is_quiet() -> None:
@@ -716,9 +723,9 @@ def test_an_early_start_that_nobody_wants_is_quiet() -> None:
         before_tool=lambda _: _raise(ValueError("early and wrong")),
         after_reply=lambda _: Reply((Text("nothing to do"),), "end"),
     )
-    talker = agent("openai-chat", tools=[noting([], "read", effects="read")], hooks=[out], config=EARLY)
-    assert run(outcome(talker, "call read {}", streamed=True)).text == "nothing to do"
-    check(talker.conversation)
+    agent = make_agent("openai-chat", tools=[noting([], "read", effects="read")], hooks=[out], config=EARLY)
+    assert run(outcome(agent, "call read {}", streamed=True)).text == "nothing to do"
+    check(agent.conversation)
 
 
 def test_an_early_result_is_of_the_call_that_is_kept() -> None:
@@ -729,9 +736,9 @@ def test_an_early_result_is_of_the_call_that_is_kept() -> None:
             return None
         return replace(reply, blocks=tuple(replace(call, arguments={"a": 40, "b": 2}, raw=None) for call in reply.calls))
 
-    talker = agent("openai-chat", tools=[add], hooks=[hook(after_reply=other)], config=EARLY)
-    run(outcome(talker, 'call add {"a": 1, "b": 1}', streamed=True))
-    assert results_of(talker.conversation)[0].text == "42"
+    agent = make_agent("openai-chat", tools=[add], hooks=[hook(after_reply=other)], config=EARLY)
+    run(outcome(agent, 'call add {"a": 1, "b": 1}', streamed=True))
+    assert results_of(agent.conversation)[0].text == "42"
 
 
 @pytest.mark.parametrize("config", [ToolConfig(), EARLY], ids=["late", "early"])
@@ -754,11 +761,15 @@ def test_an_early_start_is_of_its_own_reply_also_if_ids_are_used_again(provider:
     def turn(number: int) -> Callable[[Any], Reply]:
         return lambda _: Reply((ToolCall("call_0", "look", {}), ToolCall("call_1", "write", {"n": number})), "tools")
 
-    talker = agent(provider, Wiretap(turn(1), turn(2), turn(3), "say done"), tools=[look, write], config=config)
-    result = run(outcome(talker, "go", streamed=True))
+    agent = make_agent(provider, Wiretap(turn(1), turn(2), turn(3), "say done"), tools=[look, write], config=config)
+    result = run(outcome(agent, "go", streamed=True))
     assert result.text == "done"
-    assert [one.result.text for one in result.outcomes if one.call.name == "look"] == ["0 written", "1 written", "2 written"]
-    check(talker.conversation, everywhere=False)
+    assert [outcome.result.text for outcome in result.outcomes if outcome.call.name == "look"] == [
+        "0 written",
+        "1 written",
+        "2 written",
+    ]
+    check(agent.conversation, everywhere=False)
 
 
 def test_what_an_earlier_reply_left_running_is_ended_with_the_run() -> None:
@@ -768,20 +779,20 @@ def test_what_an_earlier_reply_left_running_is_ended_with_the_run() -> None:
     async def out(reply: Reply) -> Reply:
         for _ in range(5):
             await asyncio.sleep(0)
-        return replace(reply, blocks=tuple(one for one in reply.blocks if getattr(one, "name", "") != "forever"))
+        return replace(reply, blocks=tuple(block for block in reply.blocks if getattr(block, "name", "") != "forever"))
 
-    tap = Wiretap('call forever {} call add {"a": 1, "b": 1}', 'call add {"a": 2, "b": 2}', "say done")
-    talker = agent("openai-chat", tap, tools=[forever.tool, add], hooks=[hook(after_reply=out)], config=EARLY)
-    result = run(outcome(talker, "go", streamed=True))
-    assert (result.text, [one.result.text for one in result.outcomes]) == ("done", ["2", "4"])
+    wiretap = Wiretap('call forever {} call add {"a": 1, "b": 1}', 'call add {"a": 2, "b": 2}', "say done")
+    agent = make_agent("openai-chat", wiretap, tools=[forever.tool, add], hooks=[hook(after_reply=out)], config=EARLY)
+    result = run(outcome(agent, "go", streamed=True))
+    assert (result.text, [outcome.result.text for outcome in result.outcomes]) == ("done", ["2", "4"])
     assert forever.ended == 1
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("limit", [1, 2, 3])
 @pytest.mark.parametrize(
     "calls", ["look look look look look", "write write look write look look", "look write look look write"]
 )
-def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, most: int) -> None:
+def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, limit: int) -> None:
     """As many are inside at the same time as may be, and not more, wherever among the calls the early ones are."""
     inside, peak = [0], [0]
 
@@ -794,13 +805,13 @@ def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, most: i
         return n
 
     tools = [tool(name="look", effects="read")(busy), tool(name="write", effects="write")(busy)]
-    config = ToolConfig(eager_start=True, max_parallel=most)
+    config = ToolConfig(eager_start=True, max_parallel=limit)
     prompt = " ".join(f'call {name} {{"n": {number}}}' for number, name in enumerate(calls.split()))
-    talker = agent("openai-chat", tools=tools, config=config)
-    result = run(outcome(talker, prompt, streamed=True))
-    assert [one.result.text for one in result.outcomes] == [str(number) for number in range(len(calls.split()))]
-    assert peak[0] == most
-    check(talker.conversation, everywhere=False)
+    agent = make_agent("openai-chat", tools=tools, config=config)
+    result = run(outcome(agent, prompt, streamed=True))
+    assert [outcome.result.text for outcome in result.outcomes] == [str(number) for number in range(len(calls.split()))]
+    assert peak[0] == limit
+    check(agent.conversation, everywhere=False)
 
 
 # ---- small things
@@ -816,16 +827,16 @@ def test_a_tool_sees_the_conversation_the_data_and_the_model() -> None:
         seen.extend([context.call.name, context.is_cancelled])
         return "ok"
 
-    talker = agent("anthropic", tools=[look], data={"user": 7})
-    run(talker.run("call look {}"))
-    assert seen == [{"user": 7}, talker.model, ["user", "assistant"], 1, "look", False]
+    agent = make_agent("anthropic", tools=[look], data={"user": 7})
+    run(agent.run("call look {}"))
+    assert seen == [{"user": 7}, agent.model, ["user", "assistant"], 1, "look", False]
 
 
 def test_a_new_config_counts_from_the_next_run() -> None:
     ran: list[str] = []
-    talker = agent("anthropic", tools=[noting(ran, "work")])
-    talker.config = ToolConfig(allowed_tools=frozenset())
-    run(talker.run("call work {}"))
+    agent = make_agent("anthropic", tools=[noting(ran, "work")])
+    agent.config = ToolConfig(allowed_tools=frozenset())
+    run(agent.run("call work {}"))
     assert ran == []
 
 
@@ -836,18 +847,18 @@ def test_a_model_that_repeats_itself_is_asked_for_its_last_words(live: bool) -> 
             return Reply((Text("I give up."),), "end")
         return Reply((ToolCall("", "add", {"a": 1, "b": 1}),), "tools")
 
-    tap = Wiretap(*[again] * 30)
-    talker = agent("anthropic", tap, tools=[add])
-    result = run(outcome(talker, "go", streamed=live))
+    wiretap = Wiretap(*[again] * 30)
+    agent = make_agent("anthropic", wiretap, tools=[add])
+    result = run(outcome(agent, "go", streamed=live))
     assert result.text == "I give up."
-    assert len(tap.bodies) < 12
-    check(talker.conversation)
+    assert len(wiretap.bodies) < 12
+    check(agent.conversation)
 
 
 async def test_what_a_run_added_is_in_its_result() -> None:
-    talker = agent("anthropic", tools=[add])
-    await talker.run("say one")
-    messages = (await talker.run('call add {"a": 1, "b": 1}')).messages
+    agent = make_agent("anthropic", tools=[add])
+    await agent.run("say one")
+    messages = (await agent.run('call add {"a": 1, "b": 1}')).messages
     assert [message.role for message in messages] == ["assistant", "tool", "assistant"]
 
 
@@ -869,12 +880,12 @@ def test_odd_values_do_not_break_the_loop(provider: str, make: Factory) -> None:
         """Gives something odd."""
         return make()
 
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[odd])
-    result = run(talker.run("call odd {}"))
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[odd])
+    result = run(agent.run("call odd {}"))
     assert result.stop == "end"
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 @pytest.mark.parametrize(("options", "marked"), [({}, True), ({"temperature": 0.5}, True), ({"cache": False}, False)])

@@ -15,7 +15,19 @@ from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import ToolFinished, ToolStarted
 from toolglot.values.messages import Reply, ToolCall
 
-from .agents import PROVIDERS, Wiretap, agent, cancelled, check, gathered, hook, kinds_of, outcome, results_of, run
+from .agents import (
+    PROVIDERS,
+    Wiretap,
+    cancel_and_wait,
+    check,
+    collect_events,
+    hook,
+    kinds_of,
+    make_agent,
+    outcome,
+    results_of,
+    run,
+)
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 SHAPES = ["look step look look", "look look step look look step", "step step step", "step look look look", "look look look"]
@@ -42,8 +54,8 @@ class Diary:
         self.lines.append(("out", n))
         return f"done {n}"
 
-    def place(self, what: str, n: int) -> int:
-        return self.lines.index((what, n))
+    def place(self, moment: str, n: int) -> int:
+        return self.lines.index((moment, n))
 
     def check(self, shape: str) -> None:
         """Those before an ordered call are out before it is in, and it is out before those after it are in."""
@@ -70,18 +82,18 @@ def test_an_ordered_call_waits_for_those_before_it_and_those_after_wait_for_it(
     shape: str, config: ToolConfig, live: bool
 ) -> None:
     diary = Diary()
-    talker = agent("openai-chat", tools=diary.tools, config=config)
-    result = run(outcome(talker, prompt(shape), streamed=live))
-    assert [one.result.text for one in result.outcomes] == [f"done {n}" for n in range(len(shape.split()))]
+    agent = make_agent("openai-chat", tools=diary.tools, config=config)
+    result = run(outcome(agent, prompt(shape), streamed=live))
+    assert [outcome.result.text for outcome in result.outcomes] == [f"done {n}" for n in range(len(shape.split()))]
     diary.check(shape)
-    check(talker.conversation, everywhere=False)
+    check(agent.conversation, everywhere=False)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_neighbours_that_are_not_ordered_still_run_at_the_same_time(provider: str) -> None:
     diary, shape = Diary(), "look look look step look look"
-    result = run(outcome(agent(provider, tools=diary.tools), prompt(shape), streamed=False))
-    assert [one.result.text for one in result.outcomes] == [f"done {n}" for n in range(6)]
+    result = run(outcome(make_agent(provider, tools=diary.tools), prompt(shape), streamed=False))
+    assert [outcome.result.text for outcome in result.outcomes] == [f"done {n}" for n in range(6)]
     diary.check(shape)
     assert diary.together(0, 1, 2)
     assert diary.together(4, 5)
@@ -89,8 +101,8 @@ def test_neighbours_that_are_not_ordered_still_run_at_the_same_time(provider: st
 
 def test_without_order_all_run_at_the_same_time() -> None:
     diary = Diary()
-    tools = [one.replace(ordered=False) for one in diary.tools]
-    run(agent("anthropic", tools=tools).run(prompt("look step look step")))
+    tools = [tool.replace(ordered=False) for tool in diary.tools]
+    run(make_agent("anthropic", tools=tools).run(prompt("look step look step")))
     assert diary.together(0, 1, 2, 3)
 
 
@@ -104,10 +116,10 @@ def test_an_early_start_does_not_overtake_an_ordered_call(provider: str, shape: 
     async def look(reply: Reply) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
-        at_reply.append({n for what, n in diary.lines if what == "in"})
+        at_reply.append({n for moment, n in diary.lines if moment == "in"})
 
-    talker = agent(provider, tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
-    run(outcome(talker, prompt(shape), streamed=True))
+    agent = make_agent(provider, tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
+    run(outcome(agent, prompt(shape), streamed=True))
     assert at_reply[0] == begun
     diary.check(shape)
 
@@ -118,17 +130,17 @@ def test_the_next_reply_starts_early_again() -> None:
     async def look(reply: Reply) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
-        at_reply.append(sum(what == "in" for what, _ in diary.lines))
+        at_reply.append(sum(moment == "in" for moment, _ in diary.lines))
 
     turns = 'call step {"n": 0} call look {"n": 1}\nthen call look {"n": 2} call look {"n": 3}\nthen say done'
-    talker = agent("openai-chat", tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
-    assert run(outcome(talker, turns, streamed=True)).text == "done"
+    agent = make_agent("openai-chat", tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
+    assert run(outcome(agent, turns, streamed=True)).text == "done"
     assert at_reply == [0, 3, 4]
 
 
 def test_the_events_of_an_ordered_call_stand_between_those_of_its_neighbours() -> None:
     diary = Diary()
-    events = run(gathered(agent("anthropic", tools=diary.tools).stream(prompt("look look step look"))))
+    events = run(collect_events(make_agent("anthropic", tools=diary.tools).stream(prompt("look look step look"))))
     seen: list[tuple[str, Any]] = []
     for event in events:
         if isinstance(event, ToolStarted | ToolFinished):
@@ -165,12 +177,18 @@ def test_calls_that_fail_or_are_refused_do_not_disturb_the_order(live: bool) -> 
         seen.append("third")
         return "fine"
 
-    talker = agent("openai-chat", tools=[first, second, third])
+    agent = make_agent("openai-chat", tools=[first, second, third])
     words = 'call first {"n": 1} call second {} call! nobody {} call first {"n": "many"} call third {}'
-    result = run(outcome(talker, words, streamed=live))
+    result = run(outcome(agent, words, streamed=live))
     assert seen == ["first", "second", "third"]
-    assert [one.result.error_kind for one in result.outcomes] == ["execution", "timeout", "not_found", "validation", None]
-    check(talker.conversation)
+    assert [outcome.result.error_kind for outcome in result.outcomes] == [
+        "execution",
+        "timeout",
+        "not_found",
+        "validation",
+        None,
+    ]
+    check(agent.conversation)
 
 
 # ---- stopped in the middle
@@ -191,16 +209,16 @@ async def test_a_cancel_in_the_middle_leaves_later_calls_not_run(provider: str, 
             await asyncio.Event().wait()
         return f"did {n}"
 
-    talker = agent(provider, tools=[step])
-    task = asyncio.create_task(outcome(talker, prompt("step step step step step"), streamed=live))
+    agent = make_agent(provider, tools=[step])
+    task = asyncio.create_task(outcome(agent, prompt("step step step step step"), streamed=live))
     await inside.wait()
-    await cancelled(task)
-    check(talker.conversation)
-    assert (await talker.run("say on we go")).text == "on we go"
+    await cancel_and_wait(task)
+    check(agent.conversation)
+    assert (await agent.run("say on we go")).text == "on we go"
     assert ran == [0, 1, 2]
-    assert kinds_of(talker.conversation) == [None, None, "interrupted", "cancelled", "cancelled"]
-    assert all("was not started" in one.text for one in results_of(talker.conversation)[3:])
-    check(talker.conversation)
+    assert kinds_of(agent.conversation) == [None, None, "interrupted", "cancelled", "cancelled"]
+    assert all("was not started" in result.text for result in results_of(agent.conversation)[3:])
+    check(agent.conversation)
 
 
 @LIVE
@@ -215,12 +233,12 @@ def test_a_run_that_is_out_of_time_leaves_later_calls_not_run(live: bool) -> Non
             await asyncio.Event().wait()
         return f"did {n}"
 
-    talker = agent("anthropic", tools=[step], config=ToolConfig(run_timeout=0.1))
-    result = run(outcome(talker, prompt("step step step"), streamed=live))
+    agent = make_agent("anthropic", tools=[step], config=ToolConfig(run_timeout=0.1))
+    result = run(outcome(agent, prompt("step step step"), streamed=live))
     assert (result.stop, ran) == ("timeout", [0, 1])
-    assert results_of(talker.conversation)[0].text == "did 0"
-    assert all(one.is_error for one in results_of(talker.conversation)[1:])
-    check(talker.conversation)
+    assert results_of(agent.conversation)[0].text == "did 0"
+    assert all(result.is_error for result in results_of(agent.conversation)[1:])
+    check(agent.conversation)
 
 
 # ---- approvals
@@ -235,33 +253,33 @@ def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool
     def yes_or_no(_: ApprovalRequest) -> bool:
         return left.pop(0)
 
-    talker = agent("anthropic", tools=diary.tools, config=config, approve=yes_or_no)
-    run(outcome(talker, prompt("look step look step look"), streamed=live))
+    agent = make_agent("anthropic", tools=diary.tools, config=config, approve=yes_or_no)
+    run(outcome(agent, prompt("look step look step look"), streamed=live))
     ran = [n for n in range(5) if n not in {1: answers[0], 3: answers[1]} or {1: answers[0], 3: answers[1]}[n]]
     assert sorted({n for _, n in diary.lines}) == ran
     for n in {1, 3} & {*ran}:
         assert all(diary.place("out", other) < diary.place("in", n) for other in ran if other < n)
         assert all(diary.place("out", n) < diary.place("in", other) for other in ran if other > n)
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 async def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> None:
     """A file that is read after an edit is read after the edit, also where somebody has to think about the edit first."""
     diary = Diary()
-    talker = agent("anthropic", tools=diary.tools, config=ToolConfig(approval_effects=frozenset({"write"})))
-    first = await talker.run(prompt("look step look"))
+    agent = make_agent("anthropic", tools=diary.tools, config=ToolConfig(approval_effects=frozenset({"write"})))
+    first = await agent.run(prompt("look step look"))
     assert first.stop == "approval"
-    result = await talker.resume({first.requests[0].id: "yes"})
+    result = await agent.resume({first.requests[0].id: "yes"})
     assert result.stop == "end"
     diary.check("look step look")
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("decisions", [("yes", "yes"), ("no", "yes"), ("yes", "no")])
 def test_what_has_to_be_decided_on_is_decided_on_together_also_elsewhere(decisions: tuple[Any, Any]) -> None:
     """Saved while it waits, and gone on with in another process."""
     diary, config = Diary(), ToolConfig(approval_effects=frozenset({"write"}))
-    first = agent("anthropic", tools=diary.tools, config=config)
+    first = make_agent("anthropic", tools=diary.tools, config=config)
     paused = run(first.run(prompt("step step")))
     assert (paused.stop, len(paused.requests), diary.lines) == ("approval", 2, [])
     other = Agent.load(first.save(), "simulator:anthropic", tools=diary.tools, config=config)
@@ -269,14 +287,14 @@ def test_what_has_to_be_decided_on_is_decided_on_together_also_elsewhere(decisio
     result = run(other.resume(dict(zip(ids, decisions, strict=True))))
     assert result.stop == "end"
     ran = [n for n, decision in enumerate(decisions) if decision == "yes"]
-    assert diary.lines == [(what, n) for n in ran for what in ("in", "out")]
+    assert diary.lines == [(moment, n) for n in ran for moment in ("in", "out")]
     check(other.conversation)
 
 
 # ---- the built-in tools
 
 
-def said(name: str, **arguments: Any) -> ToolCall:
+def make_call(name: str, **arguments: Any) -> ToolCall:
     return ToolCall("", name, arguments)
 
 
@@ -288,8 +306,8 @@ def yes(_: ApprovalRequest) -> bool:
     return True
 
 
-def coder(folder: Path, tap: Wiretap, config: ToolConfig, tools: list[Tool]) -> Agent:
-    return agent("anthropic", tap, tools=tools, config=config, approve=yes, system=f"Work in {folder}.")
+def coder(folder: Path, wiretap: Wiretap, config: ToolConfig, tools: list[Tool]) -> Agent:
+    return make_agent("anthropic", wiretap, tools=tools, config=config, approve=yes, system=f"Work in {folder}.")
 
 
 @pytest.mark.untraced
@@ -301,34 +319,34 @@ def test_commands_and_edits_of_one_turn_have_one_outcome(tmp_path: Path, config:
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "note").write_text("one\n")
-        own = builtins(folder)
+        builtin = builtins(folder)
         calls = script(
-            said("Read", file_path=str(folder / "note")),
-            said("Bash", command="cat note"),
-            said("Edit", file_path=str(folder / "note"), old_string="one", new_string="two"),
-            said("Bash", command="cat note"),
-            said("Bash", command="echo three > note"),
-            said("Bash", command="cat note"),
-            said("Read", file_path=str(folder / "note")),
+            make_call("Read", file_path=str(folder / "note")),
+            make_call("Bash", command="cat note"),
+            make_call("Edit", file_path=str(folder / "note"), old_string="one", new_string="two"),
+            make_call("Bash", command="cat note"),
+            make_call("Bash", command="echo three > note"),
+            make_call("Bash", command="cat note"),
+            make_call("Read", file_path=str(folder / "note")),
         )
-        talker = coder(folder, Wiretap(calls, "say done"), config, own.tools)
+        agent = coder(folder, Wiretap(calls, "say done"), config, builtin.tools)
         try:
-            result = run(outcome(talker, "go", streamed=live))
+            result = run(outcome(agent, "go", streamed=live))
         finally:
-            own.close()
-        assert (result.text, kinds_of(talker.conversation)) == ("done", [None] * 7)
-        texts = [one.result.text.strip() for one in result.outcomes]
+            builtin.close()
+        assert (result.text, kinds_of(agent.conversation)) == ("done", [None] * 7)
+        texts = [outcome.result.text.strip() for outcome in result.outcomes]
         seen.append([texts[1], texts[3], texts[5], (folder / "note").read_text()])
         assert "one" in texts[0]
         assert "three" in texts[6]
-        check(talker.conversation, everywhere=False)
+        check(agent.conversation, everywhere=False)
     assert seen == [["one", "two", "three", "three\n"]] * 5
 
 
 def test_built_in_tools_that_write_or_execute_are_ordered_and_the_others_are_not(tmp_path: Path) -> None:
-    own = builtins(tmp_path / "..", state_dir=tmp_path)
-    own.close()
-    ordered = {one.name for one in own.tools if one.ordered}
-    assert ordered == {one.name for one in own.tools if one.effects & {"write", "execute"}}
+    builtin = builtins(tmp_path / "..", state_dir=tmp_path)
+    builtin.close()
+    ordered = {tool.name for tool in builtin.tools if tool.ordered}
+    assert ordered == {tool.name for tool in builtin.tools if tool.effects & {"write", "execute"}}
     assert {"shell", "write", "edit", "patch"} <= ordered
     assert not {"read", "grep", "glob", "list_dir", "web_open"} & ordered

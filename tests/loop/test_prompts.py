@@ -8,7 +8,7 @@ import pytest
 from toolglot.errors import InvalidRequest, UsageError
 from toolglot.values.messages import Conversation, Media, Message, Text, ToolCall, assistant, system, user
 
-from .agents import PROVIDERS, Wiretap, agent, cancelled, check, hook, outcome, run
+from .agents import PROVIDERS, Wiretap, cancel_and_wait, check, hook, make_agent, outcome, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -37,29 +37,29 @@ PROMPTS: list[tuple[Any, list[Message]]] = [
 @pytest.mark.parametrize(("prompt", "messages"), PROMPTS)
 @LIVE
 def test_prompts_have_many_forms(prompt: Any, messages: list[Message], live: bool) -> None:
-    talker = agent("openai-chat")
-    assert run(outcome(talker, prompt, streamed=live)).text == "hi"
-    assert talker.conversation[: len(messages)] == messages
+    agent = make_agent("openai-chat")
+    assert run(outcome(agent, prompt, streamed=live)).text == "hi"
+    assert agent.conversation[: len(messages)] == messages
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_image_of_openai_reaches_every_provider(provider: str) -> None:
-    tap = Wiretap()
+    wiretap = Wiretap()
     content = [{"type": "text", "text": "say hi"}, {"type": "image_url", "image_url": {"url": PNG}}]
-    talker = agent(provider, tap)
-    result = run(talker.run({"role": "user", "content": content}))
+    agent = make_agent(provider, wiretap)
+    result = run(agent.run({"role": "user", "content": content}))
     assert result.text == "hi"
-    assert [type(block) for block in talker.conversation[0].blocks] == [Text, Media]
-    assert b"iVBORw0KGgo=" in tap.requests[0].body
+    assert [type(block) for block in agent.conversation[0].blocks] == [Text, Media]
+    assert b"iVBORw0KGgo=" in wiretap.requests[0].body
 
 
 def test_calls_and_results_of_openai_are_paired() -> None:
     results = {"role": "tool", "tool_call_id": "c1", "content": "3"}
-    talker = agent("anthropic")
-    run(talker.run([user("add"), {"role": "assistant", "content": None, "tool_calls": [CALL]}, results, user("say hi")]))
-    assert talker.conversation[1].blocks == (ToolCall("c1", "add", {"a": 1}, '{"a": 1}'),)
-    assert [(result.call_id, result.name) for result in talker.conversation[2].results] == [("c1", "add")]
-    check(talker.conversation)
+    agent = make_agent("anthropic")
+    run(agent.run([user("add"), {"role": "assistant", "content": None, "tool_calls": [CALL]}, results, user("say hi")]))
+    assert agent.conversation[1].blocks == (ToolCall("c1", "add", {"a": 1}, '{"a": 1}'),)
+    assert [(result.call_id, result.name) for result in agent.conversation[2].results] == [("c1", "add")]
+    check(agent.conversation)
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -88,12 +88,12 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("prompt", "words"), WRONG)
 @LIVE
 async def test_a_prompt_that_is_none_is_an_error_that_names_it(prompt: Any, words: str, live: bool) -> None:
-    talker = agent("anthropic")
+    agent = make_agent("anthropic")
     with pytest.raises(UsageError, match=words):
-        await outcome(talker, prompt, streamed=live)
-    assert len(talker.conversation) == 0
-    assert (await talker.run("say hi")).text == "hi"
-    check(talker.conversation)
+        await outcome(agent, prompt, streamed=live)
+    assert len(agent.conversation) == 0
+    assert (await agent.run("say hi")).text == "hi"
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("make", [user, system, assistant])
@@ -106,16 +106,16 @@ def test_messages_are_made_of_text_and_blocks(make: Any, content: Any) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 @LIVE
 async def test_a_refused_prompt_does_not_stay(provider: str, live: bool) -> None:
-    tap = Wiretap(errors=[None, InvalidRequest("no such image")])
-    talker = agent(provider, tap)
-    await talker.run("say one")
-    before = list(talker.conversation)
+    wiretap = Wiretap(errors=[None, InvalidRequest("no such image")])
+    agent = make_agent(provider, wiretap)
+    await agent.run("say one")
+    before = list(agent.conversation)
     with pytest.raises(InvalidRequest, match="no such image"):
-        await outcome(talker, "say two", streamed=live)
-    assert list(talker.conversation) == before
-    assert (await talker.run("say three")).text == "three"
-    assert b"two" not in tap.requests[-1].body
-    check(talker.conversation)
+        await outcome(agent, "say two", streamed=live)
+    assert list(agent.conversation) == before
+    assert (await agent.run("say three")).text == "three"
+    assert b"two" not in wiretap.requests[-1].body
+    check(agent.conversation)
 
 
 def fail(_: Any) -> Any:
@@ -138,24 +138,24 @@ FAILURES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("failure", FAILURES)
 @LIVE
 async def test_a_prompt_that_was_never_sent_does_not_stay(failure: str, live: bool) -> None:
-    tap, history = Wiretap(), Conversation()
-    await agent("anthropic").run("say one", conversation=history)
+    wiretap, history = Wiretap(), Conversation()
+    await make_agent("anthropic").run("say one", conversation=history)
     before = list(history)
     with pytest.raises(LookupError, match="no such user"):
-        await outcome(agent("anthropic", tap, **FAILURES[failure]), "say two", streamed=live, conversation=history)
-    assert (list(history), tap.requests) == (before, [])
-    assert (await agent("anthropic", tap).run("say three", conversation=history)).text == "three"
-    assert b"two" not in tap.requests[-1].body
+        await outcome(make_agent("anthropic", wiretap, **FAILURES[failure]), "say two", streamed=live, conversation=history)
+    assert (list(history), wiretap.requests) == (before, [])
+    assert (await make_agent("anthropic", wiretap).run("say three", conversation=history)).text == "three"
+    assert b"two" not in wiretap.requests[-1].body
     check(history)
 
 
 @LIVE
 async def test_a_prompt_that_was_sent_stays_when_a_hook_fails_later(live: bool) -> None:
-    talker = agent("anthropic", hooks=[hook(after_reply=fail)])
+    agent = make_agent("anthropic", hooks=[hook(after_reply=fail)])
     with pytest.raises(LookupError):
-        await outcome(talker, "say two", streamed=live)
-    assert talker.conversation[0].text == "say two"
-    check(talker.conversation)
+        await outcome(agent, "say two", streamed=live)
+    assert agent.conversation[0].text == "say two"
+    check(agent.conversation)
 
 
 @LIVE
@@ -168,9 +168,9 @@ async def test_a_run_that_is_cancelled_before_anything_was_sent_leaves_nothing(l
 
     cases: list[dict[str, Any]] = [{"system": wait}, {"hooks": [hook(before_request=wait)]}]
     for options in cases:
-        talker = agent("anthropic", **options)
-        task = asyncio.create_task(outcome(talker, "say two", streamed=live))
+        agent = make_agent("anthropic", **options)
+        task = asyncio.create_task(outcome(agent, "say two", streamed=live))
         await waiting.wait()
-        await cancelled(task)
-        assert len(talker.conversation) == 0
+        await cancel_and_wait(task)
+        assert len(agent.conversation) == 0
         waiting.clear()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.loop.agents import Wiretap, agent, run
+from tests.loop.agents import Wiretap, make_agent, run
 
 from toolglot import errors
 from toolglot.engine import rate_limit
@@ -35,16 +35,16 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_agents_share_a_limit_and_wait(delays: list[float]) -> None:
     for provider in ("anthropic", "gemini", "ollama"):
-        assert agent(provider, config=ONE_A_MINUTE).run_sync("hi").stop == "end"
+        assert make_agent(provider, config=ONE_A_MINUTE).run_sync("hi").stop == "end"
     assert [round(delay / 60) for delay in delays if delay] == [1, 2]
 
 
 def test_a_wait_is_an_event() -> None:
-    talker = agent("anthropic", config=ONE_A_MINUTE)
+    agent = make_agent("anthropic", config=ONE_A_MINUTE)
 
     async def watch() -> RequestDelayed:
-        await talker.run("first")
-        async for event in talker.stream("second", conversation=Conversation()):
+        await agent.run("first")
+        async for event in agent.stream("second", conversation=Conversation()):
             if isinstance(event, RequestDelayed):
                 return event
         raise AssertionError("it did not wait")
@@ -56,53 +56,53 @@ def test_a_wait_is_an_event() -> None:
 
 def test_a_model_that_fails_after_the_wait_is_replaced(delays: list[float]) -> None:
     rates = {"simulator:anthropic*": RequestRate(requests=1)}
-    tap = Wiretap(errors=[None, errors.ConnectFailed("no"), errors.ConnectFailed("no"), errors.ConnectFailed("no")])
-    talker = agent("anthropic", tap, config=ToolConfig(request_rates=rates), fallbacks=["simulator:gemini"])
+    wiretap = Wiretap(errors=[None, errors.ConnectFailed("no"), errors.ConnectFailed("no"), errors.ConnectFailed("no")])
+    agent = make_agent("anthropic", wiretap, config=ToolConfig(request_rates=rates), fallbacks=["simulator:gemini"])
 
     async def ask() -> list[object]:
-        await talker.run("first")
-        return [event async for event in talker.stream("say second")]
+        await agent.run("first")
+        return [event async for event in agent.stream("say second")]
 
     events = run(ask())
     assert [type(event) for event in events[:2]] == [RequestDelayed, Retrying]
     assert isinstance(events[-1], RunDone)
-    assert (events[-1].result.text, talker.model) == ("second", "simulator:gemini/gemini-3-pro-preview")
+    assert (events[-1].result.text, agent.model) == ("second", "simulator:gemini/gemini-3-pro-preview")
 
 
 def test_the_wait_ends_with_the_time_of_the_run() -> None:
-    tap = Wiretap()
-    talker = agent("anthropic", tap, config=ONE_A_MINUTE)
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, config=ONE_A_MINUTE)
 
     async def ask() -> list[object]:
-        await talker.run("first")
-        talker.config = ToolConfig(request_rates=ONE_A_MINUTE.request_rates, run_timeout=0.05)
-        return [event async for event in talker.stream("second")]
+        await agent.run("first")
+        agent.config = ToolConfig(request_rates=ONE_A_MINUTE.request_rates, run_timeout=0.05)
+        return [event async for event in agent.stream("second")]
 
     *_, delayed, done = run(ask())
     assert isinstance(delayed, RequestDelayed)
     assert isinstance(done, RunDone)
     assert not done.result.text
-    assert len(tap.requests) == 1
+    assert len(wiretap.requests) == 1
 
 
 def test_a_wait_can_be_cancelled() -> None:
-    tap = Wiretap()
-    talker = agent("anthropic", tap, config=ONE_A_MINUTE)
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, config=ONE_A_MINUTE)
 
     async def ask() -> None:
-        await talker.run("first")
-        task = asyncio.create_task(talker.run("second"))
+        await agent.run("first")
+        task = asyncio.create_task(agent.run("second"))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not task.done()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        talker.config = ToolConfig()
-        await talker.run("third")
+        agent.config = ToolConfig()
+        await agent.run("third")
 
     run(ask())
-    assert len(tap.requests) == 2
+    assert len(wiretap.requests) == 2
 
 
 def test_a_provider_that_does_not_exist_is_an_error() -> None:

@@ -12,7 +12,7 @@ from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunS
 from toolglot.values.approvals import Allow, Deny, Ruling
 from toolglot.values.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
 
-from .agents import broken, check, results_of
+from .agents import check, find_unpaired, results_of
 
 pytestmark = pytest.mark.untraced
 
@@ -61,13 +61,13 @@ class Walk:
         parts = self.draw(st.lists(st.sampled_from(["call", "text", "thought", "broken"]), max_size=4))
         ids = self.draw(st.sampled_from([("a", "b", "c", "d"), ("a", "a", "b", "b"), ("a",) * 4]))
         blocks = [self.block(part, f"{ids[at]}{self.asked}") for at, part in enumerate(parts)]
-        said = Reply(tuple(blocks), self.choose(*STOPS))
+        answer = Reply(tuple(blocks), self.choose(*STOPS))
         self.first = len(self.calls)
-        self.run.add_reply(said)
+        self.run.add_reply(answer)
         assert self.run.reply is not None
-        assert len({call.id for call in self.run.reply.calls}) == len(said.calls), "each has an id of its own"
+        assert len({call.id for call in self.run.reply.calls}) == len(answer.calls), "each has an id of its own"
         self.calls += self.run.reply.calls
-        if said.stop in ("refusal", "filtered", "error"):
+        if answer.stop in ("refusal", "filtered", "error"):
             assert not isinstance(self.run.next(), CallTools)
 
     def block(self, part: str, id: str) -> Any:
@@ -84,23 +84,23 @@ class Walk:
     def call(self, calls: tuple[tuple[int, ToolCall], ...]) -> None:
         assert [number for number, _ in calls] == sorted({number for number, _ in calls})
         for number, call in self.draw(st.permutations(calls)):
-            what = self.choose("run", "run", "run", "refuse", "wait", "begin", "stop", "error")
-            if what == "wait" and number not in self.run.rulings:
+            action = self.choose("run", "run", "run", "refuse", "wait", "begin", "stop", "error")
+            if action == "wait" and number not in self.run.rulings:
                 self.run.wait_for_decision(number)
                 continue
-            if what == "refuse":
+            if action == "refuse":
                 self.run.add_result(number, ToolResult(call.id, (Text("no"),), call.name, is_error=True))
                 continue
-            if what in ("stop", "error"):
-                self.run.interrupt() if what == "stop" else self.run.abandon("cancelled", "an error")
-                if what == "error":
+            if action in ("stop", "error"):
+                self.run.interrupt() if action == "stop" else self.run.abandon("cancelled", "an error")
+                if action == "error":
                     self.run.finish("error")
                 return
             assert self.first + number not in self.begun, "offered again although it was started"
             self.begun.add(self.first + number)
             self.run.mark_started(number)
             self.ran[self.first + number] += 1
-            if what == "run":
+            if action == "run":
                 self.run.add_result(number, ToolResult(call.id, (Text(str(self.first + number)),), call.name))
             else:
                 self.other_process()  # it crashed in the middle of the call
@@ -123,7 +123,7 @@ class Walk:
         """At any point: closed turns are whole, and only the last message may have calls that wait."""
         messages = list(self.run.conversation)
         last = messages[-1]
-        assert broken(messages[:-1] if last.calls else messages) == []
+        assert find_unpaired(messages[:-1] if last.calls else messages) == []
 
 
 @settings(max_examples=300)
@@ -135,13 +135,13 @@ def test_every_call_has_one_result_and_nothing_runs_twice(data: st.DataObject) -
         walk.check()
         steps += 1
         assert steps < 200, "the loop does not end"
-    assert broken(walk.run.conversation) == []
-    said = [call for message in walk.run.conversation for call in message.calls]
-    assert said == walk.calls
-    assert len(results_of(walk.run.conversation)) == len(said)
+    assert find_unpaired(walk.run.conversation) == []
+    calls = [call for message in walk.run.conversation for call in message.calls]
+    assert calls == walk.calls
+    assert len(results_of(walk.run.conversation)) == len(calls)
     assert all(count == 1 for count in walk.ran.values())
     for number, result in enumerate(results_of(walk.run.conversation)):
-        assert result.call_id == said[number].id
+        assert result.call_id == calls[number].id
         if not result.is_error:
             assert result.text == str(number), "a result is that of its own call"
     assert walk.asked <= MOST + 2

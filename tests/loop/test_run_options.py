@@ -16,7 +16,7 @@ from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation
 from toolglot.values.request import ToolChoice
 
-from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, outcome, run
+from .agents import PROVIDERS, Wiretap, check, check_bodies, make_agent, noting, outcome, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
@@ -38,30 +38,30 @@ PARIS = '{"name": "Paris", "population": 2100000}'
 @LIVE
 @EVERYWHERE
 def test_a_run_has_its_own_output_type_and_the_next_one_has_none(provider: str, live: bool) -> None:
-    tap = Wiretap()
-    talker = agent(provider, tap)
-    result = run(outcome(talker, f"say {PARIS}", streamed=live, output_type=City))
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap)
+    result = run(outcome(agent, f"say {PARIS}", streamed=live, output_type=City))
     assert result.output == City("Paris", 2100000)
-    assert run(outcome(talker, "say plain words", streamed=live)).text == "plain words"
-    check_bodies(talker.view().engine, tap)
-    check(talker.conversation)
+    assert run(outcome(agent, "say plain words", streamed=live)).text == "plain words"
+    check_bodies(agent.view().engine, wiretap)
+    check(agent.conversation)
 
 
 @LIVE
 def test_it_takes_the_place_of_the_agents(live: bool) -> None:
-    talker = agent("openai-chat", output_type=City)
-    result = run(outcome(talker, "say [1, 2]", streamed=live, output_type=list[int]))
+    agent = make_agent("openai-chat", output_type=City)
+    result = run(outcome(agent, "say [1, 2]", streamed=live, output_type=list[int]))
     assert result.output == [1, 2]
-    assert run(outcome(talker, f"say {PARIS}", streamed=live)).output == City("Paris", 2100000)
+    assert run(outcome(agent, f"say {PARIS}", streamed=live)).output == City("Paris", 2100000)
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-    assert run(outcome(talker, 'say {"x": 1}', streamed=live, output_type=schema)).output == {"x": 1}
+    assert run(outcome(agent, 'say {"x": 1}', streamed=live, output_type=schema)).output == {"x": 1}
 
 
 def test_concurrent_runs_have_their_own_output_types() -> None:
-    talker = agent("anthropic")
+    agent = make_agent("anthropic")
 
     async def ask(prompt: str, kind: Any) -> Any:
-        return (await talker.run(prompt, output_type=kind, conversation=Conversation())).output
+        return (await agent.run(prompt, output_type=kind, conversation=Conversation())).output
 
     async def ask_all() -> list[Any]:
         return [*await asyncio.gather(ask(f"say {PARIS}", City), ask("say [1]", list[int]), ask("say hi", None))]
@@ -71,28 +71,28 @@ def test_concurrent_runs_have_their_own_output_types() -> None:
 
 def test_a_run_that_waits_keeps_its_output_type_and_a_loaded_one_is_given_it_again() -> None:
     write = noting([], "write", approval=True)
-    talker = agent("openai-chat", tools=[write])
-    first = run(talker.run("call write {}", output_type=City))
+    agent = make_agent("openai-chat", tools=[write])
+    first = run(agent.run("call write {}", output_type=City))
     assert (first.stop, first.output) == ("approval", None)
-    saved = talker.save()
-    assert isinstance(run(talker.resume({first.requests[0].id: "yes"})).output, City)
+    saved = agent.save()
+    assert isinstance(run(agent.resume({first.requests[0].id: "yes"})).output, City)
     loaded = Agent.load(saved, transport=Wiretap(), tools=[write])
     assert isinstance(run(loaded.resume({first.requests[0].id: "yes"}, output_type=City)).output, City)
 
 
 def test_no_output_is_an_error_of_this_run() -> None:
-    talker = agent("anthropic", Wiretap(faults=["length"]))
+    agent = make_agent("anthropic", Wiretap(faults=["length"]))
     with pytest.raises(MissingOutput):
-        run(talker.run("go", output_type=City))
-    assert run(talker.run("say on")).text == "on"
+        run(agent.run("go", output_type=City))
+    assert run(agent.run("say on")).text == "on"
 
 
 @pytest.mark.parametrize("kind", [type(lambda: None), lambda: 1, print, noting])
 def test_what_cannot_be_an_output_type_leaves_no_prompt(kind: Any) -> None:
-    talker = agent("anthropic")
+    agent = make_agent("anthropic")
     with pytest.raises(UsageError, match="cannot be an output type"):
-        run(talker.run("go", output_type=kind))
-    assert len(talker.conversation) == 0
+        run(agent.run("go", output_type=kind))
+    assert len(agent.conversation) == 0
 
 
 # ---- tool choice and allowed tools
@@ -102,66 +102,66 @@ def test_what_cannot_be_an_output_type_leaves_no_prompt(kind: Any) -> None:
 @EVERYWHERE
 def test_a_run_has_its_own_tool_choice(provider: str, live: bool) -> None:
     ran: list[str] = []
-    talker = agent(provider, tools=[noting(ran, "look"), noting(ran, "write")])
-    run(outcome(talker, CALLS, streamed=live, tool_choice=ToolChoice("none")))
+    agent = make_agent(provider, tools=[noting(ran, "look"), noting(ran, "write")])
+    run(outcome(agent, CALLS, streamed=live, tool_choice=ToolChoice("none")))
     assert ran == []
     prompt = "call write {}" if provider == "ollama" else "hello"  # its API cannot force a call
-    run(outcome(talker, prompt, streamed=live, tool_choice=ToolChoice("required", ("write",))))
+    run(outcome(agent, prompt, streamed=live, tool_choice=ToolChoice("required", ("write",))))
     assert ran == ["write"]
-    run(outcome(talker, "say hello", streamed=live))
+    run(outcome(agent, "say hello", streamed=live))
     assert ran == ["write"], "the next run has the agent's"
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @LIVE
 @EVERYWHERE
 def test_a_run_may_use_some_of_the_tools(provider: str, live: bool) -> None:
     ran: list[str] = []
-    tap = Wiretap()
-    talker = agent(provider, tap, tools=[noting(ran, "look"), noting(ran, "write")])
-    result = run(outcome(talker, CALLS.replace("call", "call!"), streamed=live, allowed_tools=["look"]))
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[noting(ran, "look"), noting(ran, "write")])
+    result = run(outcome(agent, CALLS.replace("call", "call!"), streamed=live, allowed_tools=["look"]))
     assert ran == ["look"]
-    assert [one.result.error_kind for one in result.outcomes] == [None, "not_allowed"]
-    assert all('"write"' not in str(body.get("tools")).replace("'", '"') for body in tap.bodies)
-    run(outcome(talker, CALLS, streamed=live))
+    assert [outcome.result.error_kind for outcome in result.outcomes] == [None, "not_allowed"]
+    assert all('"write"' not in str(body.get("tools")).replace("'", '"') for body in wiretap.bodies)
+    run(outcome(agent, CALLS, streamed=live))
     assert ran == ["look", "look", "write"], "the next run has all of them"
-    run(outcome(talker, CALLS.replace("call", "call!"), streamed=live, allowed_tools=()))
+    run(outcome(agent, CALLS.replace("call", "call!"), streamed=live, allowed_tools=()))
     assert len(ran) == 3
-    check(talker.conversation)
+    check(agent.conversation)
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_an_unknown_name_in_a_tool_choice_is_an_error_and_leaves_no_prompt(own: bool) -> None:
-    tap, choice = Wiretap(), ToolChoice("required", ("lok",))
-    talker = agent("anthropic", tap, tools=[noting([], "look"), noting([], "lok")])
-    talker.config = ToolConfig(tool_choice=choice if own else None)
-    talker.remove_tools(["lok"])
+@pytest.mark.parametrize("is_configured", [True, False])
+def test_an_unknown_name_in_a_tool_choice_is_an_error_and_leaves_no_prompt(is_configured: bool) -> None:
+    wiretap, choice = Wiretap(), ToolChoice("required", ("lok",))
+    agent = make_agent("anthropic", wiretap, tools=[noting([], "look"), noting([], "lok")])
+    agent.config = ToolConfig(tool_choice=choice if is_configured else None)
+    agent.remove_tools(["lok"])
     with pytest.raises(UnknownName, match="unknown tool in tool_choice 'lok'; did you mean 'look'"):
-        run(talker.run("go", tool_choice=None if own else choice))
-    assert (tap.bodies, len(talker.conversation)) == ([], 0)
+        run(agent.run("go", tool_choice=None if is_configured else choice))
+    assert (wiretap.bodies, len(agent.conversation)) == ([], 0)
 
 
 @pytest.mark.parametrize("name", ["read", "Read", "find", "crm.find", "web_search", "final_answer"])
 def test_a_tool_choice_knows_every_name_of_a_tool(name: str, tmp_path: Path) -> None:
     tools = [*coding_tools(tmp_path), noting([], "find", namespace="crm")]
-    talker = agent("anthropic", tools=tools, hosted=["web_search"], facade="claude-code")
-    run(talker.run("say hi", tool_choice=ToolChoice("auto", (name,))))
+    agent = make_agent("anthropic", tools=tools, hosted=["web_search"], facade="claude-code")
+    run(agent.run("say hi", tool_choice=ToolChoice("auto", (name,))))
 
 
 def test_a_run_is_not_allowed_more_than_the_agent() -> None:
     ran: list[str] = []
     tools = [noting(ran, name) for name in ("look", "write", "send")]
-    talker = agent("anthropic", tools=tools, config=ToolConfig(allowed_tools=["look", "send"]))
-    run(talker.run("call look {} call write {} call send {}", allowed_tools={"look", "write"}))
+    agent = make_agent("anthropic", tools=tools, config=ToolConfig(allowed_tools=["look", "send"]))
+    run(agent.run("call look {} call write {} call send {}", allowed_tools={"look", "write"}))
     assert ran == ["look"]
 
 
 def test_concurrent_runs_have_their_own_tools() -> None:
     async def serve(name: str) -> list[str | None]:
-        result = await talker.run(f"{CALLS} then {CALLS}", allowed_tools=[name], conversation=Conversation())
-        return [one.call.name for one in result.outcomes if not one.result.is_error]
+        result = await agent.run(f"{CALLS} then {CALLS}", allowed_tools=[name], conversation=Conversation())
+        return [outcome.call.name for outcome in result.outcomes if not outcome.result.is_error]
 
-    talker = agent("openai-chat", tools=[noting([], "look"), noting([], "write")])
+    agent = make_agent("openai-chat", tools=[noting([], "look"), noting([], "write")])
 
     async def serve_all() -> list[list[str | None]]:
         return await asyncio.gather(*map(serve, ["look", "write"] * 3))
@@ -175,11 +175,11 @@ def test_another_configuration_during_a_run_does_not_allow_it_more() -> None:
     @tool
     async def loosen() -> str:
         """Changes the configuration."""
-        talker.config = ToolConfig(max_iterations=30)
+        agent.config = ToolConfig(max_iterations=30)
         return "ok"
 
-    talker = agent("anthropic", tools=[loosen, noting(ran, "write")])
-    run(talker.run("call loosen {} then call write {}", allowed_tools=["loosen"]))
+    agent = make_agent("anthropic", tools=[loosen, noting(ran, "write")])
+    run(agent.run("call loosen {} then call write {}", allowed_tools=["loosen"]))
     assert ran == []
 
 
@@ -187,19 +187,19 @@ def test_another_configuration_during_a_run_does_not_allow_it_more() -> None:
 def test_a_run_that_waits_for_approval_is_not_allowed_more_when_it_is_resumed(restarted: bool) -> None:
     ran: list[str] = []
     tools = [noting(ran, "ask", approval=True), noting(ran, "write")]
-    talker = agent("anthropic", tools=tools)
-    waiting = run(talker.run("call ask {} then call write {}", allowed_tools=["ask"]))
+    agent = make_agent("anthropic", tools=tools)
+    waiting = run(agent.run("call ask {} then call write {}", allowed_tools=["ask"]))
     if restarted:
-        talker = Agent.load(talker.save(), "simulator:anthropic", transport=Wiretap(), tools=tools)
-    run(talker.resume({waiting.requests[0].id: "yes"}))
+        agent = Agent.load(agent.save(), "simulator:anthropic", transport=Wiretap(), tools=tools)
+    run(agent.resume({waiting.requests[0].id: "yes"}))
     assert ran == ["ask"]
 
 
 def test_a_name_that_no_tool_has_is_an_error() -> None:
-    talker = agent("anthropic", tools=[noting([], "look")])
+    agent = make_agent("anthropic", tools=[noting([], "look")])
     with pytest.raises(UnknownName, match=r"unknown tool in allowed_tools 'lok'; did you mean 'look'\?"):
-        run(talker.run("go", allowed_tools=["lok"]))
-    assert len(talker.conversation) == 0
+        run(agent.run("go", allowed_tools=["lok"]))
+    assert len(agent.conversation) == 0
 
 
 def test_the_system_prompt_knows_the_tools_of_the_run() -> None:
@@ -209,19 +209,19 @@ def test_the_system_prompt_knows_the_tools_of_the_run() -> None:
         names.append([definition.name for definition in context.tools])
         return ""
 
-    talker = agent("anthropic", tools=[noting([], "look"), noting([], "write")], system=write_prompt)
-    run(talker.run("say x", allowed_tools=["look"]))
-    run(talker.run("say x"))
+    agent = make_agent("anthropic", tools=[noting([], "look"), noting([], "write")], system=write_prompt)
+    run(agent.run("say x", allowed_tools=["look"]))
+    run(agent.run("say x"))
     assert names == [["look"], ["look", "write"]]
 
 
 @pytest.mark.parametrize("options", [{"tool_chioce": ToolChoice("none")}, {"tool_choice": 3}, {"dta": 1}])
 def test_wrong_options_are_errors(options: dict[str, Any]) -> None:
-    talker = agent("anthropic")
+    agent = make_agent("anthropic")
     with pytest.raises((TypeError, UsageError)) as error:
-        run(talker.run("say x", **options))
+        run(agent.run("say x", **options))
     assert next(iter(options)) in str(error.value)
-    assert len(talker.conversation) == 0
+    assert len(agent.conversation) == 0
 
 
 class Point(TypedDict):
@@ -229,5 +229,5 @@ class Point(TypedDict):
 
 
 def test_without_an_event_loop() -> None:
-    talker = agent("anthropic", tools=[noting([], "look")])
-    assert talker.run_sync('say {"x": 1}', output_type=Point, allowed_tools=["look"]).output == {"x": 1}
+    agent = make_agent("anthropic", tools=[noting([], "look")])
+    assert agent.run_sync('say {"x": 1}', output_type=Point, allowed_tools=["look"]).output == {"x": 1}

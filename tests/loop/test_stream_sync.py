@@ -12,7 +12,7 @@ from toolglot.tools.tool import tool
 from toolglot.values.events import ApprovalNeeded, ReplyStarted, RunDone, RunEvent, TextDelta, ToolStarted
 from toolglot.values.messages import Conversation
 
-from .agents import PROVIDERS, agent, check, gathered, kinds_of, noting
+from .agents import PROVIDERS, check, collect_events, kinds_of, make_agent, noting
 
 CALL = "call look {} call look {}"
 
@@ -23,9 +23,9 @@ def text_of(events: list[RunEvent]) -> str:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_the_same_events_as_in_a_loop(provider: str) -> None:
-    first, second = (agent(provider, tools=[noting([], "look")]) for _ in range(2))
+    first, second = (make_agent(provider, tools=[noting([], "look")]) for _ in range(2))
     events = list(first.stream_sync(CALL))
-    others = asyncio.run(gathered(second.stream(CALL)))
+    others = asyncio.run(collect_events(second.stream(CALL)))
     assert [type(event) for event in events] == [type(event) for event in others]
     assert (text_of(events), list(first.conversation)) == (text_of(others), list(second.conversation))
     assert isinstance(events[-1], RunDone)
@@ -34,14 +34,14 @@ def test_the_same_events_as_in_a_loop(provider: str) -> None:
 
 async def test_inside_of_a_running_loop() -> None:
     """As in a notebook: the caller's loop waits, the work is done elsewhere."""
-    assert text_of(list(agent("anthropic").stream_sync("say on"))) == "on"
+    assert text_of(list(make_agent("anthropic").stream_sync("say on"))) == "on"
 
 
 def test_nothing_happens_before_the_first_event_is_read() -> None:
-    talker = agent("anthropic")
-    talker.stream_sync("say one").close()
-    assert len(talker.conversation) == 0
-    assert text_of(list(talker.stream_sync("say two"))) == "two"
+    agent = make_agent("anthropic")
+    agent.stream_sync("say one").close()
+    assert len(agent.conversation) == 0
+    assert text_of(list(agent.stream_sync("say two"))) == "two"
 
 
 @pytest.mark.parametrize("way", ["break", "error", "close"])
@@ -57,28 +57,28 @@ def test_leaving_it_interrupts_the_run_at_once(way: str) -> None:
             ended.append(True)
         return ""
 
-    talker = agent("anthropic", tools=[wait])
+    agent = make_agent("anthropic", tools=[wait])
     if way == "break":
-        for event in talker.stream_sync("call wait {}"):
+        for event in agent.stream_sync("call wait {}"):
             if isinstance(event, ToolStarted):
                 break
     elif way == "error":
         with pytest.raises(ZeroDivisionError):
-            [1 / (not isinstance(event, ToolStarted)) for event in talker.stream_sync("call wait {}")]
+            [1 / (not isinstance(event, ToolStarted)) for event in agent.stream_sync("call wait {}")]
     else:
-        with closing(talker.stream_sync("call wait {}")) as events:
+        with closing(agent.stream_sync("call wait {}")) as events:
             assert any(isinstance(event, ToolStarted) for event in events)
     assert ended == [True]
-    assert kinds_of(talker.conversation) == ["interrupted"]
-    check(talker.conversation)
-    assert talker.run_sync("say on").text == "on"
+    assert kinds_of(agent.conversation) == ["interrupted"]
+    check(agent.conversation)
+    assert agent.run_sync("say on").text == "on"
 
 
 def test_many_threads() -> None:
-    talker = agent("openai-chat", tools=[noting([], "look")])
+    agent = make_agent("openai-chat", tools=[noting([], "look")])
 
     def read(conversation: Conversation) -> str:
-        return text_of(list(talker.stream_sync(CALL, conversation=conversation)))
+        return text_of(list(agent.stream_sync(CALL, conversation=conversation)))
 
     conversations = [Conversation() for _ in range(12)]
     with ThreadPoolExecutor(6) as pool:
@@ -88,10 +88,10 @@ def test_many_threads() -> None:
 
 
 def test_errors_reach_the_caller() -> None:
-    events = agent("anthropic").stream_sync("fault unauthorized")
+    events = make_agent("anthropic").stream_sync("fault unauthorized")
     with pytest.raises(AuthenticationFailed):
         list(events)
-    busy = agent("anthropic")
+    busy = make_agent("anthropic")
     first = busy.stream_sync("say one two")
     assert isinstance(next(first), ReplyStarted)
     with pytest.raises(UsageError, match="a run is in progress"):
@@ -100,9 +100,9 @@ def test_errors_reach_the_caller() -> None:
 
 
 def test_a_run_that_waits_is_resumed() -> None:
-    talker = agent("anthropic", tools=[noting([], "write", approval=True)])
-    (asked,) = (event for event in talker.stream_sync("call write {}") if isinstance(event, ApprovalNeeded))
-    result = talker.resume_sync({asked.requests[0].id: "yes"})
+    agent = make_agent("anthropic", tools=[noting([], "write", approval=True)])
+    (asked,) = (event for event in agent.stream_sync("call write {}") if isinstance(event, ApprovalNeeded))
+    result = agent.resume_sync({asked.requests[0].id: "yes"})
     assert [outcome.result.text for outcome in result.outcomes] == ["ok"]
 
 
@@ -112,5 +112,5 @@ def test_inside_of_a_run_it_is_an_error_that_says_what_to_do() -> None:
         """Uses another agent."""
         return text_of(list(Agent("simulator").stream_sync("say inner")))
 
-    result = agent("anthropic", tools=[nested]).run_sync("call nested {}")
+    result = make_agent("anthropic", tools=[nested]).run_sync("call nested {}")
     assert "was called inside a run; await run(…) there" in result.outcomes[0].result.text

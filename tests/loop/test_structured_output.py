@@ -9,13 +9,13 @@ from tests.agent_kit import change
 from typing_extensions import TypedDict
 
 from toolglot.common.jsontext import dumps_text, loads
-from toolglot.errors import MalformedReply, MissingOutput, UsageError
+from toolglot.errors import MalformedReply, MissingOutput, NameConflict, UsageError
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Reply, StopReason, Text, ToolCall
 from toolglot.values.request import Request
 
-from .agents import PROVIDERS, Doc, Wiretap, agent, check, check_bodies, kinds_of, outcome, run
+from .agents import PROVIDERS, Doc, Wiretap, check, check_bodies, kinds_of, make_agent, outcome, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 EVERYONE = (*PROVIDERS, "mistral", "deepseek")
@@ -76,7 +76,7 @@ SHAPES: list[tuple[str, Any, str, Any]] = [
     ("schema", SCHEMA, '{"name": "Rome", "people": 3}', {"name": "Rome", "people": 3}),
     ("array schema", {"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
 ]
-SHAPE = pytest.mark.parametrize(("shape", "said", "value"), [case[1:] for case in SHAPES], ids=[case[0] for case in SHAPES])
+SHAPE = pytest.mark.parametrize(("shape", "text", "value"), [case[1:] for case in SHAPES], ids=[case[0] for case in SHAPES])
 
 
 @tool(effects="read")
@@ -86,20 +86,20 @@ async def add(a: int, b: int) -> int:
 
 
 def has_final(request: Request) -> bool:
-    return any(one.name == "final_answer" for one in request.tools)
+    return any(tool.name == "final_answer" for tool in request.tools)
 
 
-def answers(said: str, *, stop: StopReason = "end") -> Any:
+def answers(text: str, *, stop: StopReason = "end") -> Any:
     """A model that gives an answer in the way that it was asked for."""
 
     def reply(request: Request) -> Reply:
         if not has_final(request):
-            return Reply((Text(said),), stop)
-        value: Any = loads(said)
-        final = next(one for one in request.tools if one.name == "final_answer")
+            return Reply((Text(text),), stop)
+        value: Any = loads(text)
+        final = next(tool for tool in request.tools if tool.name == "final_answer")
         wrapped = "value" in (final.parameters or {}).get("properties", {}) and value.__class__ is not dict
-        given: dict[str, Any] = {"value": value} if wrapped else value
-        return Reply((ToolCall("", "final_answer", given),), "tools")
+        arguments: dict[str, Any] = {"value": value} if wrapped else value
+        return Reply((ToolCall("", "final_answer", arguments),), "tools")
 
     return reply
 
@@ -121,32 +121,32 @@ def schema_sent(body: Doc) -> bool:
 @pytest.mark.parametrize("provider", EVERYONE)
 @SHAPE
 @LIVE
-def test_an_answer_after_a_tool_has_the_shape(provider: str, shape: Any, said: str, value: Any, live: bool) -> None:
-    tap = Wiretap(calls, answers(said))
-    talker = agent(provider, tap, tools=[add], output_type=shape)
-    result = run(outcome(talker, "go", streamed=live))
+def test_an_answer_after_a_tool_has_the_shape(provider: str, shape: Any, text: str, value: Any, live: bool) -> None:
+    wiretap = Wiretap(calls, answers(text))
+    agent = make_agent(provider, wiretap, tools=[add], output_type=shape)
+    result = run(outcome(agent, "go", streamed=live))
     assert result.output == value
     assert type(result.output) is type(value)
     assert result.stop == "end"
-    assert len(tap.bodies) == 2
-    check(talker.conversation)
+    assert len(wiretap.bodies) == 2
+    check(agent.conversation)
     if provider in NATIVE:
         native = NATIVE[provider][1]
-        assert [final_sent(body) for body in tap.bodies] == [not native] * 2
-        assert [schema_sent(body) for body in tap.bodies] == [native] * 2
+        assert [final_sent(body) for body in wiretap.bodies] == [not native] * 2
+        assert [schema_sent(body) for body in wiretap.bodies] == [native] * 2
     if provider in PROVIDERS:
-        check_bodies(talker.view().engine, tap)
+        check_bodies(agent.view().engine, wiretap)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 @SHAPE
-def test_an_answer_without_tools_has_the_shape(provider: str, shape: Any, said: str, value: Any) -> None:
-    tap = Wiretap(answers(said))
-    talker = agent(provider, tap, output_type=shape)
-    assert run(talker.run("go")).output == value
-    check(talker.conversation)
+def test_an_answer_without_tools_has_the_shape(provider: str, shape: Any, text: str, value: Any) -> None:
+    wiretap = Wiretap(answers(text))
+    agent = make_agent(provider, wiretap, output_type=shape)
+    assert run(agent.run("go")).output == value
+    check(agent.conversation)
     if provider in NATIVE:
-        assert schema_sent(tap.bodies[0]) == NATIVE[provider][0]
+        assert schema_sent(wiretap.bodies[0]) == NATIVE[provider][0]
 
 
 TYPES = [list[int], list[City], int, str, bool, float, City | None, int | str, dict[str, int], list[dict[str, int]], City]
@@ -158,97 +158,100 @@ TYPES = [list[int], list[City], int, str, bool, float, City | None, int | str, d
 @LIVE
 def test_a_model_that_is_held_to_the_schema_gives_any_type(provider: str, shape: Any, tools: Any, live: bool) -> None:
     """The simulator fills in the schema that it is sent, and refuses what the provider would refuse."""
-    tap = Wiretap()
-    result = run(outcome(agent(provider, tap, tools=tools, output_type=shape), "What is it?", streamed=live))
+    wiretap = Wiretap()
+    result = run(outcome(make_agent(provider, wiretap, tools=tools, output_type=shape), "What is it?", streamed=live))
     assert TypeAdapter(shape).validate_python(result.output) == result.output
-    assert len(tap.bodies) == 1 or tools or provider == "deepseek"  # it has no schemas: it may talk first
+    assert len(wiretap.bodies) == 1 or tools or provider == "deepseek"  # it has no schemas: it may talk first
 
 
 def test_a_map_is_restored_on_the_wire_that_has_none() -> None:
-    tap = Wiretap(Reply((Text('{"value": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}'),)))
-    assert run(agent("anthropic", tap, output_type=dict[str, int]).run("go")).output == {"a": 1, "b": 2}
+    wiretap = Wiretap(Reply((Text('{"value": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}'),)))
+    assert run(make_agent("anthropic", wiretap, output_type=dict[str, int]).run("go")).output == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("said", ["just words", '"just words"', '{"value": "just words"}'])
-def test_a_string_may_be_plain_text(said: str) -> None:
-    assert run(agent("openai-chat", Wiretap(Reply((Text(said),))), output_type=str).run("go")).output.strip('"') == "just words"
+@pytest.mark.parametrize("text", ["just words", '"just words"', '{"value": "just words"}'])
+def test_a_string_may_be_plain_text(text: str) -> None:
+    assert (
+        run(make_agent("openai-chat", Wiretap(Reply((Text(text),))), output_type=str).run("go")).output.strip('"')
+        == "just words"
+    )
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("stop", ["length", "refusal", "filtered"])
 @LIVE
 async def test_a_reply_that_ended_early_is_never_an_output_of_none(provider: str, stop: StopReason, live: bool) -> None:
-    talker = agent(provider, Wiretap(*[Reply((Text('{"value": [1, 2'),), stop)] * 5), output_type=list[int])
+    agent = make_agent(provider, Wiretap(*[Reply((Text('{"value": [1, 2'),), stop)] * 5), output_type=list[int])
     # Not every wire has every reason: where it has none, the answer is not valid.
     with pytest.raises(MissingOutput) as error:
-        await outcome(talker, "go", streamed=live)
+        await outcome(agent, "go", streamed=live)
     assert error.value.result.output is None
     words = {"length": "max_tokens", "refusal": "refused", "filtered": "filter", "end": "3 attempts"}
     assert words[error.value.result.stop] in str(error.value)
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 async def test_a_budget_that_is_used_up_is_never_an_output_of_none() -> None:
-    talker = agent("anthropic", Wiretap(calls, calls), tools=[add], output_type=City, config=ToolConfig(max_tokens=1))
+    agent = make_agent("anthropic", Wiretap(calls, calls), tools=[add], output_type=City, config=ToolConfig(max_tokens=1))
     with pytest.raises(MissingOutput, match="raise the limit") as error:
-        await talker.run("go")
+        await agent.run("go")
     assert error.value.result.stop == "budget"
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 async def test_a_time_that_is_used_up_is_never_an_output_of_none() -> None:
-    talker = agent("anthropic", Wiretap(faults=["stall"]), output_type=City, config=ToolConfig(run_timeout=0.05))
+    agent = make_agent("anthropic", Wiretap(faults=["stall"]), output_type=City, config=ToolConfig(run_timeout=0.05))
     with pytest.raises(MissingOutput, match="raise run_timeout") as error:
-        await talker.run("go")
+        await agent.run("go")
     assert error.value.result.stop == "timeout"
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 @LIVE
 def test_a_wrong_answer_is_sent_back(provider: str, live: bool) -> None:
-    tap = Wiretap(answers('{"name": "Rome", "people": "many"}'), answers('{"name": "Rome", "people": 3}'))
-    talker = agent(provider, tap, tools=[add], output_type=City)
-    result = run(outcome(talker, "go", streamed=live))
+    wiretap = Wiretap(answers('{"name": "Rome", "people": "many"}'), answers('{"name": "Rome", "people": 3}'))
+    agent = make_agent(provider, wiretap, tools=[add], output_type=City)
+    result = run(outcome(agent, "go", streamed=live))
     assert result.output == City(name="Rome", people=3)
-    assert "people" in dumps_text(tap.bodies[1])
-    assert len(tap.bodies) == 2
-    check(talker.conversation)
+    assert "people" in dumps_text(wiretap.bodies[1])
+    assert len(wiretap.bodies) == 2
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 @LIVE
 def test_true_is_not_a_number(provider: str, live: bool) -> None:
-    tap = Wiretap(answers('{"name": "Rome", "people": true}'), answers('{"name": "Rome", "people": 3}'))
-    result = run(outcome(agent(provider, tap, output_type=City), "go", streamed=live))
+    wiretap = Wiretap(answers('{"name": "Rome", "people": true}'), answers('{"name": "Rome", "people": 3}'))
+    result = run(outcome(make_agent(provider, wiretap, output_type=City), "go", streamed=live))
     assert result.output == City(name="Rome", people=3)
-    assert len(tap.bodies) == 2
-    assert "true is not of type" in dumps_text(tap.bodies[1])
+    assert len(wiretap.bodies) == 2
+    assert "true is not of type" in dumps_text(wiretap.bodies[1])
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 @pytest.mark.parametrize("shape", [City, SCHEMA])
 @LIVE
 def test_half_a_character_in_an_output_can_be_printed_and_encoded(provider: str, shape: Any, live: bool) -> None:
-    talker = agent(provider, Wiretap(answers('{"name": "Rom\\ud83d", "people": 3}')), output_type=shape)
-    result = run(outcome(talker, "go", streamed=live))
+    agent = make_agent(provider, Wiretap(answers('{"name": "Rom\\ud83d", "people": 3}')), output_type=shape)
+    result = run(outcome(agent, "go", streamed=live))
     assert City.model_validate(result.output).name.encode() == b"Rom\\ud83d"
     assert [(repair.subject, repair.where) for repair in result.repairs if repair.where == "output"] == [("text", "output")]
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-@pytest.mark.parametrize("said", ['{"name": "Rome", "people": "many"}', "{}"])
+@pytest.mark.parametrize("text", ['{"name": "Rome", "people": "many"}', "{}"])
 @LIVE
-async def test_a_model_that_is_never_right_is_a_clear_error(provider: str, said: str, live: bool) -> None:
-    tap = Wiretap(*[answers(said)] * 40)
-    talker = agent(provider, tap, tools=[add], output_type=City)
+async def test_a_model_that_is_never_right_is_a_clear_error(provider: str, text: str, live: bool) -> None:
+    wiretap = Wiretap(*[answers(text)] * 40)
+    agent = make_agent(provider, wiretap, tools=[add], output_type=City)
     with pytest.raises(MissingOutput, match=r"(?s)in 3 attempts: .*people") as error:
-        await outcome(talker, "go", streamed=live)
+        await outcome(agent, "go", streamed=live)
     assert (error.value.result.iterations, error.value.result.output) == (3, None)
-    check(talker.conversation)
-    assert (await agent(provider, conversation=talker.conversation).run("say on")).text == "on"
-    assert len(tap.bodies) < 8
+    check(agent.conversation)
+    assert (await make_agent(provider, conversation=agent.conversation).run("say on")).text == "on"
+    assert len(wiretap.bodies) < 8
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
@@ -256,13 +259,13 @@ async def test_a_model_that_only_talks_is_a_clear_error(provider: str) -> None:
     def words(request: Request) -> Reply:
         return Reply((Text("I would rather talk."),), "end")
 
-    tap = Wiretap(*[words] * 40)
-    talker = agent(provider, tap, tools=[add], output_type=City)
+    wiretap = Wiretap(*[words] * 40)
+    agent = make_agent(provider, wiretap, tools=[add], output_type=City)
     with pytest.raises(MissingOutput, match="in 3 attempts") as error:
-        await talker.run("go")
+        await agent.run("go")
     assert (error.value.result.text, error.value.result.stop) == ("I would rather talk.", "end")
-    assert len(tap.bodies) == error.value.result.iterations == 3
-    check(talker.conversation)
+    assert len(wiretap.bodies) == error.value.result.iterations == 3
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
@@ -272,61 +275,61 @@ def test_an_output_that_never_came_is_not_passed_over(provider: str) -> None:
     def words(request: Request) -> Reply:
         return Reply((Text("I would rather talk."),), "end")
 
-    talker = agent(provider, Wiretap(*[words] * 40), tools=[add], output_type=City, config=ToolConfig(max_iterations=1))
+    agent = make_agent(provider, Wiretap(*[words] * 40), tools=[add], output_type=City, config=ToolConfig(max_iterations=1))
 
     async def talk() -> None:
         try:
-            result = await talker.run("go")
+            result = await agent.run("go")
         except MalformedReply:
             return
         assert result.output is None
         assert result.stop != "end"
 
     run(talk())
-    check(talker.conversation)
+    check(agent.conversation)
 
 
 def test_words_instead_of_the_final_tool_are_read_where_they_fit() -> None:
     def words(request: Request) -> Reply:
         return Reply((Text('Here it is:\n```json\n{"name": "Rome", "people": 3}\n```'),), "end")
 
-    talker = agent("gemini", Wiretap(words, words, words), tools=[add], output_type=City)
-    assert run(talker.run("go")).output == City(name="Rome", people=3)
+    agent = make_agent("gemini", Wiretap(words, words, words), tools=[add], output_type=City)
+    assert run(agent.run("go")).output == City(name="Rome", people=3)
 
 
 def test_a_model_that_talked_is_made_to_call() -> None:
     def words(request: Request) -> Reply:
         return Reply((Text("Let me think about it."),), "end")
 
-    tap = Wiretap(words, answers('{"name": "Rome", "people": 3}'))
-    talker = agent("gemini", tap, tools=[add], output_type=City)
-    assert run(talker.run("go")).output == City(name="Rome", people=3)
-    assert "final_answer" in dumps_text(tap.bodies[1]["toolConfig"])
+    wiretap = Wiretap(words, answers('{"name": "Rome", "people": 3}'))
+    agent = make_agent("gemini", wiretap, tools=[add], output_type=City)
+    assert run(agent.run("go")).output == City(name="Rome", people=3)
+    assert "final_answer" in dumps_text(wiretap.bodies[1]["toolConfig"])
 
 
 @pytest.mark.parametrize("provider", ["gemini", "ollama", "deepseek"])
 def test_allowed_tools_do_not_hide_the_final_one(provider: str) -> None:
-    tap = Wiretap(calls, answers('{"name": "Rome", "people": 3}'))
+    wiretap = Wiretap(calls, answers('{"name": "Rome", "people": 3}'))
     config = ToolConfig(allowed_tools=frozenset({"add"}))
-    talker = agent(provider, tap, tools=[add], output_type=City, config=config)
-    result = run(talker.run("go"))
+    agent = make_agent(provider, wiretap, tools=[add], output_type=City, config=config)
+    result = run(agent.run("go"))
     assert result.output == City(name="Rome", people=3)
-    assert [final_sent(body) for body in tap.bodies] == [True] * 2
+    assert [final_sent(body) for body in wiretap.bodies] == [True] * 2
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 def test_output_without_tools_that_are_switched_off(provider: str) -> None:
-    tap = Wiretap(*[answers('{"name": "Rome", "people": 3}')] * 3)
-    talker = agent(provider, tap, tools=[add], output_type=City, config=ToolConfig(enabled=False))
-    result = run(talker.run("go"))
+    wiretap = Wiretap(*[answers('{"name": "Rome", "people": 3}')] * 3)
+    agent = make_agent(provider, wiretap, tools=[add], output_type=City, config=ToolConfig(enabled=False))
+    result = run(agent.run("go"))
     assert result.output == City(name="Rome", people=3)
-    assert "add" not in dumps_text(tap.bodies[0].get("tools", []))
+    assert "add" not in dumps_text(wiretap.bodies[0].get("tools", []))
 
 
 def test_approvals_are_not_asked_for_the_final_answer() -> None:
     config = ToolConfig(approval_effects=frozenset({"read", "write", "execute", "network"}))
-    tap = Wiretap(answers('{"name": "Rome", "people": 3}'))
-    result = run(agent("ollama", tap, tools=[add], output_type=City, config=config).run("go"))
+    wiretap = Wiretap(answers('{"name": "Rome", "people": 3}'))
+    result = run(make_agent("ollama", wiretap, tools=[add], output_type=City, config=config).run("go"))
     assert result.output == City(name="Rome", people=3)
 
 
@@ -335,58 +338,46 @@ def test_a_final_answer_beside_other_calls_runs_them_all() -> None:
         final = ToolCall("", "final_answer", {"name": "Rome", "people": 3})
         return Reply((ToolCall("", "add", {"a": 1, "b": 2}), final), "tools")
 
-    talker = agent("ollama", Wiretap(both), tools=[add], output_type=City)
-    result = run(talker.run("go"))
+    agent = make_agent("ollama", Wiretap(both), tools=[add], output_type=City)
+    result = run(agent.run("go"))
     assert result.output == City(name="Rome", people=3)
-    assert kinds_of(talker.conversation) == [None, None]
-    check(talker.conversation)
+    assert kinds_of(agent.conversation) == [None, None]
+    check(agent.conversation)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 async def test_outputs_of_one_conversation_are_kept_apart(provider: str) -> None:
-    tap = Wiretap(answers('{"name": "Rome", "people": 3}'), answers('{"name": "Oslo", "people": 1}'))
-    talker = agent(provider, tap, tools=[add], output_type=City)
-    one, other = await talker.run("go"), await talker.run("and?")
-    assert (one.output, other.output) == (City(name="Rome", people=3), City(name="Oslo", people=1))
-    check(talker.conversation)
+    wiretap = Wiretap(answers('{"name": "Rome", "people": 3}'), answers('{"name": "Oslo", "people": 1}'))
+    agent = make_agent(provider, wiretap, tools=[add], output_type=City)
+    first, other = await agent.run("go"), await agent.run("and?")
+    assert (first.output, other.output) == (City(name="Rome", people=3), City(name="Oslo", people=1))
+    check(agent.conversation)
 
 
 def test_a_run_without_an_output_type_has_no_output() -> None:
-    assert run(agent("anthropic").run("say 5")).output is None
+    assert run(make_agent("anthropic").run("say 5")).output is None
 
 
 async def test_an_output_type_that_cannot_be_is_an_error_and_the_agent_is_free() -> None:
     class Odd:
         pass
 
-    talker = agent("anthropic", output_type=Odd)
+    agent = make_agent("anthropic", output_type=Odd)
     with pytest.raises(UsageError, match="cannot be an output type"):
-        await talker.run("go")
-    change(talker, output_type=None)
-    assert (await talker.run("say on")).text == "on"
+        await agent.run("go")
+    change(agent, output_type=None)
+    assert (await agent.run("say on")).text == "on"
 
 
-def test_a_tool_of_the_users_own_that_is_called_final_answer_is_not_lost() -> None:
-    """Its name is taken: an error that says so, or both work; never silently the wrong one."""
-    ran: list[int] = []
-
+def test_a_tool_of_the_users_own_that_is_called_final_answer_is_refused() -> None:
     def final_answer(n: int) -> str:
         """The user's own."""
-        ran.append(n)
-        return "mine"
+        raise AssertionError("it must not run")
 
-    talker = agent("ollama", Wiretap(), tools=[final_answer], output_type=City)
-
-    async def talk() -> None:
-        try:
-            await talker.run('call final_answer {"n": 1}')
-        except UsageError:
-            return
-        except MalformedReply:
-            pass
-        assert ran
-
-    run(talk())
+    agent = make_agent("ollama", Wiretap(), tools=[final_answer], output_type=City)
+    with pytest.raises(NameConflict, match="a tool is called 'final_answer', the name of the tool for structured output"):
+        run(agent.run('call final_answer {"n": 1}'))
+    assert not agent.conversation
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
@@ -399,10 +390,12 @@ async def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
     def first(request: Request) -> Reply:
         return Reply((ToolCall("", "write", {}),), "tools")
 
-    tap = Wiretap(first, answers('{"name": "Rome", "people": 3}'))
-    talker = agent(provider, tap, tools=[write], output_type=City, config=ToolConfig(approval_effects=frozenset({"write"})))
-    paused = await talker.run("go")
+    wiretap = Wiretap(first, answers('{"name": "Rome", "people": 3}'))
+    agent = make_agent(
+        provider, wiretap, tools=[write], output_type=City, config=ToolConfig(approval_effects=frozenset({"write"}))
+    )
+    paused = await agent.run("go")
     assert paused.stop == "approval"
     assert paused.output is None
-    assert (await talker.resume({paused.requests[0].id: "yes"})).output == City(name="Rome", people=3)
-    check(talker.conversation)
+    assert (await agent.resume({paused.requests[0].id: "yes"})).output == City(name="Rome", people=3)
+    check(agent.conversation)

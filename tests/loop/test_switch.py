@@ -23,12 +23,12 @@ from .agents import (
     QUICK,
     StuckTool,
     Wiretap,
-    agent,
-    cancelled,
+    cancel_and_wait,
     check,
     check_bodies,
-    gathered,
-    kept,
+    collect_events,
+    collect_into,
+    make_agent,
     noting,
     outcome,
     results_of,
@@ -38,8 +38,8 @@ from .agents import (
 pytestmark = pytest.mark.untraced
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
-PAIRS = [(one, other) for one in PROVIDERS for other in PROVIDERS if one != other]
-PAIR = pytest.mark.parametrize(("one", "other"), PAIRS)
+PAIRS = [(provider, other) for provider in PROVIDERS for other in PROVIDERS if provider != other]
+PAIR = pytest.mark.parametrize(("home", "other"), PAIRS)
 
 
 @tool(effects="read")
@@ -71,8 +71,8 @@ MIXED = 'think let me see\ncall add {"a": 1, "b": 2} call picture {} call fail {
 ASK = ToolConfig(approval_effects=frozenset({"write"}))
 
 
-def sim(provider: str, tap: Wiretap) -> Engine:
-    return create_engine(f"simulator:{provider}", transport=tap, retry=QUICK)
+def sim(provider: str, wiretap: Wiretap) -> Engine:
+    return create_engine(f"simulator:{provider}", transport=wiretap, retry=QUICK)
 
 
 def opaque_of(messages: Sequence[Message]) -> list[str]:
@@ -88,56 +88,56 @@ def opaque_of(messages: Sequence[Message]) -> list[str]:
 
 
 @PAIR
-async def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -> None:
+async def test_a_switch_in_the_middle_of_a_loop_and_back(home: str, other: str) -> None:
     """Thinking, parallel calls, a picture, an error, an approval; the other model finishes; the first one goes on."""
     first, second = Wiretap(), Wiretap()
     before: list[int] = []
-    talker = Agent(sim(one, first), tools=TOOLS, config=ASK)
-    paused = await talker.run(MIXED)
+    agent = Agent(sim(home, first), tools=TOOLS, config=ASK)
+    paused = await agent.run(MIXED)
     assert paused.stop == "approval"
-    talker.switch(sim(other, second))
-    done = await talker.resume({paused.requests[0].id: "yes"})
+    agent.switch(sim(other, second))
+    done = await agent.resume({paused.requests[0].id: "yes"})
     assert done.stop == "end"
-    assert (await talker.run("say hello from the other")).text == "hello from the other"
+    assert (await agent.run("say hello from the other")).text == "hello from the other"
     before.append(len(first.requests))
-    talker.switch(sim(one, first))
-    assert (await talker.run('call add {"a": 5, "b": 5}')).stop == "end"
-    assert talker.view().engine.profile.id == one
-    check(talker.conversation)
-    for provider, tap in ((one, first), (other, second)):
-        check_bodies(sim(provider, tap), tap)
-    secrets = opaque_of(talker.conversation[:2])
+    agent.switch(sim(home, first))
+    assert (await agent.run('call add {"a": 5, "b": 5}')).stop == "end"
+    assert agent.view().engine.profile.id == home
+    check(agent.conversation)
+    for provider, wiretap in ((home, first), (other, second)):
+        check_bodies(sim(provider, wiretap), wiretap)
+    secrets = opaque_of(agent.conversation[:2])
     away = b"".join(request.body for request in second.requests).decode()
     back = first.requests[before[0]].body.decode()
     assert [secret for secret in secrets if secret in away] == [], "state of one model was sent to another"
     assert [secret for secret in secrets if secret not in back] == [], "state was lost on the way back"
-    assert bool(secrets) == (one not in ("openai-chat", "ollama"))
+    assert bool(secrets) == (home not in ("openai-chat", "ollama"))
 
 
 @PAIR
-async def test_calls_and_results_survive_the_switch(one: str, other: str) -> None:
-    tap = Wiretap()
-    talker = Agent(sim(one, Wiretap()), tools=TOOLS)
-    await talker.run('call add {"a": 1, "b": 2} call fail {}')
-    talker.switch(sim(other, tap))
-    await talker.run("say on")
-    body = dumps_text(tap.bodies[0])
+async def test_calls_and_results_survive_the_switch(home: str, other: str) -> None:
+    wiretap = Wiretap()
+    agent = Agent(sim(home, Wiretap()), tools=TOOLS)
+    await agent.run('call add {"a": 1, "b": 2} call fail {}')
+    agent.switch(sim(other, wiretap))
+    await agent.run("say on")
+    body = dumps_text(wiretap.bodies[0])
     assert "no luck" in body
     assert "add" in body
-    assert [result.text for result in results_of(talker.conversation)] == ["3", "ValueError: no luck"]
+    assert [result.text for result in results_of(agent.conversation)] == ["3", "ValueError: no luck"]
 
 
 @PAIR
-async def test_an_interrupted_call_survives_the_switch(one: str, other: str) -> None:
-    slow, tap = StuckTool(), Wiretap()
-    talker = Agent(sim(one, Wiretap()), tools=[slow.tool, add])
-    task = asyncio.create_task(talker.run('call add {"a": 1, "b": 2} call slow {}'))
+async def test_an_interrupted_call_survives_the_switch(home: str, other: str) -> None:
+    slow, wiretap = StuckTool(), Wiretap()
+    agent = Agent(sim(home, Wiretap()), tools=[slow.tool, add])
+    task = asyncio.create_task(agent.run('call add {"a": 1, "b": 2} call slow {}'))
     await slow.inside.wait()
-    await cancelled(task)
-    talker.switch(sim(other, tap))
-    assert (await talker.run("say on")).text == "on"
-    check_bodies(talker.view().engine, tap)
-    assert "interrupted" in dumps_text(tap.bodies[0])
+    await cancel_and_wait(task)
+    agent.switch(sim(other, wiretap))
+    assert (await agent.run("say on")).text == "on"
+    check_bodies(agent.view().engine, wiretap)
+    assert "interrupted" in dumps_text(wiretap.bodies[0])
 
 
 def test_a_tool_may_switch_the_model_of_its_own_run() -> None:
@@ -150,32 +150,32 @@ def test_a_tool_may_switch_the_model_of_its_own_run() -> None:
     @tool
     def stronger() -> str:
         """Asks for a stronger model."""
-        talker.switch(sim("gemini", second))
+        agent.switch(sim("gemini", second))
         return "switched"
 
-    talker = Agent(sim("anthropic", first), tools=[stronger], hosted=["web_search"])
-    result = run(talker.run("call stronger {}\nthen say done"))
+    agent = Agent(sim("anthropic", first), tools=[stronger], hosted=["web_search"])
+    result = run(agent.run("call stronger {}\nthen say done"))
     assert result.text == "done"
     before, after = (dumps_text(body) for body in (*first.bodies, *second.bodies))
     assert ("web_search_2" in before, "googleSearch" in before) == (True, False)
     assert ("web_search_2" in after, "googleSearch" in after) == (False, True)
-    check(talker.conversation)
-    check_bodies(talker.view().engine, second)
+    check(agent.conversation)
+    check_bodies(agent.view().engine, second)
 
 
 def test_a_switch_to_an_unknown_model_changes_nothing() -> None:
-    talker = agent("anthropic")
-    before = talker.view().engine
+    agent = make_agent("anthropic")
+    before = agent.view().engine
     with pytest.raises(ToolglotError):
-        talker.switch("no-such-provider:x")
-    assert talker.view().engine is before
+        agent.switch("no-such-provider:x")
+    assert agent.view().engine is before
 
 
 async def test_losses_of_a_switch_are_in_the_next_result() -> None:
-    talker = Agent(sim("gemini", Wiretap()), tools=TOOLS, hosted=["web_search"])
-    await talker.run("say one")
-    talker.switch(sim("ollama", Wiretap()))
-    assert any("web_search" in str(loss) for loss in (await talker.run("say two")).losses)
+    agent = Agent(sim("gemini", Wiretap()), tools=TOOLS, hosted=["web_search"])
+    await agent.run("say one")
+    agent.switch(sim("ollama", Wiretap()))
+    assert any("web_search" in str(loss) for loss in (await agent.run("say two")).losses)
 
 
 # ---- what was said of one provider is not told to another
@@ -195,7 +195,7 @@ class Nobody:
 async def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "its-own-key")
     seen = Nobody()
-    talker = Agent(
+    agent = Agent(
         "openai-chat:gpt-4o",
         key="secret-of-openai",
         base_url="https://proxy.example/v1",
@@ -205,7 +205,7 @@ async def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: 
         fallbacks=["anthropic:claude-sonnet-4-5"],
     )
     with pytest.raises(TransportError):
-        await talker.run("go")
+        await agent.run("go")
     others = [(url, headers) for url, headers in seen.seen if "proxy.example/v1/chat" not in url]
     assert others, "the fallback was not asked"
     for url, headers in others:
@@ -232,7 +232,7 @@ ROADS: list[tuple[str, list[tuple[str, dict[str, Any]]], str, bool]] = [
 ]
 
 
-def carried(engine: Engine) -> str:
+def headers_of(engine: Engine) -> str:
     """All that a request of an engine would say of keys."""
     return str(asyncio.run(engine.keys.headers()))
 
@@ -252,11 +252,11 @@ def with_a_secret(**options: Any) -> Agent:
 def test_a_key_stays_with_the_provider_that_it_was_given_for(
     road: list[tuple[str, dict[str, Any]]], key: str, proxied: bool
 ) -> None:
-    talker = with_a_secret()
+    agent = with_a_secret()
     for model, options in road:
-        talker.switch(model, **options)
-    assert [one for one in ("SECRET", "OTHER", *OWN.values()) if one in carried(talker.view().engine)] == [key]
-    assert ("proxy.example" in talker.view().engine.profile.base_url) == proxied
+        agent.switch(model, **options)
+    assert [secret for secret in ("SECRET", "OTHER", *OWN.values()) if secret in headers_of(agent.view().engine)] == [key]
+    assert ("proxy.example" in agent.view().engine.profile.base_url) == proxied
 
 
 @pytest.mark.usefixtures("own_keys")
@@ -264,29 +264,29 @@ def test_a_key_stays_with_the_provider_that_it_was_given_for(
     ("fallback", "key"), [("gemini:gemini-2.5-flash", "its-own-gemini"), ("anthropic:claude-haiku-4-5", "SECRET")]
 )
 def test_a_fallback_after_a_switch_gets_only_what_is_its_own(fallback: str, key: str) -> None:
-    talker = with_a_secret(fallbacks=[fallback])
-    talker.switch("gemini:gemini-2.5-pro")
-    assert setup_of(talker).use_fallback(0) == 1
-    assert talker.model == fallback
-    assert [one for one in ("SECRET", *OWN.values()) if one in carried(talker.view().engine)] == [key]
+    agent = with_a_secret(fallbacks=[fallback])
+    agent.switch("gemini:gemini-2.5-pro")
+    assert setup_of(agent).use_fallback(0) == 1
+    assert agent.model == fallback
+    assert [secret for secret in ("SECRET", *OWN.values()) if secret in headers_of(agent.view().engine)] == [key]
 
 
 @pytest.mark.parametrize("model", ["openai-chat:gpt-4o-mini", "azure-chat:mine"])
 def test_a_preview_after_a_switch_uses_what_belongs_to_the_model_that_is_previewed(model: str) -> None:
     """A resource is an option that only Azure knows, and that it needs."""
-    talker = Agent("azure-chat:first", resource="ours", key="SECRET")
-    talker.switch("openai-chat:gpt-4o")
-    assert b"messages" in run(talker.preview_request(model)).body
+    agent = Agent("azure-chat:first", resource="ours", key="SECRET")
+    agent.switch("openai-chat:gpt-4o")
+    assert b"messages" in run(agent.preview_request(model)).body
 
 
-@pytest.mark.parametrize("given", [{}, {"headers": {"x-team": "a"}}], ids=["plain", "with options"])
-def test_what_is_not_about_one_provider_goes_along_everywhere(given: dict[str, Any]) -> None:
-    tap = Wiretap()
-    talker = agent("anthropic", tap, tools=TOOLS)
+@pytest.mark.parametrize("options", [{}, {"headers": {"x-team": "a"}}], ids=["plain", "with options"])
+def test_what_is_not_about_one_provider_goes_along_everywhere(options: dict[str, Any]) -> None:
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, tools=TOOLS)
     for model in ("simulator:gemini", "simulator:openai-chat", "simulator:anthropic"):
-        talker.switch(model, **given)
-        assert talker.view().engine.transport is tap
-        assert talker.view().engine.retry == QUICK
+        agent.switch(model, **options)
+        assert agent.view().engine.transport is wiretap
+        assert agent.view().engine.retry == QUICK
 
 
 # ---- fallbacks
@@ -308,30 +308,30 @@ TROUBLE: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("trouble", [case[1] for case in TROUBLE], ids=[case[0] for case in TROUBLE])
 @LIVE
 def test_another_model_continues_if_one_fails(trouble: dict[str, Any], live: bool) -> None:
-    tap = Wiretap()
-    talker = Agent(sim("anthropic", Wiretap(**trouble)), tools=TOOLS, fallbacks=[sim("gemini", tap)])
-    result = run(outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live))
+    wiretap = Wiretap()
+    agent = Agent(sim("anthropic", Wiretap(**trouble)), tools=TOOLS, fallbacks=[sim("gemini", wiretap)])
+    result = run(outcome(agent, 'call add {"a": 1, "b": 2}', streamed=live))
     assert result.stop == "end"
-    assert [one.result.text for one in result.outcomes] == ["3"]
-    assert len(tap.requests) == 2
-    assert talker.view().engine.profile.id == "gemini"
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    assert [outcome.result.text for outcome in result.outcomes] == ["3"]
+    assert len(wiretap.requests) == 2
+    assert agent.view().engine.profile.id == "gemini"
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 @pytest.mark.parametrize("fault", ["unauthorized", "context-too-long"])
 async def test_an_error_that_is_ours_is_not_hidden_by_a_fallback(fault: str) -> None:
-    tap = Wiretap()
-    talker = Agent(sim("anthropic", Wiretap(faults=[fault] * 3)), fallbacks=[sim("gemini", tap)])
+    wiretap = Wiretap()
+    agent = Agent(sim("anthropic", Wiretap(faults=[fault] * 3)), fallbacks=[sim("gemini", wiretap)])
     with pytest.raises(ProviderError):
-        await talker.run("say x")
-    assert tap.requests == []
-    check(talker.conversation)
+        await agent.run("say x")
+    assert wiretap.requests == []
+    check(agent.conversation)
 
 
 def test_a_fallback_is_announced() -> None:
-    talker = Agent(sim("anthropic", Wiretap(faults=["overloaded"] * 9)), fallbacks=[sim("gemini", Wiretap())])
-    events = run(gathered(talker.stream("say x")))
+    agent = Agent(sim("anthropic", Wiretap(faults=["overloaded"] * 9)), fallbacks=[sim("gemini", Wiretap())])
+    events = run(collect_events(agent.stream("say x")))
     [switched] = [event for event in events if isinstance(event, ModelSwitched)]
     assert "gemini" in switched.model
     assert "verload" in switched.reason
@@ -340,62 +340,66 @@ def test_a_fallback_is_announced() -> None:
 
 @pytest.mark.parametrize("fault", ["reset-mid-stream", "half-json", "truncated", "error-in-200"])
 async def test_what_was_shown_is_never_retracted(fault: str) -> None:
-    tap = Wiretap()
+    wiretap = Wiretap()
     words = "say " + " ".join(f"word{number}" for number in range(50))
-    talker = Agent(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", tap)])
+    agent = Agent(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", wiretap)])
     shown: list[Any] = []
     with pytest.raises(ToolglotError):
-        await kept(talker.stream("go"), shown)
+        await collect_into(agent.stream("go"), shown)
     assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
-    assert tap.requests == []
-    check(talker.conversation)
+    assert wiretap.requests == []
+    check(agent.conversation)
 
 
 def test_a_model_that_fails_in_the_middle_of_a_loop() -> None:
     """The tool has run; the other model gets its result, and nothing runs again."""
     ran: list[str] = []
-    tap = Wiretap()
+    wiretap = Wiretap()
     first = Wiretap(faults=["", *["overloaded"] * 9])
-    talker = Agent(sim("anthropic", first), tools=[noting(ran, "once")], fallbacks=[sim("openai-responses", tap)])
-    result = run(talker.run("call once {}\nthen say done"))
+    agent = Agent(sim("anthropic", first), tools=[noting(ran, "once")], fallbacks=[sim("openai-responses", wiretap)])
+    result = run(agent.run("call once {}\nthen say done"))
     assert result.text == "done"
     assert ran == ["once"]
-    check(talker.conversation)
-    check_bodies(talker.view().engine, tap)
+    check(agent.conversation)
+    check_bodies(agent.view().engine, wiretap)
 
 
 async def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raised() -> None:
     taps = [Wiretap(errors=[ConnectFailed(f"number {number}")] * 9) for number in range(3)]
-    one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
-    talker = Agent(one, fallbacks=[two, three])
+    first, two, three = (
+        sim(provider, wiretap) for provider, wiretap in zip(("anthropic", "gemini", "ollama"), taps, strict=True)
+    )
+    agent = Agent(first, fallbacks=[two, three])
     with pytest.raises(ConnectFailed, match="number 2"):
-        await talker.run("go")
-    assert all(tap.requests for tap in taps)
-    check(talker.conversation)
+        await agent.run("go")
+    assert all(wiretap.requests for wiretap in taps)
+    check(agent.conversation)
 
 
 async def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> None:
     """After a fall to the second model, its failure leads to the third: not to itself once more."""
     taps = [Wiretap(errors=[ConnectFailed("one")] * 9), Wiretap(errors=[None, *[ConnectFailed("two")] * 9]), Wiretap()]
-    one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
-    talker = Agent(one, fallbacks=[two, three])
-    await talker.run("say x")
-    assert talker.view().engine is two
+    first, two, three = (
+        sim(provider, wiretap) for provider, wiretap in zip(("anthropic", "gemini", "ollama"), taps, strict=True)
+    )
+    agent = Agent(first, fallbacks=[two, three])
+    await agent.run("say x")
+    assert agent.view().engine is two
     asked = len(taps[1].requests)
-    assert (await talker.run("say y")).text == "y"
+    assert (await agent.run("say y")).text == "y"
     assert len(taps[1].requests) - asked == 1 + QUICK.max_retries
-    assert talker.view().engine is three
+    assert agent.view().engine is three
 
 
 async def test_a_fallback_in_one_conversation_does_not_disturb_another() -> None:
     """Conversation B is in the middle of a tool when A falls back: B's requests stay whole."""
     wait = StuckTool("wait")
     first, second = Wiretap(faults=["", *["overloaded"] * 3]), Wiretap()
-    talker = Agent(sim("anthropic", first), tools=[wait.tool], fallbacks=[sim("gemini", second)], hosted=["web_search"])
+    agent = Agent(sim("anthropic", first), tools=[wait.tool], fallbacks=[sim("gemini", second)], hosted=["web_search"])
     other = Conversation()
-    slow = asyncio.create_task(talker.run("call wait {}\nthen say slow is done", conversation=other))
+    slow = asyncio.create_task(agent.run("call wait {}\nthen say slow is done", conversation=other))
     await wait.inside.wait()
-    assert (await talker.run("say quick is done")).text == "quick is done"
+    assert (await agent.run("say quick is done")).text == "quick is done"
     wait.gate.set()
     assert (await slow).text == "slow is done"
     check(other)
@@ -404,13 +408,13 @@ async def test_a_fallback_in_one_conversation_does_not_disturb_another() -> None
 
 
 def test_a_fallback_with_a_structured_output_still_gives_it() -> None:
-    for one, other in PAIRS:
-        talker = Agent(
-            sim(one, Wiretap(faults=["overloaded"] * 9)),
+    for before, other in PAIRS:
+        agent = Agent(
+            sim(before, Wiretap(faults=["overloaded"] * 9)),
             tools=[add],
             fallbacks=[sim(other, Wiretap())],
             output_type={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
         )
-        result = run(talker.run("the number is 5"))
-        assert isinstance(result.output, dict), (one, other)
-        check(talker.conversation, everywhere=False)
+        result = run(agent.run("the number is 5"))
+        assert isinstance(result.output, dict), (before, other)
+        check(agent.conversation, everywhere=False)

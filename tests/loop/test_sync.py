@@ -21,7 +21,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation, load
 
-from .agents import PROVIDERS, Wiretap, agent, check, kinds_of
+from .agents import PROVIDERS, Wiretap, check, kinds_of, make_agent
 
 CALL = 'call add {"a": 1, "b": 2}'
 
@@ -34,45 +34,45 @@ async def add(a: int, b: int) -> int:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_outside_of_a_loop(provider: str) -> None:
-    talker = agent(provider, tools=[add])
-    assert talker.run_sync(CALL).outcomes[0].result.text == "3"
-    assert talker.run_sync("say again").text == "again"
-    check(talker.conversation)
+    agent = make_agent(provider, tools=[add])
+    assert agent.run_sync(CALL).outcomes[0].result.text == "3"
+    assert agent.run_sync("say again").text == "again"
+    check(agent.conversation)
 
 
 async def test_inside_of_a_running_loop() -> None:
     """As in a notebook: the caller's loop waits, the work is done elsewhere."""
-    talker = agent("anthropic", tools=[add])
-    assert "3" in talker.run_sync(CALL).text
+    agent = make_agent("anthropic", tools=[add])
+    assert "3" in agent.run_sync(CALL).text
 
 
 def test_sync_and_async_on_one_conversation() -> None:
-    talker = agent("anthropic", tools=[add])
-    talker.run_sync(CALL)
-    assert asyncio.run(talker.run("say in my own loop")).text == "in my own loop"
-    assert talker.run_sync("say back").text == "back"
-    check(talker.conversation)
+    agent = make_agent("anthropic", tools=[add])
+    agent.run_sync(CALL)
+    assert asyncio.run(agent.run("say in my own loop")).text == "in my own loop"
+    assert agent.run_sync("say back").text == "back"
+    check(agent.conversation)
 
 
 def test_from_many_threads() -> None:
-    talkers = [agent(provider, tools=[add]) for provider in PROVIDERS * 4]
+    talkers = [make_agent(provider, tools=[add]) for provider in PROVIDERS * 4]
 
-    def one(talker: Agent) -> str:
-        return talker.run_sync(CALL).text
+    def one(agent: Agent) -> str:
+        return agent.run_sync(CALL).text
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(one, talkers))
     assert all("3" in text for text in results)
-    for talker in talkers:
-        check(talker.conversation, everywhere=False)
+    for agent in talkers:
+        check(agent.conversation, everywhere=False)
 
 
 def test_one_agent_from_many_threads() -> None:
-    talker = agent("anthropic", tools=[add])
+    agent = make_agent("anthropic", tools=[add])
     others = [Conversation() for _ in range(20)]
 
     def one(other: Conversation) -> str:
-        return talker.run_sync(CALL, conversation=other).text
+        return agent.run_sync(CALL, conversation=other).text
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, others))
@@ -82,19 +82,19 @@ def test_one_agent_from_many_threads() -> None:
 
 
 def test_one_conversation_from_two_threads_is_refused_or_one_after_the_other() -> None:
-    talker = agent("anthropic", tools=[add])
+    agent = make_agent("anthropic", tools=[add])
 
     def one(number: int) -> str:
         try:
-            return talker.run_sync(f"say {number}").text
+            return agent.run_sync(f"say {number}").text
         except UsageError:
             return "refused"
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(one, range(40)))
     assert all(text in ("refused", str(number)) for number, text in enumerate(results))
-    check(talker.conversation)
-    assert len(talker.conversation) == 2 * sum(text != "refused" for text in results)
+    check(agent.conversation)
+    assert len(agent.conversation) == 2 * sum(text != "refused" for text in results)
 
 
 def test_all_share_one_thread() -> None:
@@ -104,18 +104,18 @@ def test_all_share_one_thread() -> None:
     def nothing(_: int) -> None:
         run_sync(asyncio.sleep(0))
 
-    talker = agent("anthropic", tools=[add])
+    agent = make_agent("anthropic", tools=[add])
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(nothing, range(50)))
-    talker.run_sync(CALL)
+    agent.run_sync(CALL)
     assert loops() == 1
 
 
 def test_an_error_comes_through() -> None:
-    talker = agent("anthropic", Wiretap(faults=["unauthorized"]))
+    agent = make_agent("anthropic", Wiretap(faults=["unauthorized"]))
     with pytest.raises(ToolglotError):
-        talker.run_sync("go")
-    assert talker.run_sync("say on").text == "on"
+        agent.run_sync("go")
+    assert agent.run_sync("say on").text == "on"
 
 
 def test_a_cancelled_coroutine_comes_through() -> None:
@@ -142,41 +142,41 @@ def test_context_variables_of_the_caller_are_seen_by_tools() -> None:
         return user.get()
 
     user.set("ada")
-    result = agent("anthropic", tools=[who, who_else]).run_sync("call who {} call who_else {}")
-    assert [one.result.text for one in result.outcomes] == ["ada", "ada"]
+    result = make_agent("anthropic", tools=[who, who_else]).run_sync("call who {} call who_else {}")
+    assert [outcome.result.text for outcome in result.outcomes] == ["ada", "ada"]
 
 
 def test_from_inside_of_a_run_it_is_refused() -> None:
-    inner = agent("openai-chat")
+    inner = make_agent("openai-chat")
 
     @tool
     async def nested() -> str:
         """Asks another model."""
         return inner.run_sync("say inner").text
 
-    talker = agent("anthropic", tools=[nested])
-    result = talker.run_sync("call nested {}")
+    agent = make_agent("anthropic", tools=[nested])
+    result = agent.run_sync("call nested {}")
     assert result.outcomes[0].result.is_error
     assert "run_sync" in result.outcomes[0].result.text
 
 
 def test_a_sync_tool_may_ask_another_model() -> None:
-    inner = agent("openai-chat")
+    inner = make_agent("openai-chat")
 
     @tool
     def nested() -> str:
         """Asks another model."""
         return inner.run_sync("say inner").text
 
-    result = agent("anthropic", tools=[nested]).run_sync("call nested {}")
+    result = make_agent("anthropic", tools=[nested]).run_sync("call nested {}")
     assert result.outcomes[0].result.text == "inner"
 
 
 def test_resume_sync() -> None:
-    talker = agent("anthropic", tools=[add], config=ToolConfig(approval_effects=frozenset({"execute"})))
-    first = talker.run_sync(CALL)
+    agent = make_agent("anthropic", tools=[add], config=ToolConfig(approval_effects=frozenset({"execute"})))
+    first = agent.run_sync(CALL)
     assert first.stop == "approval"
-    assert talker.resume_sync({first.requests[0].id: "yes"}).stop == "end"
+    assert agent.resume_sync({first.requests[0].id: "yes"}).stop == "end"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -301,10 +301,10 @@ def test_ctrl_c_while_the_model_stalls(fault: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("what", ["call waits {}", "call blocks {}"])
-def test_ctrl_c_ends_the_program_without_noise(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", ["call waits {}", "call blocks {}"])
+def test_ctrl_c_ends_the_program_without_noise(prompt: str, tmp_path: Path) -> None:
     """The usual traceback of KeyboardInterrupt, and nothing of asyncio after it."""
-    done = program(f'Agent("simulator", tools=[waits, blocks]).run_sync({what!r})', tmp_path)
+    done = program(f'Agent("simulator", tools=[waits, blocks]).run_sync({prompt!r})', tmp_path)
     assert done.returncode == -signal.SIGINT
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")
     for noise in ("never retrieved", "was destroyed", "Exception ignored", "never awaited", "CancelledError"):

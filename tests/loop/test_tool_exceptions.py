@@ -10,7 +10,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.tool import tool
 
-from .agents import agent, outcome, run
+from .agents import make_agent, outcome, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 
@@ -30,9 +30,9 @@ async def refuse() -> str:
 @LIVE
 @pytest.mark.parametrize("eager", [False, True])
 async def test_an_abort_has_the_exception_of_the_tool_as_its_cause(live: bool, eager: bool) -> None:
-    talker = agent("anthropic", tools=[look], config=ToolConfig(on_error="abort", eager_start=eager))
+    agent = make_agent("anthropic", tools=[look], config=ToolConfig(on_error="abort", eager_start=eager))
     with pytest.raises(ToolError, match="missing") as error:
-        await outcome(talker, "call look {} call look {}", streamed=live)
+        await outcome(agent, "call look {} call look {}", streamed=live)
     cause = error.value.__cause__
     assert isinstance(cause, KeyError)
     assert cause.__traceback__ is not None
@@ -41,17 +41,17 @@ async def test_an_abort_has_the_exception_of_the_tool_as_its_cause(live: bool, e
 
 @LIVE
 async def test_an_abort_with_a_tools_own_error_has_its_details(live: bool) -> None:
-    talker = agent("anthropic", tools=[refuse], config=ToolConfig(on_error="abort"))
+    agent = make_agent("anthropic", tools=[refuse], config=ToolConfig(on_error="abort"))
     with pytest.raises(ToolError, match="taken") as error:
-        await outcome(talker, "call refuse {}", streamed=live)
+        await outcome(agent, "call refuse {}", streamed=live)
     assert (error.value.code, error.value.details) == ("taken", {"free": ["B"]})
     assert isinstance(error.value.__cause__, ToolError)
 
 
 def test_an_exception_is_a_warning_and_its_traceback_is_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "toolglot.tools")
-    result = run(agent("anthropic", tools=[look, refuse]).run("call look {} call refuse {}"))
-    assert [one.details for one in result.outcomes] == [None, {"free": ["B"]}]
+    result = run(make_agent("anthropic", tools=[look, refuse]).run("call look {} call refuse {}"))
+    assert [outcome.details for outcome in result.outcomes] == [None, {"free": ["B"]}]
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [record.getMessage() for record in warnings] == ["tool look raised KeyError: 'missing'"]
     assert warnings[0].exc_info is None
@@ -67,7 +67,7 @@ def test_a_tool_cannot_change_the_history() -> None:
         arguments["more"] = True
         return "ok"
 
-    talker = agent("anthropic", tools=[change])
-    result = run(talker.run('call change {"numbers": [1]}'))
-    assert talker.conversation[1].calls[0].arguments == {"numbers": [1]}
+    agent = make_agent("anthropic", tools=[change])
+    result = run(agent.run('call change {"numbers": [1]}'))
+    assert agent.conversation[1].calls[0].arguments == {"numbers": [1]}
     assert result.outcomes[0].call.arguments == {"numbers": [1]}

@@ -114,15 +114,15 @@ def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> 
 
 
 def test_one_item_is_as_good_as_a_list_of_one() -> None:
-    one: dict[str, Any] = {"tools": double, "hooks": Silent(), "hosted": "web_search"}
-    assert Agent("simulator", **one).view().tool_names == ("double", "web_search")
+    options: dict[str, Any] = {"tools": double, "hooks": Silent(), "hosted": "web_search"}
+    assert Agent("simulator", **options).view().tool_names == ("double", "web_search")
     assert Agent(transport=SimulatedTransport(Simulator(faults="reset"))).run_sync("say hi").text == "hi"
     busy = SimulatedTransport(Simulator(faults=["overloaded"] * 3))
     agent = Agent("simulator:anthropic", transport=busy, retry=RetryConfig(max_retries=2, base=0), fallbacks="simulator:gemini")
     agent.run_sync("hi")
     assert agent.view().engine.profile.id == "gemini"
-    assert [made.name for made in wrong(ToolRegistry)(double)] == ["double"]
-    assert [made.name for made in coding_tools(".", names="read")] == ["read"]
+    assert [tool.name for tool in wrong(ToolRegistry)(double)] == ["double"]
+    assert [tool.name for tool in coding_tools(".", names="read")] == ["read"]
     for simulator in (Script("say hi"), Simulator(Script(["say hi"])), Script([lambda _: "say hi"])):
         assert Agent("simulator", transport=SimulatedTransport(simulator)).run_sync("?").text == "hi"
 

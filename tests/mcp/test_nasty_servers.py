@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.agents import PROVIDERS, Wiretap, agent, check, check_bodies, results_of, run
+from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, make_agent, results_of, run
 from tests.mcp.servers.nasty import BAD, LONG_NAME, MANY, ODD
 
 from toolglot.mcp import McpServer, McpServers
@@ -77,8 +77,8 @@ def tools_of(servers: McpServers, *names: str) -> list[Tool]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers) -> None:
     wiretap = Wiretap(*make_replies(TURNS))
-    talker = agent(provider, wiretap, tools=tools_of(servers, "one", "two", "slow"), approve=decide)
-    result = run(talker.run("Try everything."))
+    agent = make_agent(provider, wiretap, tools=tools_of(servers, "one", "two", "slow"), approve=decide)
+    result = run(agent.run("Try everything."))
     assert result.text == "Done."
     answers = iter(results_of(result.messages))
     results = {(name, tool): next(answers) for row in TURNS for name, tool, _ in row}
@@ -106,7 +106,7 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers) -> 
     assert "calls 1," in results["two", "count"].text  # started again
     assert "cancelled 0" not in results["slow", "count"].text  # the server was told, and the connection lives on
 
-    check_bodies(talker.view().engine, wiretap)
+    check_bodies(agent.view().engine, wiretap)
     check(result.messages)
 
 
@@ -115,16 +115,16 @@ def test_hundreds_of_tools_are_deferred_and_found(provider: str, servers: McpSer
     record, search = tool_name("many", "record_123"), Reply((ToolCall("c1", "search_tools", {"query": "record 123"}),), "tools")
     wiretap = Wiretap(search, Reply((ToolCall("c2", record, {"id": 9}),), "tools"), Reply((Text("Done."),)))
     is_limited = provider.startswith("openai")  # to 128 tools; elsewhere it depends on the window
-    talker = agent(provider, wiretap, tools=servers, approve=decide, **({} if is_limited else {"defer": True}))
-    result = run(talker.run("Read record 123."))
+    agent = make_agent(provider, wiretap, tools=servers, approve=decide, **({} if is_limited else {"defer": True}))
+    result = run(agent.run("Read record 123."))
     record_result, got = results_of(result.messages)
     assert record in record_result.text
     assert got.text == 'record_123 got {"id": 9}'
-    deferral = talker.view().deferral
+    deferral = agent.view().deferral
     assert deferral is not None
     assert deferral.is_automatic == is_limited
     assert len(deferral.names) >= len(MANY)
-    check_bodies(talker.view().engine, wiretap)
+    check_bodies(agent.view().engine, wiretap)
     check(result.messages)
 
 

@@ -80,6 +80,6 @@ async def test_coding_agents_use_the_tools(program: str, tmp_path: Path, monkeyp
     tool = "mcp__toolglot__shell"
     search = 'call tool_search {"query": "toolglot shell run command", "limit": 3}' if program == "codex" else FIND.format(tool)
     prompt = f'{search}\nthen call {tool} {{"command": "cat note.txt"}}\nthen say It is done.'
-    output, tap = await run_program("with our tools", prompt, tmp_path)
+    output, wiretap = await run_program("with our tools", prompt, tmp_path)
     assert "It is done." in output
-    assert "swordfish" in tap.exchanges[-1][2].decode()
+    assert "swordfish" in wiretap.exchanges[-1][2].decode()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, results_of, run
+from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, collect_events, make_agent, results_of, run
 from tests.npm.packages import npm_program
 
 from toolglot.common.jsontext import loads_object
@@ -94,8 +94,8 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers, dir
     ]
     replies = [Reply(tuple(ToolCall(f"c{n}x{i}", *call) for i, call in enumerate(row)), "tools") for n, row in enumerate(turns)]
     wiretap = Wiretap(*replies, Reply((Text("Done."),)))
-    talker = agent(provider, wiretap, tools=servers, approve=answer)
-    events = run(gathered(talker.stream("Try them.")))
+    agent = make_agent(provider, wiretap, tools=servers, approve=answer)
+    events = run(collect_events(agent.stream("Try them.")))
     *_, done = events
     assert isinstance(done, RunDone)
     echo, added, image, weather, reference, _, form, time, _, edited, text, outside = results_of(done.result.messages)
@@ -111,7 +111,7 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers, dir
     assert outside.is_error
     assert "outside allowed directories" in outside.text
     assert any(isinstance(event, ToolProgress) for event in events)
-    check_bodies(talker.view().engine, wiretap)
+    check_bodies(agent.view().engine, wiretap)
     check(done.result.messages)
 
 

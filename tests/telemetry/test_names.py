@@ -10,7 +10,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, mcp_
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 from opentelemetry.util.genai import _agent_invocation, _inference_invocation, _instruments, types
 from opentelemetry.util.genai.handler import TelemetryHandler
-from tests.loop.agents import PROVIDERS, Wiretap, agent, gathered, hook
+from tests.loop.agents import PROVIDERS, Wiretap, collect_events, hook, make_agent
 from tests.telemetry.recorder import Recorder, parse
 
 from toolglot import (
@@ -55,9 +55,9 @@ def test_every_attribute_is_one_of_the_conventions() -> None:
         temperature=1, top_p=0.5, top_k=3, stop=["x"], seed=1, presence_penalty=0, frequency_penalty=0, max_tokens=2000
     )
     for provider in PROVIDERS:
-        talker = agent(provider, tools=[look], options=options, telemetry=recorder.telemetry("helper", "SPAN_AND_EVENT"))
-        asyncio.run(gathered(talker.stream('call look {"path": "a"}')))
-        asyncio.run(talker.run('call look {"path": "b"}'))
+        agent = make_agent(provider, tools=[look], options=options, telemetry=recorder.telemetry("helper", "SPAN_AND_EVENT"))
+        asyncio.run(collect_events(agent.stream('call look {"path": "a"}')))
+        asyncio.run(agent.run('call look {"path": "b"}'))
     used = {name for span in recorder.spans for name in span.attributes or {}}
     used |= {name for details in recorder.details for name in details}
     used |= {name for points in recorder.points().values() for _, point in points for name in point.attributes}
@@ -82,16 +82,16 @@ def test_spans_and_metrics_are_those_of_their_library() -> None:
     ours, theirs = Recorder(), Recorder()
     usages: list[Usage] = []
     see_usage = hook(after_reply=lambda reply: usages.append(reply.usage))
-    tap = Wiretap(Reply((ToolCall("c1", "look", {"path": "a"}),), "tools"), Reply((Text("Nothing."),)))
-    talker = agent(
+    wiretap = Wiretap(Reply((ToolCall("c1", "look", {"path": "a"}),), "tools"), Reply((Text("Nothing."),)))
+    agent = make_agent(
         "anthropic",
-        tap,
+        wiretap,
         tools=[look],
         options=Options(temperature=0.5, max_tokens=3000),
         telemetry=ours.telemetry("helper"),
         hooks=[see_usage],
     )
-    asyncio.run(gathered(talker.stream("Look.")))
+    asyncio.run(collect_events(agent.stream("Look.")))
 
     handler = TelemetryHandler(theirs.tracer_provider, theirs.meter_provider, theirs.logger_provider)
     id = str((ours.span("invoke_agent helper").attributes or {})["gen_ai.conversation.id"])

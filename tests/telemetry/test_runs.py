@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
-from tests.loop.agents import StuckTool, Wiretap, agent, cancelled, hook
+from tests.loop.agents import StuckTool, Wiretap, cancel_and_wait, hook, make_agent
 from tests.telemetry.recorder import Recorder, parse
 
 from toolglot import (
@@ -76,7 +76,7 @@ def test_spans_of_tools_and_hooks_nest_below_ours_and_those_of_readers_do_not() 
 
     async def read() -> None:
         calls = (ToolCall("1", "in_thread", {}), ToolCall("2", "in_task", {}))
-        talker = agent(
+        agent = make_agent(
             "anthropic",
             Wiretap(Reply(calls, "tools"), Reply((Text("Done."),))),
             tools=[in_thread, in_task],
@@ -84,7 +84,7 @@ def test_spans_of_tools_and_hooks_nest_below_ours_and_those_of_readers_do_not() 
             telemetry=recorder.telemetry("a"),
             config=ToolConfig(max_parallel=1),  # the second call is started by the task of the first
         )
-        async for _ in talker.stream("Go."):
+        async for _ in agent.stream("Go."):
             with recorder.tracer.start_as_current_span("reader"):
                 pass
 
@@ -112,7 +112,7 @@ def test_what_the_transport_does_is_part_of_the_request() -> None:
             with recorder.tracer.start_as_current_span("POST"):
                 return await super().send(request)
 
-    asyncio.run(agent("gemini", Instrumented(), telemetry=recorder.telemetry()).run("hi"))
+    asyncio.run(make_agent("gemini", Instrumented(), telemetry=recorder.telemetry()).run("hi"))
     assert recorder.tree()[-1] == "invoke_agent > chat gemini-3-pro-preview > POST"
 
 
@@ -123,11 +123,11 @@ def test_runs_in_parallel_do_not_mix(sync: bool) -> None:
     @tool
     def ask_other(name: str) -> str:
         """Ask another agent."""
-        other = agent("openai-chat", tools=[add], telemetry=recorder.telemetry(f"inner {name}"))
+        other = make_agent("openai-chat", tools=[add], telemetry=recorder.telemetry(f"inner {name}"))
         return other.run_sync(f'call add {{"a": {name}, "b": 1}}').text
 
     def run_agent(number: int) -> Agent:
-        return agent("anthropic", tools=[ask_other], telemetry=recorder.telemetry(f"outer {number}"))
+        return make_agent("anthropic", tools=[ask_other], telemetry=recorder.telemetry(f"outer {number}"))
 
     if sync:
         threads = [
@@ -155,18 +155,18 @@ def test_calls_that_code_makes_are_below_the_call_that_runs_it() -> None:
     pytest.importorskip("pydantic_monty", reason="pip install 'toolglot[code]'")
     recorder = Recorder()
     call = ToolCall("1", "run_code", {"code": "print(add(a=1, b=2))"})
-    tap = Wiretap(Reply((call,), "tools"), Reply((Text("Done."),)))
-    asyncio.run(agent("anthropic", tap, tools=[add], code_mode="python", telemetry=recorder.telemetry()).run("Go."))
+    wiretap = Wiretap(Reply((call,), "tools"), Reply((Text("Done."),)))
+    asyncio.run(make_agent("anthropic", wiretap, tools=[add], code_mode="python", telemetry=recorder.telemetry()).run("Go."))
     assert recorder.tree()[-1] == "invoke_agent > execute_tool run_code > execute_tool add"
 
 
 def test_a_conversation_has_one_id_and_others_have_theirs() -> None:
     recorder = Recorder()
-    talker = agent("anthropic", telemetry=recorder.telemetry())
-    asyncio.run(talker.run("hi"))
-    asyncio.run(talker.run("hi again"))
-    asyncio.run(talker.run("hi", conversation=Conversation()))
-    loaded = Agent.load(talker.save(), telemetry=recorder.telemetry())  # perhaps in another process
+    agent = make_agent("anthropic", telemetry=recorder.telemetry())
+    asyncio.run(agent.run("hi"))
+    asyncio.run(agent.run("hi again"))
+    asyncio.run(agent.run("hi", conversation=Conversation()))
+    loaded = Agent.load(agent.save(), telemetry=recorder.telemetry())  # perhaps in another process
     asyncio.run(loaded.run("hi"))
     ids = [(span.attributes or {})["gen_ai.conversation.id"] for span in recorder.spans]
     assert ids[0] == ids[1] == ids[2] == ids[3] == ids[6] == ids[7] != ids[4] == ids[5]
@@ -177,9 +177,9 @@ def test_a_conversation_has_one_id_and_others_have_theirs() -> None:
 
 def test_retries_losses_repairs_and_a_switch_are_events() -> None:
     recorder = Recorder()
-    tap = Wiretap(faults=["overloaded"])
-    talker = agent("anthropic", tap, telemetry=recorder.telemetry(), system="Be brief.")
-    asyncio.run(talker.run("hi"))
+    wiretap = Wiretap(faults=["overloaded"])
+    agent = make_agent("anthropic", wiretap, telemetry=recorder.telemetry(), system="Be brief.")
+    asyncio.run(agent.run("hi"))
     events = recorder.events("chat claude-sonnet-4-5")
     assert events["toolglot.retry"].keys() == {"reason", "seconds", "attempt"}
     assert events["toolglot.repair"]["subject"] == "max_tokens"
@@ -188,8 +188,8 @@ def test_retries_losses_repairs_and_a_switch_are_events() -> None:
     failing = create_engine(
         "simulator:anthropic", transport=Wiretap(errors=[Overloaded("busy")] * 9), retry=RetryConfig(max_retries=0)
     )
-    talker = Agent(failing, fallbacks=["simulator:openai-chat"], telemetry=recorder.telemetry())
-    asyncio.run(talker.run("hi"))
+    agent = Agent(failing, fallbacks=["simulator:openai-chat"], telemetry=recorder.telemetry())
+    asyncio.run(agent.run("hi"))
     assert recorder.events("invoke_agent")["toolglot.model_switched"]["model"].endswith("gpt-4o")
     failed = recorder.span("chat claude-sonnet-4-5")
     assert failed.status.status_code is trace.StatusCode.ERROR
@@ -201,10 +201,10 @@ def test_retries_losses_repairs_and_a_switch_are_events() -> None:
 
 def test_losses_are_told_once_in_a_run() -> None:
     recorder = Recorder()
-    talker = agent(
+    agent = make_agent(
         "openai-chat", tools=[add], hosted=["code_execution"], options=Options(top_k=3), telemetry=recorder.telemetry()
     )
-    result = asyncio.run(talker.run('call add {"a": 1, "b": 2}'))
+    result = asyncio.run(agent.run('call add {"a": 1, "b": 2}'))
     span_events = [(span.name, (event.attributes or {})["subject"]) for span in recorder.spans for event in span.events]
     assert span_events == [("chat gpt-4o", "top_k"), ("invoke_agent", "hosted tool 'code_execution'")]
     assert len(span_events) == len(result.losses)
@@ -214,8 +214,8 @@ def test_truncation_and_its_summary_are_told() -> None:
     recorder = Recorder()
     policy = ContextPolicy(budget=200)
     messages = [user("word " * 100), *[user(f"{n} " * 50) for n in range(5)]]
-    talker = agent("openai-chat", context=policy, conversation=Conversation(messages), telemetry=recorder.telemetry())
-    asyncio.run(talker.run("hi"))
+    agent = make_agent("openai-chat", context=policy, conversation=Conversation(messages), telemetry=recorder.telemetry())
+    asyncio.run(agent.run("hi"))
     assert recorder.events("invoke_agent")["toolglot.context_truncated"]["omitted_messages"] > 0
     assert recorder.tree() == ["invoke_agent", "invoke_agent > chat gpt-4o", "invoke_agent > chat gpt-4o"]
 
@@ -229,9 +229,9 @@ def test_approvals_are_told_when_they_are_asked_and_decided() -> None:
         return "done"
 
     answers = iter([True, False])
-    talker = agent("anthropic", tools=[change], approve=lambda _: next(answers), telemetry=recorder.telemetry())
-    asyncio.run(talker.run("call change {}"))
-    asyncio.run(talker.run("call change {}"))
+    agent = make_agent("anthropic", tools=[change], approve=lambda _: next(answers), telemetry=recorder.telemetry())
+    asyncio.run(agent.run("call change {}"))
+    asyncio.run(agent.run("call change {}"))
     runs = [span for span in recorder.spans if span.name == "invoke_agent"]
     decisions = [[(event.name, (event.attributes or {}).get("decision")) for event in span.events] for span in runs]
     assert decisions == [
@@ -239,7 +239,7 @@ def test_approvals_are_told_when_they_are_asked_and_decided() -> None:
     ]
     assert [span.name for span in recorder.spans].count("execute_tool change") == 1
 
-    paused = agent("anthropic", tools=[change], telemetry=(later := Recorder()).telemetry())
+    paused = make_agent("anthropic", tools=[change], telemetry=(later := Recorder()).telemetry())
     result = asyncio.run(paused.run("call change {}"))
     assert [event.name for event in later.spans[-1].events] == ["toolglot.approval_asked"]
     assert (later.spans[-1].attributes or {})["toolglot.stop"] == "approval"
@@ -255,12 +255,12 @@ def test_calls_that_fail_or_never_run_are_told() -> None:
         """Fail."""
         raise RuntimeError(f"the secret is {KEY}")
 
-    talker = agent("anthropic", tools=[fail, add], telemetry=recorder.telemetry())
-    asyncio.run(talker.run("call fail {}"))
+    agent = make_agent("anthropic", tools=[fail, add], telemetry=recorder.telemetry())
+    asyncio.run(agent.run("call fail {}"))
     failed = recorder.span("execute_tool fail")
     assert (failed.attributes or {})["error.type"] == "execution"
     assert failed.status.description is None  # it is what the tool says, that is, content
-    asyncio.run(talker.run('call add {"a": "x"}'))
+    asyncio.run(agent.run('call add {"a": "x"}'))
     last = recorder.spans[-1].events[-1]
     assert (last.name, (last.attributes or {})["error.type"]) == ("toolglot.tool_refused", "invalid_arguments")
     tools = {
@@ -277,10 +277,10 @@ def test_cancelled_and_abandoned_runs_end_their_spans(caplog: pytest.LogCaptureF
 
     async def cancel_one() -> None:
         stuck = StuckTool()
-        talker = agent("anthropic", tools=[stuck.tool], telemetry=recorder.telemetry())
-        task = asyncio.create_task(talker.run("call slow {}"))
+        agent = make_agent("anthropic", tools=[stuck.tool], telemetry=recorder.telemetry())
+        task = asyncio.create_task(agent.run("call slow {}"))
         await stuck.inside.wait()
-        await cancelled(task)
+        await cancel_and_wait(task)
 
     asyncio.run(cancel_one())
     assert names(recorder) == {"invoke_agent", "chat claude-sonnet-4-5", "execute_tool slow"}
@@ -290,10 +290,10 @@ def test_cancelled_and_abandoned_runs_end_their_spans(caplog: pytest.LogCaptureF
     recorder = Recorder()
 
     async def leave_one() -> None:
-        stream = agent("anthropic", telemetry=recorder.telemetry()).stream("hi")
+        stream = make_agent("anthropic", telemetry=recorder.telemetry()).stream("hi")
         await anext(stream)
         await stream.aclose()
-        forgotten = agent("gemini", telemetry=recorder.telemetry("forgotten")).stream("hi")
+        forgotten = make_agent("gemini", telemetry=recorder.telemetry("forgotten")).stream("hi")
         await anext(forgotten)
         del forgotten
         gc.collect()
@@ -317,9 +317,9 @@ def test_a_span_that_cannot_be_started_fails_the_run() -> None:
 
     recorder = Recorder()
     recorder.tracer_provider.add_span_processor(Refusing())
-    talker = agent("anthropic", tools=[add], telemetry=recorder.telemetry())
+    agent = make_agent("anthropic", tools=[add], telemetry=recorder.telemetry())
     with pytest.raises(ValueError, match="no more spans"):
-        asyncio.run(asyncio.wait_for(talker.run('call add {"a": 1, "b": 2}'), 30))
+        asyncio.run(asyncio.wait_for(agent.run('call add {"a": 1, "b": 2}'), 30))
 
 
 def test_content_is_recorded_only_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_content_is_recorded_only_where_the_environment_says(monkeypatch: pytest
     for mode in ("", "NO_CONTENT", "span_only", "EVENT_ONLY", "SPAN_AND_EVENT", "true"):
         recorder = Recorder()
         monkeypatch.setenv(CONTENT_VARIABLE, mode)
-        asyncio.run(agent("ollama", tools=[add], telemetry=recorder.telemetry()).run('call add {"a": 1, "b": 2}'))
+        asyncio.run(make_agent("ollama", tools=[add], telemetry=recorder.telemetry()).run('call add {"a": 1, "b": 2}'))
         tool_span = recorder.span("execute_tool add").attributes or {}
         on_chats = any("gen_ai.input.messages" in (span.attributes or {}) for span in recorder.spans)
         seen[mode] = (on_chats, "gen_ai.tool.call.result" in tool_span, len(recorder.details) == 2)
@@ -345,7 +345,7 @@ def test_content_is_recorded_only_where_the_environment_says(monkeypatch: pytest
     monkeypatch.setenv(CONTENT_VARIABLE, "")
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT", "true")
     recorder = Recorder()
-    asyncio.run(agent("ollama", telemetry=recorder.telemetry()).run("hi"))
+    asyncio.run(make_agent("ollama", telemetry=recorder.telemetry()).run("hi"))
     assert "gen_ai.input.messages" not in recorder.details[0]
 
 
@@ -359,8 +359,8 @@ def test_without_content_no_event_quotes_a_call(mode: ContentMode) -> None:
         raise ToolError(f"{texts} was refused")
 
     options: dict[str, Any] = {"tools": [send], "telemetry": recorder.telemetry(content=mode)}
-    asyncio.run(agent("anthropic", approve=lambda _: True, **options).run('call send {"texts": "private words"}'))
-    asyncio.run(agent("anthropic", approve=lambda _: False, **options).run('call send {"texts": "private words"}'))
+    asyncio.run(make_agent("anthropic", approve=lambda _: True, **options).run('call send {"texts": "private words"}'))
+    asyncio.run(make_agent("anthropic", approve=lambda _: False, **options).run('call send {"texts": "private words"}'))
     names = [event.name for span in recorder.spans for event in span.events]
     assert {"toolglot.approval_asked", "toolglot.approval_decided", "toolglot.repair"} <= {*names}
     everything = str([[span.name, span.attributes, span.status.description] for span in recorder.spans])
@@ -370,14 +370,14 @@ def test_without_content_no_event_quotes_a_call(mode: ContentMode) -> None:
 
 def test_keys_are_hidden_and_odd_text_is_exported() -> None:
     recorder = Recorder()
-    talker = Agent(
+    agent = Agent(
         "openai-chat:gpt-4o",
         key="correct-horse-battery",
         transport=Wiretap(),
         tools=[tool(lambda text: f"{text} correct-horse-battery", name="echo")],
         telemetry=recorder.telemetry(content="SPAN_AND_EVENT"),
     )
-    asyncio.run(talker.run(f'call echo {{"text": "{KEY} \\ud800 correct-horse-battery"}}'))
+    asyncio.run(agent.run(f'call echo {{"text": "{KEY} \\ud800 correct-horse-battery"}}'))
     everything = str([[span.attributes, span.events] for span in recorder.spans]) + str(recorder.details)
     assert KEY not in everything
     assert "correct-horse" not in everything
@@ -409,9 +409,9 @@ def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None
     recorder, converted = Recorder(), list[Any]()
     convert = content._convert_message  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(content, "_convert_message", lambda message: (converted.append(message), convert(message))[1])
-    talker = agent("anthropic", tools=[add], telemetry=recorder.telemetry(content="SPAN_ONLY"))
+    agent = make_agent("anthropic", tools=[add], telemetry=recorder.telemetry(content="SPAN_ONLY"))
     for _ in range(10):
-        asyncio.run(talker.run('call add {"a": 1, "b": 2}'))
+        asyncio.run(agent.run('call add {"a": 1, "b": 2}'))
     # Besides each of the 40 messages: a run tells its prompt and its answer, and a request its reply.
     assert len(converted) == 40 - 1 + 10 * 2 + 20
     chats = [span for span in recorder.spans if span.name.startswith("chat")]
@@ -421,8 +421,8 @@ def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_each_result_is_a_message_of_its_own() -> None:
     """Phoenix shows one result of a message."""
     recorder = Recorder()
-    talker = agent("anthropic", tools=[add], telemetry=recorder.telemetry(content="SPAN_ONLY"))
-    asyncio.run(talker.run('call add {"a": 1, "b": 2}\ncall add {"a": 3, "b": 4}'))
+    agent = make_agent("anthropic", tools=[add], telemetry=recorder.telemetry(content="SPAN_ONLY"))
+    asyncio.run(agent.run('call add {"a": 1, "b": 2}\ncall add {"a": 3, "b": 4}'))
     chats = [span for span in recorder.spans if span.name.startswith("chat")]
     *_, first, second = parse(chats[-1], "gen_ai.input.messages")
     assert [(item["role"], [part["response"] for part in item["parts"]]) for item in (first, second)] == [
@@ -459,8 +459,8 @@ def test_an_old_opentelemetry_is_an_error_only_if_it_was_asked_for(
         message = r"telemetry needs OpenTelemetry 1\.35 or newer, not 1\.25\.0: pip install --upgrade 'toolglot\[otel\]'"
         with pytest.raises(UsageError, match=message):
             Agent("simulator", telemetry=True)
-        talker = Agent("simulator")
-        assert [asyncio.run(talker.run("say hi")).text for _ in range(2)] == ["hi", "hi"]
+        agent = Agent("simulator")
+        assert [asyncio.run(agent.run("say hi")).text for _ in range(2)] == ["hi", "hi"]
         assert caplog.text.count("runs are not reported to OpenTelemetry: telemetry needs OpenTelemetry 1.35") == 1
     finally:
         for function in cached:

@@ -15,7 +15,7 @@ from tests.file_limits import limit_file_size
 
 from toolglot.common.jsontext import loads
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.audit import AuditLog
@@ -42,7 +42,7 @@ def fetch(url: str) -> str:
     return f"the page says {KEY}"
 
 
-class Desk:
+class Rig:
     """An executor and its log."""
 
     def __init__(self, *tools: Tool, to: Any = None, **options: Any) -> None:
@@ -60,11 +60,11 @@ class Desk:
 
 
 def test_what_a_line_says() -> None:
-    desk = Desk()
-    outcome = desk.run(url="https://example.org/a")
-    (line,) = desk.lines
-    assert desk.raw[0].endswith(b"\n")
-    assert desk.raw[0].count(b"\n") == 1
+    rig = Rig()
+    outcome = rig.run(url="https://example.org/a")
+    (line,) = rig.lines
+    assert rig.raw[0].endswith(b"\n")
+    assert rig.raw[0].count(b"\n") == 1
     assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
     assert line.pop("seconds") == pytest.approx(outcome.seconds, abs=1e-5)
     assert line == {
@@ -103,9 +103,9 @@ class No(Hooks):
 def test_one_line_for_whatever_came_of_a_call(
     options: dict[str, Any], name: str, arguments: dict[str, Any], outcome: str, ran: bool
 ) -> None:
-    desk = Desk(**options)
-    desk.run(name, **arguments)
-    (line,) = desk.lines
+    rig = Rig(**options)
+    rig.run(name, **arguments)
+    (line,) = rig.lines
     assert (line["tool"], line["outcome"], line["ran"]) == (name, outcome, ran)
     assert line["retries"] == (2 if arguments.get("url") == "busy" else 0)
 
@@ -115,41 +115,41 @@ def test_a_line_says_what_was_decided(answer: str, approved: bool) -> None:
     def approve(question: ApprovalRequest) -> Any:
         return answer
 
-    desk = Desk(approve=approve, config=ToolConfig(approval_effects=frozenset({"network"})))
-    desk.run(url="x")
-    assert [line["approved"] for line in desk.lines] == [approved]
+    rig = Rig(approve=approve, config=ToolConfig(approval_effects=frozenset({"network"})))
+    rig.run(url="x")
+    assert [line["approved"] for line in rig.lines] == [approved]
 
 
 def test_nothing_is_said_of_approval_if_nobody_was_asked() -> None:
-    desk = Desk()
-    desk.run(url="x")
-    assert "approved" not in desk.lines[0]
+    rig = Rig()
+    rig.run(url="x")
+    assert "approved" not in rig.lines[0]
 
 
 def test_arguments_and_results_are_not_in_the_log() -> None:
-    desk = Desk(fetch.replace(target=None))
-    outcome = desk.run(url="https://private.example/path")
+    rig = Rig(fetch.replace(target=None))
+    outcome = rig.run(url="https://private.example/path")
     assert KEY in outcome.result.text
-    assert b"private" not in desk.raw[0]
-    assert b"sk-ant" not in desk.raw[0]
-    assert desk.lines[0]["target"] == ""
+    assert b"private" not in rig.raw[0]
+    assert b"sk-ant" not in rig.raw[0]
+    assert rig.lines[0]["target"] == ""
 
 
 def test_the_same_arguments_have_the_same_hash_and_others_another() -> None:
-    desk = Desk()
+    rig = Rig()
     for url in ("a", "a", "b"):
-        desk.run(url=url)
-    one, same, other = (line["arguments"] for line in desk.lines)
-    assert one == same != other
+        rig.run(url=url)
+    first, same, other = (line["arguments"] for line in rig.lines)
+    assert first == same != other
 
 
 def test_odd_text_stays_one_line_of_json() -> None:
-    desk = Desk()
-    desk.run(url='a\nb\u2028"\ud800\0')
-    asyncio.run(desk.executor.run(ToolCall("c\n2", "no\nbody\ud800", None, '{"\ud800')))
-    assert [line.count(b"\n") for line in desk.raw] == [1, 1]
-    assert desk.lines[0]["target"] == 'a\nb\u2028"\ud800\0'
-    assert desk.lines[1]["call"] == "c\n2"
+    rig = Rig()
+    rig.run(url='a\nb\u2028"\ud800\0')
+    asyncio.run(rig.executor.run(ToolCall("c\n2", "no\nbody\ud800", None, '{"\ud800')))
+    assert [line.count(b"\n") for line in rig.raw] == [1, 1]
+    assert rig.lines[0]["target"] == 'a\nb\u2028"\ud800\0'
+    assert rig.lines[1]["call"] == "c\n2"
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -167,17 +167,17 @@ async def test_a_call_that_was_cancelled_is_in_the_log(stubborn: bool) -> None:
                 if not stubborn:
                     raise
 
-    desk = Desk(tool(forever), clock=lambda: now[0])
-    task = asyncio.create_task(desk.executor.run(ToolCall("c1", "forever", {})))
+    rig = Rig(tool(forever), clock=lambda: now[0])
+    task = asyncio.create_task(rig.executor.run(ToolCall("c1", "forever", {})))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    (line,) = desk.lines
+    (line,) = rig.lines
     assert (line["tool"], line["ran"], line["outcome"], line["seconds"]) == ("forever", True, "interrupted", 3.0)
     freed.set()
     await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
-    assert len(desk.lines) == 1
+    assert len(rig.lines) == 1
 
 
 # ---- every path of a run
@@ -258,10 +258,10 @@ def test_the_reason_of_a_decision_is_redacted_and_bounded() -> None:
     def refuse(_: ApprovalRequest) -> Deny:
         return Deny(f"{KEY} " * 1000)
 
-    desk = Desk(approve=refuse, config=ToolConfig(approval_effects={"network"}))
-    desk.run(url="x")
-    assert KEY.encode() not in desk.raw[0]
-    assert len(desk.lines[0]["reason"]) <= 2000
+    rig = Rig(approve=refuse, config=ToolConfig(approval_effects={"network"}))
+    rig.run(url="x")
+    assert KEY.encode() not in rig.raw[0]
+    assert len(rig.lines[0]["reason"]) <= 2000
 
 
 # ---- files
@@ -272,7 +272,7 @@ def test_a_file_is_appended_to(tmp_path: Path, kind: Callable[[Path], Any]) -> N
     path = tmp_path / "audit.jsonl"
     path.write_bytes(b'{"old":1}\n')
     for _ in range(2):
-        Desk(to=kind(path)).run(url="x")
+        Rig(to=kind(path)).run(url="x")
     lines = [loads(line) for line in path.read_bytes().splitlines()]
     assert [line.get("tool") for line in lines] == [None, "fetch", "fetch"]
 
@@ -283,12 +283,12 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path, mask: int) -> None:
     path = tmp_path / "audit.jsonl"
     before = os.umask(mask)
     try:
-        desk = Desk(to=path)
+        rig = Rig(to=path)
         modes = [path.stat().st_mode & 0o777]
-        desk.run(url="x")
+        rig.run(url="x")
         modes.append(path.stat().st_mode & 0o777)
         path.unlink()
-        desk.run(url="y")  # as after a rotation
+        rig.run(url="y")  # as after a rotation
         modes.append(path.stat().st_mode & 0o777)
     finally:
         os.umask(before)
@@ -300,17 +300,17 @@ def test_the_mode_of_a_file_that_was_there_is_its_owners_affair(tmp_path: Path) 
     path = tmp_path / "audit.jsonl"
     path.touch(0o640)
     path.chmod(0o640)
-    Desk(to=path).run(url="x")
+    Rig(to=path).run(url="x")
     assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one log", "a log each"])
 def test_threads_never_mix_their_lines(tmp_path: Path, shared: bool) -> None:
     path = tmp_path / "audit.jsonl"
-    one, start = AuditLog(path), threading.Barrier(8)
+    shared_log, start = AuditLog(path), threading.Barrier(8)
 
     def work(number: int) -> None:
-        log = one if shared else AuditLog(path)
+        log = shared_log if shared else AuditLog(path)
         start.wait()
         for n in range(50):
             call = ToolCall(f"{number}-{n}", "t" * 20_000, {})
@@ -329,7 +329,7 @@ def test_threads_never_mix_their_lines(tmp_path: Path, shared: bool) -> None:
 
 def test_a_file_that_cannot_be_written_is_reported_before_anything_runs(tmp_path: Path) -> None:
     """A wrong path is a mistake of the caller: it is named when the log is made."""
-    with pytest.raises(Exception, match="audit") as caught:
+    with pytest.raises(UsageError, match="audit") as caught:
         AuditLog(tmp_path)
     assert str(tmp_path) in str(caught.value)
 
@@ -340,25 +340,25 @@ def test_a_log_that_fails_on_the_way_does_not_lose_the_result(caplog: pytest.Log
     def full(line: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    desk = Desk(to=full)
+    rig = Rig(to=full)
     with caplog.at_level(logging.ERROR, "toolglot"):
-        outcome = desk.run(url="x")
+        outcome = rig.run(url="x")
     assert not outcome.result.is_error
     assert "audit" in caplog.text
     assert "No space left on device" in caplog.text
-    assert desk.executor.metrics.snapshot()["fetch"].calls == 1
+    assert rig.executor.metrics.snapshot()["fetch"].calls == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit of the operating system")
 def test_a_line_after_a_full_disk_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    desk = Desk(to=path)
-    assert not desk.run(url="before").result.is_error
+    rig = Rig(to=path)
+    assert not rig.run(url="before").result.is_error
     with limit_file_size(path.stat().st_size + 50):
-        assert not desk.run(url="lost").result.is_error
-        assert not desk.run(url="lost too").result.is_error
-    desk.run(url="after")
-    desk.run(url="last")
+        assert not rig.run(url="lost").result.is_error
+        assert not rig.run(url="lost too").result.is_error
+    rig.run(url="after")
+    rig.run(url="last")
     half = [line for line in path.read_bytes().split(b"\n") if not line.endswith(b"}")]
     assert [len(line) for line in half] == [50, 0], "half a line, and the end of the file"
     assert [loads(line)["target"] for line in path.read_bytes().split(b"\n") if line not in half] == ["before", "after", "last"]
@@ -367,9 +367,9 @@ def test_a_line_after_a_full_disk_is_whole(tmp_path: Path) -> None:
 def test_a_log_is_continued_after_half_a_line_of_another_process(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_bytes(b'{"old":1}\n{"time":"2026')
-    desk = Desk(to=path)
-    desk.run(url="x")
-    desk.run(url="y")
+    rig = Rig(to=path)
+    rig.run(url="x")
+    rig.run(url="y")
     old, half, *lines, end = path.read_bytes().split(b"\n")
     assert (old, half, end) == (b'{"old":1}', b'{"time":"2026', b"")
     assert [loads(line)["target"] for line in lines] == ["x", "y"]

@@ -46,11 +46,11 @@ def executor(
     return ToolExecutor(ToolRegistry(tools), ToolConfig(**settings), hooks=hooks, store=store)
 
 
-def outcome_of(made: Tool | Function, /, config: dict[str, Any] | None = None, **arguments: Any) -> ToolOutcome:
+def outcome_of(function: Tool | Function, /, config: dict[str, Any] | None = None, **arguments: Any) -> ToolOutcome:
     """What comes of one call of one tool."""
-    runner = executor(made, **(config or {}))
-    (found,) = runner.registry
-    return asyncio.run(asyncio.wait_for(runner.run(call(found.name, **arguments)), SOON))
+    runner = executor(function, **(config or {}))
+    (registered,) = runner.registry
+    return asyncio.run(asyncio.wait_for(runner.run(call(registered.name, **arguments)), SOON))
 
 
 def kind_of(outcome: ToolOutcome) -> ToolErrorKind | None:
@@ -116,7 +116,7 @@ async def pieces_later(n: int) -> AsyncIterator[str]:
     yield str(n * 2)
 
 
-@pytest.mark.parametrize("made", [
+@pytest.mark.parametrize("tool_made", [
     pytest.param(tool(double), id="sync"), pytest.param(tool(inline=True)(double), id="inline"),
     pytest.param(tool(double_later), id="async"), pytest.param(tool(inline=True)(double_later), id="async inline"),
     pytest.param(tool(returns_a_coroutine), id="sync that returns a coroutine"),
@@ -127,8 +127,8 @@ async def pieces_later(n: int) -> AsyncIterator[str]:
     pytest.param(tool(name="o")(AsyncDoubler()), id="async callable object"), pytest.param(tool(pieces), id="generator"),
     pytest.param(tool(pieces_later), id="async generator"), pytest.param(double, id="plain function"),
 ])  # fmt: skip
-def test_every_kind_of_callable_runs(made: Tool) -> None:
-    outcome = outcome_of(made, n=21)
+def test_every_kind_of_callable_runs(tool_made: Tool) -> None:
+    outcome = outcome_of(tool_made, n=21)
     assert (outcome.result.text, kind_of(outcome), outcome.ran, outcome.retries) == ("42", None, True, 0)
     assert outcome.result.call_id == outcome.call.id
     assert outcome.result.name == outcome.call.name
@@ -171,12 +171,12 @@ def test_a_tool_that_changes_its_arguments_changes_nothing_else(inline: bool) ->
         raise ToolError("again", retryable=True)
 
     schema = {"type": "object", "properties": {"items": {"type": "array"}, "more": {"type": "object"}}}
-    made = call("take", items=[1, 2], more={"x": [1]})
-    before = dumps(made)
-    for one in (tool(inline=inline)(take), tool_from_schema("take", "Takes.", schema, take, inline=inline)):
+    tool_call = call("take", items=[1, 2], more={"x": [1]})
+    before = dumps(tool_call)
+    for taker in (tool(inline=inline)(take), tool_from_schema("take", "Takes.", schema, take, inline=inline)):
         seen.clear()
-        asyncio.run(executor(one, retry=QUICK).run(made))
-        assert dumps(made) == before
+        asyncio.run(executor(taker, retry=QUICK).run(tool_call))
+        assert dumps(tool_call) == before
         assert seen == [[1, 2]] * 3
 
 
@@ -203,8 +203,8 @@ def test_outcomes_come_in_call_order_however_fast_they_are(flavour: str) -> None
         over[n].set()
         return n
 
-    made = tool(name="wait")(wait if flavour == "sync" else wait_async)
-    outcomes = asyncio.run(executor(made).run_all([call("wait", n=n) for n in range(4)]))
+    waiter = tool(name="wait")(wait if flavour == "sync" else wait_async)
+    outcomes = asyncio.run(executor(waiter).run_all([call("wait", n=n) for n in range(4)]))
     assert finished == [3, 2, 1, 0]
     assert [outcome.result.text for outcome in outcomes] == ["0", "1", "2", "3"]
 
@@ -218,8 +218,8 @@ def test_good_and_bad_calls_keep_their_places() -> None:
 
     calls = [call("fine", n=1), call("nobody"), call("fail"), call("fine", n="many"), call("fine", n=5)]
     outcomes = asyncio.run(executor(fine, fail).run_all(calls))
-    assert [outcome.call.id for outcome in outcomes] == [made.id for made in calls]
-    assert [outcome.result.call_id for outcome in outcomes] == [made.id for made in calls]
+    assert [outcome.call.id for outcome in outcomes] == [call.id for call in calls]
+    assert [outcome.result.call_id for outcome in outcomes] == [call.id for call in calls]
     assert [kind_of(outcome) for outcome in outcomes] == [None, "not_found", "execution", "validation", None]
     assert [outcome.ran for outcome in outcomes] == [True, False, True, False, True]
 
@@ -247,10 +247,10 @@ class Crowd:
             self.inside -= 1
 
 
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("flavour", ["async", "sync"])
-def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, most: int) -> None:
-    crowd = Crowd(most)
+def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, limit: int) -> None:
+    crowd = Crowd(limit)
 
     def work() -> None:
         crowd.enter()
@@ -264,15 +264,15 @@ def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, most: int)
         await asyncio.sleep(0)
         crowd.leave()
 
-    made = tool(name="work")(work if flavour == "sync" else work_async)
-    outcomes = asyncio.run(asyncio.wait_for(executor(made, max_parallel=most).run_all([call("work")] * 12), SOON))
+    worker = tool(name="work")(work if flavour == "sync" else work_async)
+    outcomes = asyncio.run(asyncio.wait_for(executor(worker, max_parallel=limit).run_all([call("work")] * 12), SOON))
     assert [kind_of(outcome) for outcome in outcomes] == [None] * 12
-    assert crowd.peak == most
+    assert crowd.peak == limit
 
 
-@pytest.mark.parametrize("most", [1, 2, 8])
+@pytest.mark.parametrize("limit", [1, 2, 8])
 @pytest.mark.parametrize("inline", [False, True])
-def test_ordered_calls_keep_their_place_and_the_others_run_at_once(inline: bool, most: int) -> None:
+def test_ordered_calls_keep_their_place_and_the_others_run_at_once(inline: bool, limit: int) -> None:
     """Of the calls look look STEP look look, neighbours meet where that may be, and nobody meets the step."""
     inside: list[str] = []
     met: list[tuple[str, int]] = []
@@ -294,10 +294,10 @@ def test_ordered_calls_keep_their_place_and_the_others_run_at_once(inline: bool,
         return "done"
 
     calls = [call("look", n=0), call("look", n=1), call("step"), call("look", n=3), call("look", n=4)]
-    runner = executor(look, step, max_parallel=most)
+    runner = executor(look, step, max_parallel=limit)
     outcomes = asyncio.run(asyncio.wait_for(runner.run_all(calls), SOON))
     assert [outcome.result.text for outcome in outcomes] == ["0", "1", "done", "3", "4"]
-    second = 2 if most > 1 else 1
+    second = 2 if limit > 1 else 1
     assert met == [("look", 1), ("look", second), ("step", 1), ("look", 1), ("look", second)]
 
 
@@ -320,15 +320,15 @@ async def test_a_cancel_while_an_ordered_call_runs_leaves_the_later_ones_alone()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ran == [0, 1]
-    assert [one.result.text for one in await runner.run_all([call("step", n=7)])] == ["7"]
+    assert [outcome.result.text for outcome in await runner.run_all([call("step", n=7)])] == ["7"]
     assert alone()
 
 
 # ---- time
 
 
-@pytest.mark.parametrize(("own", "general"), [(0.02, 60.0), (None, 0.02), (0.02, None)])
-def test_an_async_tool_is_stopped_in_time(own: float | None, general: float | None) -> None:
+@pytest.mark.parametrize(("timeout", "general"), [(0.02, 60.0), (None, 0.02), (0.02, None)])
+def test_an_async_tool_is_stopped_in_time(timeout: float | None, general: float | None) -> None:
     stopped: list[bool] = []
 
     async def forever(context: Context) -> None:
@@ -337,7 +337,7 @@ def test_an_async_tool_is_stopped_in_time(own: float | None, general: float | No
         finally:
             stopped.append(context.is_cancelled)
 
-    outcome = outcome_of(tool(timeout=own)(forever), {"timeout": general})
+    outcome = outcome_of(tool(timeout=timeout)(forever), {"timeout": general})
     assert kind_of(outcome) == "timeout"
     assert "0.02 s" in outcome.result.text
     assert "'forever'" in outcome.result.text
@@ -356,19 +356,19 @@ def test_a_tools_own_time_limit_overrides_the_general_one() -> None:
 
 
 def test_a_sync_tool_is_left_alone_and_notified() -> None:
-    told, release = threading.Event(), threading.Event()
+    cancelled, release = threading.Event(), threading.Event()
 
     def slow(context: Context) -> str:
         assert not context.is_cancelled
         while not context.is_cancelled:
             release.wait(0.001)
-        told.set()
+        cancelled.set()
         return "too late"
 
     outcome = outcome_of(tool(timeout=0.05)(slow))
     assert kind_of(outcome) == "timeout"
     assert "and may still be running" in outcome.result.text
-    assert told.wait(SOON), "a tool in a thread sees that nobody waits any more"
+    assert cancelled.wait(SOON), "a tool in a thread sees that nobody waits any more"
 
 
 def test_one_tool_that_never_returns_blocks_nobody() -> None:
@@ -569,11 +569,11 @@ def test_a_tool_that_cancels_itself_after_a_timeout_is_not_taken_for_a_cancelled
     assert outcome.result.text == "The tool cancelled itself."
 
 
-@pytest.mark.parametrize("most", [0, 1, 4])
-def test_the_number_of_retries_is_limited_and_told(most: int) -> None:
+@pytest.mark.parametrize("limit", [0, 1, 4])
+def test_the_number_of_retries_is_limited_and_told(limit: int) -> None:
     flaky = Flaky(*(AGAIN() for _ in range(10)))
-    outcome = outcome_of(tool(name="f")(flaky), {"retry": RetryConfig(max_retries=most, base=0.0)})
-    assert (kind_of(outcome), outcome.retries, len(flaky.attempts)) == ("execution", most, most + 1)
+    outcome = outcome_of(tool(name="f")(flaky), {"retry": RetryConfig(max_retries=limit, base=0.0)})
+    assert (kind_of(outcome), outcome.retries, len(flaky.attempts)) == ("execution", limit, limit + 1)
     assert outcome.result.text == "busy"
 
 
@@ -609,8 +609,8 @@ def test_waits_grow_and_stay_in_bounds(waits: list[float]) -> None:
     outcome_of(tool(name="f")(flaky), {"retry": RetryConfig(max_retries=8, base=0.5, factor=2, max_delay=8, jitter=0.25)})
     bounds = [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0]
     assert len(waits) == len(bounds)
-    for waited, most in zip(waits, bounds, strict=True):
-        assert most * 0.75 <= waited <= most
+    for waited, limit in zip(waits, bounds, strict=True):
+        assert limit * 0.75 <= waited <= limit
     assert len(set(waits)) > 4, "the waits are spread"
 
 
@@ -820,9 +820,9 @@ def test_a_keyboard_interrupt_that_cannot_be_the_users_is_an_outcome(flavour: st
         assert "KeyboardInterrupt" in outcome.result.text
 
 
-def in_thread(made: Tool) -> ToolOutcome:
+def in_thread(tool: Tool) -> ToolOutcome:
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(outcome_of, made).result()
+        return pool.submit(outcome_of, tool).result()
 
 
 @pytest.mark.parametrize("flavour", ["async", "inline"])
@@ -1000,8 +1000,8 @@ def test_arguments_that_are_nested_deeply_have_an_outcome(depth: int) -> None:
         return "taken"
 
     raw = f'{{"x": {"[" * depth}1{"]" * depth}}}'  # a ToolCall cannot hold the value itself
-    for one in (tool(take), tool_from_schema("take", "Takes.", {"type": "object"}, take)):
-        outcome = asyncio.run(executor(one, max_repeats=3).run(ToolCall("c", "take", None, raw)))
+    for taker in (tool(take), tool_from_schema("take", "Takes.", {"type": "object"}, take)):
+        outcome = asyncio.run(executor(taker, max_repeats=3).run(ToolCall("c", "take", None, raw)))
         assert kind_of(outcome) == (None if depth == 10 else "validation")
 
 
@@ -1022,12 +1022,12 @@ def test_a_flood_is_truncated_too() -> None:
     assert page.result.text == "56789\n[characters 49999995 to 50000000 of 50000000; this is the end]"
 
 
-@pytest.mark.parametrize(("own", "general", "limit"), [(None, 500, 500), (300, 500, 300), (900, 500, 900)])
-def test_a_tools_own_length_overrides_the_general_one(own: int | None, general: int, limit: int) -> None:
+@pytest.mark.parametrize(("own_limit", "general", "limit"), [(None, 500, 500), (300, 500, 300), (900, 500, 900)])
+def test_a_tools_own_length_overrides_the_general_one(own_limit: int | None, general: int, limit: int) -> None:
     def long() -> str:
         return "x" * 10_000
 
-    shown = outcome_of(tool(max_result=own)(long), {"max_result": general}).result.text
+    shown = outcome_of(tool(max_result=own_limit)(long), {"max_result": general}).result.text
     assert limit <= len(shown) <= limit + 120
 
 
@@ -1042,11 +1042,11 @@ def test_structured_data_is_not_a_way_around_the_length() -> None:
 # ---- progress
 
 
-def events_of(made: Tool, count: int = 1) -> list[Event]:
+def events_of(tool: Tool, count: int = 1) -> list[Event]:
     events: list[Event] = []
 
     async def main() -> None:
-        await executor(made).run_all([call(made.name) for _ in range(count)], emit=events.append)
+        await executor(tool).run_all([call(tool.name) for _ in range(count)], emit=events.append)
         await asyncio.sleep(0)
 
     asyncio.run(main())
@@ -1072,8 +1072,8 @@ def test_progress_comes_in_order_between_start_and_end(flavour: str) -> None:
             await asyncio.sleep(0)
 
     functions: dict[str, Function] = {"thread": work, "inline": work, "async": work_async, "later": work_later}
-    made = tool(name="work", inline=flavour == "inline")(functions[flavour])
-    assert words(events_of(made)) == ["ToolStarted", *map(str, range(50)), "ToolFinished"]
+    worker = tool(name="work", inline=flavour == "inline")(functions[flavour])
+    assert words(events_of(worker)) == ["ToolStarted", *map(str, range(50)), "ToolFinished"]
 
 
 def test_progress_of_calls_at_the_same_time_is_each_in_order() -> None:
@@ -1089,8 +1089,8 @@ def test_progress_of_calls_at_the_same_time_is_each_in_order() -> None:
     for event in events:
         by_call.setdefault(event.outcome.call.id if isinstance(event, ToolFinished) else event.call.id, []).append(event)
     assert len(by_call) == 3
-    for own in by_call.values():
-        assert words(own) == ["ToolStarted", *map(str, range(20)), "ToolFinished"]
+    for own_events in by_call.values():
+        assert words(own_events) == ["ToolStarted", *map(str, range(20)), "ToolFinished"]
 
 
 async def test_a_tool_that_was_given_up_reports_no_more() -> None:

@@ -28,8 +28,8 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def run(*hooks: Hooks, made: Tool = add, call: ToolCall = CALL, **options: Any) -> ToolOutcome:
-    return asyncio.run(ToolExecutor(ToolRegistry([made]), hooks=hooks, **options).run(call))
+def run(*hooks: Hooks, tool: Tool = add, call: ToolCall = CALL, **options: Any) -> ToolOutcome:
+    return asyncio.run(ToolExecutor(ToolRegistry([tool]), hooks=hooks, **options).run(call))
 
 
 class Log(Hooks):
@@ -106,7 +106,7 @@ def test_a_veto_stops_the_call_and_is_reported() -> None:
     def work() -> None:
         ran.append(1)
 
-    outcome = run(Log("1", seen), No(), Log("3", seen), made=tool(inline=True)(work), call=ToolCall("c", "work", {}))
+    outcome = run(Log("1", seen), No(), Log("3", seen), tool=tool(inline=True)(work), call=ToolCall("c", "work", {}))
     assert (outcome.result.error_kind, outcome.ran, ran) == ("rejected", False, [])
     assert outcome.result.text == "The call did not run: it is night."
     assert outcome.result.call_id == "c"
@@ -154,7 +154,7 @@ def test_the_approver_sees_the_call_as_it_will_run() -> None:
         return True
 
     change = Change(lambda call: replace(call, arguments={"a": 7, "b": 7}))
-    outcome = run(change, made=add.replace(approval=True), approve=ask)
+    outcome = run(change, tool=add.replace(approval=True), approve=ask)
     assert outcome.result.text == "14"
     assert [question.call.arguments for question in asked] == [{"a": 7, "b": 7}]
 
@@ -165,7 +165,7 @@ def test_what_is_hidden_reaches_nobody() -> None:
     def tell() -> str:
         return "the secret is 42"
 
-    outcome = run(Redact(), made=tool(inline=True)(tell), call=ToolCall("c", "tell", {}), audit=AuditLog(lines.append))
+    outcome = run(Redact(), tool=tool(inline=True)(tell), call=ToolCall("c", "tell", {}), audit=AuditLog(lines.append))
     assert outcome.result.text == "the ••• is 42"
     assert b"secret" not in b"".join(lines)
 
@@ -250,7 +250,7 @@ def test_a_call_before_which_a_hook_failed_did_not_run() -> None:
         ran.append(1)
 
     with pytest.raises(LookupError):
-        run(BrokenBefore(), made=tool(inline=True)(work), call=ToolCall("c", "work", {}))
+        run(BrokenBefore(), tool=tool(inline=True)(work), call=ToolCall("c", "work", {}))
     assert ran == []
 
 

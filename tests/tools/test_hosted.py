@@ -31,18 +31,18 @@ def body_of(wire: str, *tools: ToolDefinition) -> Any:
 
 @pytest.mark.parametrize(("name", "wire"), ROWS)
 def test_a_wire_gets_its_own_definition_as_it_is(name: str, wire: str) -> None:
-    found = find_hosted_tool(name, wire)
-    assert found is not None
-    assert (found.name, found.kind, found.wire) == (name, "hosted", wire)
-    assert dumps_text(HOSTED_TOOLS[name][wire]) in dumps_text(body_of(wire, found).body["tools"])
-    assert body_of(wire, found).losses == ()
+    definition = find_hosted_tool(name, wire)
+    assert definition is not None
+    assert (definition.name, definition.kind, definition.wire) == (name, "hosted", wire)
+    assert dumps_text(HOSTED_TOOLS[name][wire]) in dumps_text(body_of(wire, definition).body["tools"])
+    assert body_of(wire, definition).losses == ()
 
 
 @pytest.mark.parametrize("name", HOSTED_TOOLS)
 @pytest.mark.parametrize("wire", WIRES)
 def test_every_wire_has_it_or_says_that_it_has_none(name: str, wire: str) -> None:
-    found = find_hosted_tool(name, wire)
-    assert (found is None) == (wire not in HOSTED_TOOLS[name])
+    definition = find_hosted_tool(name, wire)
+    assert (definition is None) == (wire not in HOSTED_TOOLS[name])
 
 
 def test_the_table_names_wires_that_exist() -> None:
@@ -58,17 +58,17 @@ def test_a_name_that_is_not_known_is_reported_with_the_nearest(wire: str) -> Non
 @pytest.mark.parametrize(("name", "wire"), ROWS)
 def test_the_table_is_not_changed_by_sending(name: str, wire: str) -> None:
     before = dumps(HOSTED_TOOLS)
-    found = find_hosted_tool(name, wire)
-    assert found is not None
-    own = ToolDefinition("look", "Looks.", {"type": "object", "properties": {}})
-    body_of(wire, found, own)
+    definition = find_hosted_tool(name, wire)
+    assert definition is not None
+    look = ToolDefinition("look", "Looks.", {"type": "object", "properties": {}})
+    body_of(wire, definition, look)
     assert dumps(HOSTED_TOOLS) == before
 
 
 @pytest.mark.parametrize(("name", "wire"), ROWS)
 @pytest.mark.parametrize("other", WIRES)
 def test_on_another_wire_it_is_a_loss_and_never_sent(name: str, wire: str, other: str) -> None:
-    found = find_hosted_tool(name, wire)
-    assert found is not None
-    encoded = body_of(other, found)
+    definition = find_hosted_tool(name, wire)
+    assert definition is not None
+    encoded = body_of(other, definition)
     assert other == wire or (encoded.losses and not encoded.body.get("tools"))

@@ -23,19 +23,19 @@ def outcome(name: str = "t", seconds: float = 0.0, kind: ToolErrorKind | None = 
 def test_calls_errors_and_time_are_counted_by_tool() -> None:
     metrics = ToolMetrics()
     assert metrics.snapshot() == {}
-    for one in (
+    for finished in (
         outcome("a", 0.5),
         outcome("a", 1.5, "timeout", 2),
         outcome("a", 0.0, "timeout"),
         outcome("a", 0.0, "execution", 1),
         outcome("b"),
     ):
-        metrics.add(one)
-    found = metrics.snapshot()
-    assert list(found) == ["a", "b"]
-    assert (found["a"].calls, found["a"].retries, found["a"].seconds) == (4, 3, 2.0)
-    assert found["a"].errors == {"timeout": 2, "execution": 1}
-    assert (found["b"].calls, found["b"].errors) == (1, {})
+        metrics.add(finished)
+    metrics_by_tool = metrics.snapshot()
+    assert list(metrics_by_tool) == ["a", "b"]
+    assert (metrics_by_tool["a"].calls, metrics_by_tool["a"].retries, metrics_by_tool["a"].seconds) == (4, 3, 2.0)
+    assert metrics_by_tool["a"].errors == {"timeout": 2, "execution": 1}
+    assert (metrics_by_tool["b"].calls, metrics_by_tool["b"].errors) == (1, {})
 
 
 def test_an_error_without_a_kind_is_one_of_execution() -> None:
@@ -90,10 +90,14 @@ def test_threads_lose_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = metrics.snapshot().values()
-    assert sum(one.calls for one in found) == sum(one.retries for one in found) == 4000
-    assert sum(sum(one.latency) for one in found) == 4000
-    assert sum(one.errors["timeout"] for one in found) == 2000
+    metrics_by_tool = metrics.snapshot().values()
+    assert (
+        sum(tool_metrics.calls for tool_metrics in metrics_by_tool)
+        == sum(tool_metrics.retries for tool_metrics in metrics_by_tool)
+        == 4000
+    )
+    assert sum(sum(tool_metrics.latency) for tool_metrics in metrics_by_tool) == 4000
+    assert sum(tool_metrics.errors["timeout"] for tool_metrics in metrics_by_tool) == 2000
 
 
 def test_an_executor_counts_what_ran_and_what_did_not() -> None:
@@ -110,11 +114,11 @@ def test_an_executor_counts_what_ran_and_what_did_not() -> None:
     )
     calls = [ToolCall("c", "work", {"n": n}) for n in (1, 0, "x", 2, 3)]
     asyncio.run(runner.run_all(calls))
-    found = metrics.snapshot()["work"]
-    assert found.calls == 5
-    assert found.errors == {"execution": 1, "validation": 1, "limit": 1}
-    assert found.retries == 1
-    assert sum(found.latency) == 5
+    metrics_by_tool = metrics.snapshot()["work"]
+    assert metrics_by_tool.calls == 5
+    assert metrics_by_tool.errors == {"execution": 1, "validation": 1, "limit": 1}
+    assert metrics_by_tool.retries == 1
+    assert sum(metrics_by_tool.latency) == 5
     assert runner.metrics is metrics
 
 
@@ -129,5 +133,5 @@ async def test_a_call_that_was_cancelled_is_counted() -> None:
     await started.wait()
     task.cancel()
     await asyncio.wait([task])
-    found = runner.metrics.snapshot()
-    assert found["forever"].errors in ({"cancelled": 1}, {"interrupted": 1})
+    metrics_by_tool = runner.metrics.snapshot()
+    assert metrics_by_tool["forever"].errors in ({"cancelled": 1}, {"interrupted": 1})

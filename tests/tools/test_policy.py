@@ -53,7 +53,7 @@ def says(answer: Any) -> Callable[[ApprovalRequest], Any]:
     return approve
 
 
-class Desk:
+class Rig:
     """An executor with tools whose runs are counted, and an approver."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Desk:
     ({"allowed_tools": frozenset({"look", "write", "unheard of"})}, ["ok", "ok"]),
 ])  # fmt: skip
 def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> None:
-    outcomes = Desk(**config).run(call("look"), call("write"))
+    outcomes = Rig(**config).run(call("look"), call("write"))
     assert [outcome.result.error_kind or "ok" for outcome in outcomes] == kinds
     for outcome in outcomes:
         if outcome.result.is_error:
@@ -108,7 +108,7 @@ def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> Non
 
 def test_a_tool_that_is_not_allowed_is_refused_as_that_whatever_its_arguments() -> None:
     """Otherwise the model mends its arguments, and is refused again."""
-    assert Desk(allowed_tools=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
+    assert Rig(allowed_tools=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
 
 
 # ---- uses
@@ -127,19 +127,19 @@ def test_only_readers_are_allowed(allowed: list[str] | None, left: set[str]) -> 
 
 
 def test_uses_are_counted_over_the_conversation() -> None:
-    desk = Desk(look.replace(max_uses=2), write)
-    assert desk.kinds(call("look", at=1)) == ["ok"]
-    assert desk.kinds(call("look", at=2), call("write")) == ["ok", "ok"]
-    (outcome,) = desk.run(call("look", at=3))
+    rig = Rig(look.replace(max_uses=2), write)
+    assert rig.kinds(call("look", at=1)) == ["ok"]
+    assert rig.kinds(call("look", at=2), call("write")) == ["ok", "ok"]
+    (outcome,) = rig.run(call("look", at=3))
     assert (outcome.result.error_kind, outcome.ran) == ("limit", False)
     assert "limit of 2 uses" in outcome.result.text
-    assert desk.kinds(call("write")) == ["ok"], "other tools are not concerned"
+    assert rig.kinds(call("write")) == ["ok"], "other tools are not concerned"
 
 
-@pytest.mark.parametrize(("own", "general", "most"), [(None, 3, 3), (2, 5, 2), (5, 2, 5), (0, 5, 0), (None, 0, 0)])
-def test_a_tools_own_number_overrides_the_general_one(own: int | None, general: int, most: int) -> None:
-    desk = Desk(look.replace(max_uses=own), max_uses={"look": general})
-    assert desk.kinds(*(call("look", at=n) for n in range(8))).count("ok") == most
+@pytest.mark.parametrize(("own_limit", "general", "expected"), [(None, 3, 3), (2, 5, 2), (5, 2, 5), (0, 5, 0), (None, 0, 0)])
+def test_a_tools_own_number_overrides_the_general_one(own_limit: int | None, general: int, expected: int) -> None:
+    rig = Rig(look.replace(max_uses=own_limit), max_uses={"look": general})
+    assert rig.kinds(*(call("look", at=n) for n in range(8))).count("ok") == expected
 
 
 class Slow(Hooks):
@@ -156,11 +156,11 @@ async def look_later(at: Any) -> str:
 
 @pytest.mark.parametrize("hooks", [(), (Slow(),)], ids=["", "hooked"])
 @pytest.mark.parametrize(
-    "made", [look, look.replace(inline=False), tool(name="look")(look_later)], ids=["inline", "thread", "async"]
+    "limited", [look, look.replace(inline=False), tool(name="look")(look_later)], ids=["inline", "thread", "async"]
 )
-def test_eight_calls_of_one_turn_share_the_limit(made: Tool, hooks: tuple[Hooks, ...]) -> None:
-    desk = Desk(made.replace(max_uses=3), hooks=hooks)
-    outcomes = desk.run(*(call("look", at=n) for n in range(8)))
+def test_eight_calls_of_one_turn_share_the_limit(limited: Tool, hooks: tuple[Hooks, ...]) -> None:
+    rig = Rig(limited.replace(max_uses=3), hooks=hooks)
+    outcomes = rig.run(*(call("look", at=n) for n in range(8)))
     assert sum(outcome.ran for outcome in outcomes) == 3
     assert [outcome.result.error_kind for outcome in outcomes].count("limit") == 5
 
@@ -173,63 +173,63 @@ def test_calls_that_are_approved_at_the_same_time_share_the_limit(limit: str) ->
         await asyncio.sleep(0)
         return "yes"
 
-    made = write.replace(max_uses=2) if limit == "max_uses" else write.replace(rate=Rate(2, 60))
-    desk = Desk(made, approve=yes, approval_effects=frozenset({"write"}))
-    assert desk.kinds(*(call("write", path=str(n)) for n in range(6))).count("ok") == 2
+    limited = write.replace(max_uses=2) if limit == "max_uses" else write.replace(rate=Rate(2, 60))
+    rig = Rig(limited, approve=yes, approval_effects=frozenset({"write"}))
+    assert rig.kinds(*(call("write", path=str(n)) for n in range(6))).count("ok") == 2
 
 
 def test_calls_that_are_refused_use_nothing_up() -> None:
     answers = ["no", "no", "yes", "yes"]
-    desk = Desk(write.replace(max_uses=2), approve=lambda _: answers.pop(0), approval_effects=frozenset({"write"}))
-    assert [desk.kinds(call("write", path=str(n)))[0] for n in range(5)] == ["rejected", "rejected", "ok", "ok", "limit"]
+    rig = Rig(write.replace(max_uses=2), approve=lambda _: answers.pop(0), approval_effects=frozenset({"write"}))
+    assert [rig.kinds(call("write", path=str(n)))[0] for n in range(5)] == ["rejected", "rejected", "ok", "ok", "limit"]
 
 
 def test_calls_that_are_not_valid_use_nothing_up() -> None:
-    desk = Desk(write.replace(max_uses=1))
-    assert desk.kinds(call("write", path=[1]), call("write", path="a")) == ["validation", "ok"]
+    rig = Rig(write.replace(max_uses=1))
+    assert rig.kinds(call("write", path=[1]), call("write", path="a")) == ["validation", "ok"]
 
 
 # ---- rates
 
 
 def test_a_rate_is_a_sliding_window() -> None:
-    desk = Desk(look.replace(rate=Rate(2, 10)))
+    rig = Rig(look.replace(rate=Rate(2, 10)))
     kinds: list[str] = []
     for now in (0, 4, 9.9, 10.0, 13.9, 14.0):
-        desk.now = now
-        kinds += desk.kinds(call("look", at=now))
+        rig.now = now
+        kinds += rig.kinds(call("look", at=now))
     assert kinds == ["ok", "ok", "limit", "ok", "limit", "ok"]
 
 
 def test_a_rate_of_the_configuration_counts_unless_the_tool_has_its_own() -> None:
-    desk = Desk(look, write.replace(rate=Rate(2, 60)), rates={"look": Rate(1, 60), "write": Rate(1, 60)})
-    assert desk.kinds(call("look"), call("look", at=1)) == ["ok", "limit"]
-    assert desk.kinds(*(call("write", path=str(n)) for n in range(3))) == ["ok", "ok", "limit"]
+    rig = Rig(look, write.replace(rate=Rate(2, 60)), rates={"look": Rate(1, 60), "write": Rate(1, 60)})
+    assert rig.kinds(call("look"), call("look", at=1)) == ["ok", "limit"]
+    assert rig.kinds(*(call("write", path=str(n)) for n in range(3))) == ["ok", "ok", "limit"]
 
 
 def test_a_rate_tells_when_to_come_again() -> None:
-    desk = Desk(look.replace(rate=Rate(1, 60)))
-    desk.run(call("look"))
-    desk.now = 15.0
-    (outcome,) = desk.run(call("look", at=1))
+    rig = Rig(look.replace(rate=Rate(1, 60)))
+    rig.run(call("look"))
+    rig.now = 15.0
+    (outcome,) = rig.run(call("look", at=1))
     assert not outcome.ran
     assert "1 calls in 60 s" in outcome.result.text
     assert "try again in 45.0 s" in outcome.result.text
 
 
 def test_a_rate_is_of_one_tool() -> None:
-    desk = Desk(look.replace(rate=Rate(1, 60)), write)
-    assert desk.kinds(call("look"), call("write"), call("write", path="b"), call("look", at=1)) == ["ok", "ok", "ok", "limit"]
+    rig = Rig(look.replace(rate=Rate(1, 60)), write)
+    assert rig.kinds(call("look"), call("write"), call("write", path="b"), call("look", at=1)) == ["ok", "ok", "ok", "limit"]
 
 
 def test_a_rate_of_none_never_lets_a_call_through() -> None:
-    desk = Desk(look.replace(rate=Rate(0, 60)))
-    assert desk.kinds(call("look")) == ["limit"]
+    rig = Rig(look.replace(rate=Rate(0, 60)))
+    assert rig.kinds(call("look")) == ["limit"]
 
 
 def test_eight_calls_of_one_turn_share_the_rate() -> None:
-    desk = Desk(look.replace(rate=Rate(3, 60)))
-    assert desk.kinds(*(call("look", at=n) for n in range(8))).count("ok") == 3
+    rig = Rig(look.replace(rate=Rate(3, 60)))
+    assert rig.kinds(*(call("look", at=n) for n in range(8))).count("ok") == 3
 
 
 # ---- approvals
@@ -259,8 +259,8 @@ async def _later_no(question: ApprovalRequest) -> str:
     *((says(answer), "rejected") for answer in ("deny", "NO", "No", "n", "never", "", "yes?", 0, "reject")),
 ])  # fmt: skip
 def test_an_answer_decides(approve: Callable[[ApprovalRequest], Any] | None, kind: str) -> None:
-    desk = Desk(approve=approve, approval_effects=frozenset({"write"}))
-    (outcome,) = desk.run(call("write", path="a"))
+    rig = Rig(approve=approve, approval_effects=frozenset({"write"}))
+    (outcome,) = rig.run(call("write", path="a"))
     assert (outcome.result.error_kind or "ok", outcome.ran) == (kind, kind == "ok")
 
 
@@ -269,42 +269,42 @@ def _in_home(arguments: dict[str, Any]) -> str:
 
 
 def test_the_question_says_what_would_be_done_to_what() -> None:
-    desk = Desk(write.replace(target=_in_home), approve=says("yes"), approval_effects=frozenset({"write"}))
-    made = call("write", path="a.txt")
-    desk.run(made)
-    [question] = desk.asked
-    assert (question.call, question.id, question.tool) == (made, made.id, "write")
+    rig = Rig(write.replace(target=_in_home), approve=says("yes"), approval_effects=frozenset({"write"}))
+    tool_call = call("write", path="a.txt")
+    rig.run(tool_call)
+    [question] = rig.asked
+    assert (question.call, question.id, question.tool) == (tool_call, tool_call.id, "write")
     assert (question.effects, question.target) == ({"write"}, "/home/a.txt")
     assert (question.arguments, question.reason) == ({"path": "a.txt"}, "it can change files, and no rule allows it")
 
 
 def test_always_means_no_more_questions_about_this_tool() -> None:
     other = write.replace(name="other")
-    desk = Desk(
+    rig = Rig(
         write,
         other,
         approve=lambda question: "always" if question.tool == "write" else "no",
         approval_effects=frozenset({"write"}),
     )
-    kinds = desk.kinds(call("write", path="a")) + desk.kinds(call("write", path="b"), call("other"), call("other", path="c"))
+    kinds = rig.kinds(call("write", path="a")) + rig.kinds(call("write", path="b"), call("other"), call("other", path="c"))
     assert kinds == ["ok", "ok", "rejected", "rejected"]
-    assert [question.tool for question in desk.asked] == ["write", "other", "other"]
+    assert [question.tool for question in rig.asked] == ["write", "other", "other"]
 
 
 def test_always_for_a_tool_is_not_for_its_namesake() -> None:
     mine, theirs = write.replace(namespace="mine"), write.replace(namespace="theirs")
-    desk = Desk(
+    rig = Rig(
         mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", approval_effects=frozenset({"write"})
     )
     first = ToolCall("a", "write", {"path": "x"}, namespace="mine")
     second = ToolCall("b", "write", {"path": "y"}, namespace="theirs")
-    assert desk.kinds(first) + desk.kinds(second) == ["ok", "rejected"]
+    assert rig.kinds(first) + rig.kinds(second) == ["ok", "rejected"]
 
 
 def test_yes_is_for_this_once() -> None:
-    desk = Desk(approve=says("yes"), approval_effects=frozenset({"write"}))
-    desk.run(call("write", path="a"), call("write", path="b"))
-    assert len(desk.asked) == 2
+    rig = Rig(approve=says("yes"), approval_effects=frozenset({"write"}))
+    rig.run(call("write", path="a"), call("write", path="b"))
+    assert len(rig.asked) == 2
 
 
 @pytest.mark.parametrize(("ask", "asked"), [
@@ -316,49 +316,49 @@ def test_yes_is_for_this_once() -> None:
     (frozenset({"read", "write"}), ["look", "write", "silent"]),
 ])  # fmt: skip
 def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: frozenset[Any], asked: list[str]) -> None:
-    desk = Desk(approve=says("yes"), approval_effects=ask)
-    desk.run(call("look"), call("write"), call("silent"))
-    assert [question.tool for question in desk.asked] == asked
+    rig = Rig(approve=says("yes"), approval_effects=ask)
+    rig.run(call("look"), call("write"), call("silent"))
+    assert [question.tool for question in rig.asked] == asked
 
 
 @pytest.mark.parametrize(
     ("approval", "ask", "asks"), [(True, [], 1), (False, ["write"], 0), (None, ["write"], 1), (None, [], 0)]
 )
 def test_a_tools_own_word_overrides_the_policy(approval: bool | None, ask: list[Any], asks: int) -> None:
-    desk = Desk(write.replace(approval=approval), approve=says("yes"), approval_effects=frozenset(ask))
-    assert desk.kinds(call("write")) == ["ok"]
-    assert len(desk.asked) == asks
+    rig = Rig(write.replace(approval=approval), approve=says("yes"), approval_effects=frozenset(ask))
+    assert rig.kinds(call("write")) == ["ok"]
+    assert len(rig.asked) == asks
 
 
 def test_nobody_is_asked_about_a_call_that_may_not_run_anyway() -> None:
-    desk = Desk(
+    rig = Rig(
         write.replace(max_uses=0),
         look,
         approve=says("yes"),
         approval_effects=frozenset({"write", "read"}),
         allowed_tools=frozenset({"write"}),
     )
-    assert desk.kinds(call("write"), call("look"), call("write", path=[1]), call("unknown")) == [
+    assert rig.kinds(call("write"), call("look"), call("write", path=[1]), call("unknown")) == [
         "limit",
         "not_allowed",
         "validation",
         "not_found",
     ]
-    assert desk.asked == []
+    assert rig.asked == []
 
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
 def test_an_error_of_an_approver_is_raised_and_nothing_runs(flavour: str) -> None:
     def broken(question: ApprovalRequest) -> Any:
-        raise LookupError("nobody at the desk")
+        raise LookupError("nobody at the rig")
 
     async def broken_async(question: ApprovalRequest) -> Any:
-        raise LookupError("nobody at the desk")
+        raise LookupError("nobody at the rig")
 
-    desk = Desk(look.replace(approval=True), approve=broken if flavour == "sync" else broken_async)
-    with pytest.raises(LookupError, match="nobody at the desk"):
-        desk.run(call("look"))
-    assert desk.executor.host.policy.uses == {}
+    rig = Rig(look.replace(approval=True), approve=broken if flavour == "sync" else broken_async)
+    with pytest.raises(LookupError, match="nobody at the rig"):
+        rig.run(call("look"))
+    assert rig.executor.host.policy.uses == {}
 
 
 async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
@@ -382,9 +382,9 @@ async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
 # ---- circles
 
 
-def made(desk: Desk, *calls: ToolCall) -> list[str]:
+def kinds_of_calls(rig: Rig, *calls: ToolCall) -> list[str]:
     """The outcomes of calls, one after the other."""
-    return [kind for one in calls for kind in desk.kinds(one)]
+    return [kind for call in calls for kind in rig.kinds(call)]
 
 
 def has_reminder(outcome: ToolOutcome) -> bool:
@@ -392,31 +392,31 @@ def has_reminder(outcome: ToolOutcome) -> bool:
 
 
 def test_identical_calls_are_answered_with_a_reminder_and_then_broken_off() -> None:
-    desk = Desk()
-    outcomes = [desk.run(call("look", at="x"))[0] for _ in range(7)]
+    rig = Rig()
+    outcomes = [rig.run(call("look", at="x"))[0] for _ in range(7)]
     assert [has_reminder(outcome) for outcome in outcomes] == [False] * 3 + [True] * 3 + [False]
     assert [outcome.ran for outcome in outcomes] == [True] * 6 + [False]
     assert outcomes[3].result.text.startswith(outcomes[0].result.text)
     assert (
         "[Reminder: this call was made 4 times with the same arguments and the same result before." in outcomes[4].result.text
     )
-    (outcome,) = desk.run(call("look", at="x"))
+    (outcome,) = rig.run(call("look", at="x"))
     assert not outcome.ran
     assert "6 times" in outcome.result.text
     assert "the same" in outcome.result.text
-    assert made(desk, call("look", at="y")) == ["ok"], "something else may be done"
+    assert kinds_of_calls(rig, call("look", at="y")) == ["ok"], "something else may be done"
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 5, 30])
 def test_how_many_is_configured(repeats: int) -> None:
-    desk = Desk(max_repeats=repeats)
-    assert made(desk, *[call("look", at="x")] * (2 * repeats + 2)) == ["ok"] * 2 * repeats + ["limit"] * 2
+    rig = Rig(max_repeats=repeats)
+    assert kinds_of_calls(rig, *[call("look", at="x")] * (2 * repeats + 2)) == ["ok"] * 2 * repeats + ["limit"] * 2
 
 
 def test_none_means_never() -> None:
-    desk = Desk(max_repeats=0)
-    assert made(desk, *[call("look", at="x")] * 60) == ["ok"] * 60
-    assert not desk.executor.host.policy.is_exhausted
+    rig = Rig(max_repeats=0)
+    assert kinds_of_calls(rig, *[call("look", at="x")] * 60) == ["ok"] * 60
+    assert not rig.executor.host.policy.is_exhausted
 
 
 @pytest.mark.parametrize(
@@ -434,20 +434,20 @@ def test_none_means_never() -> None:
     ],
 )
 def test_calls_that_are_all_but_identical_are_one(variants: list[dict[str, Any]]) -> None:
-    desk = Desk()
-    outcomes = [desk.run(call("look", **arguments))[0] for arguments in variants]
+    rig = Rig()
+    outcomes = [rig.run(call("look", **arguments))[0] for arguments in variants]
     assert [has_reminder(outcome) for outcome in outcomes] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("values", [[1, 2, 3, 4], ["a", "b", "c", "d"], [[1, 2], [2, 1], [1], [2]], ["1", 1, [1], True]])
 def test_calls_that_differ_are_not_one(values: list[Any]) -> None:
-    desk = Desk()
-    assert not any(has_reminder(outcome) for value in values for outcome in desk.run(call("look", at=value)))
+    rig = Rig()
+    assert not any(has_reminder(outcome) for value in values for outcome in rig.run(call("look", at=value)))
 
 
 def test_two_tools_with_the_same_arguments_are_not_one() -> None:
-    desk = Desk(look, look.replace(name="look_again"))
-    assert made(desk, *[call("look", at=1), call("look_again", at=1)] * 3) == ["ok"] * 6
+    rig = Rig(look, look.replace(name="look_again"))
+    assert kinds_of_calls(rig, *[call("look", at=1), call("look_again", at=1)] * 3) == ["ok"] * 6
 
 
 @pytest.mark.parametrize(("circle", "expected"), [
@@ -456,17 +456,17 @@ def test_two_tools_with_the_same_arguments_are_not_one() -> None:
     ([call("write", path="a", content="b")], ["ok"] * 6 + ["limit"]),
 ])  # fmt: skip
 def test_repetitions_of_any_length_are_found(circle: list[ToolCall], expected: list[str]) -> None:
-    assert made(Desk(), *circle * 7) == expected
+    assert kinds_of_calls(Rig(), *circle * 7) == expected
 
 
 def test_calls_that_fail_loop_too() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    desk = Desk(tool(inline=True)(fail))
-    assert made(desk, *[call("fail")] * 3) == ["execution"] * 3
-    assert has_reminder(desk.run(call("fail"))[0])
-    assert made(desk, *[call("fail")] * 3) == ["execution"] * 2 + ["limit"]
+    rig = Rig(tool(inline=True)(fail))
+    assert kinds_of_calls(rig, *[call("fail")] * 3) == ["execution"] * 3
+    assert has_reminder(rig.run(call("fail"))[0])
+    assert kinds_of_calls(rig, *[call("fail")] * 3) == ["execution"] * 2 + ["limit"]
 
 
 @pytest.mark.parametrize("repeats", [3, 10])
@@ -476,8 +476,8 @@ def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever(repeats: i
     def status(job: int) -> str:
         return f"{next(ticks)} % done"
 
-    desk = Desk(tool(inline=True)(status), max_repeats=repeats)
-    assert made(desk, *[call("status", job=1)] * repeats * 5) == ["ok"] * repeats * 4 + ["limit"] * repeats
+    rig = Rig(tool(inline=True)(status), max_repeats=repeats)
+    assert kinds_of_calls(rig, *[call("status", job=1)] * repeats * 5) == ["ok"] * repeats * 4 + ["limit"] * repeats
 
 
 def test_a_check_between_changes_is_not_a_repetition() -> None:
@@ -486,71 +486,71 @@ def test_a_check_between_changes_is_not_a_repetition() -> None:
     def check() -> str:
         return "1 test failed"
 
-    desk = Desk(write, tool(inline=True, effects="execute")(check))
-    calls = [one for n in range(6) for one in (call("write", path="a", content=f"attempt {n}"), call("check"))]
-    assert made(desk, *calls) == ["ok"] * 12
+    rig = Rig(write, tool(inline=True, effects="execute")(check))
+    calls = [step for n in range(6) for step in (call("write", path="a", content=f"attempt {n}"), call("check"))]
+    assert kinds_of_calls(rig, *calls) == ["ok"] * 12
 
 
-@pytest.mark.parametrize("why", ["validation", "not_found", "not_allowed", "veto", "user"])
-def test_calls_that_are_refused_loop_too(why: str) -> None:
+@pytest.mark.parametrize("reason", ["validation", "not_found", "not_allowed", "veto", "user"])
+def test_calls_that_are_refused_loop_too(reason: str) -> None:
     """A model that makes the same bad call again and again does not get better by itself."""
 
     class No(Hooks):
         def before_tool(self, call: ToolCall) -> Veto | None:
-            return Veto("never") if why == "veto" else None
+            return Veto("never") if reason == "veto" else None
 
-    config: dict[str, Any] = {"allowed_tools": frozenset({"look"})} if why == "not_allowed" else {}
-    if why == "user":
+    config: dict[str, Any] = {"allowed_tools": frozenset({"look"})} if reason == "not_allowed" else {}
+    if reason == "user":
         config = {"approval_effects": frozenset({"write"}), "approve": says("no")}
-    desk = Desk(hooks=(No(),) if why == "veto" else (), **config)
-    bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(why, call("write", path="a"))
-    outcomes = [desk.run(bad)[0] for _ in range(12)]
+    rig = Rig(hooks=(No(),) if reason == "veto" else (), **config)
+    bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(reason, call("write", path="a"))
+    outcomes = [rig.run(bad)[0] for _ in range(12)]
     assert not any(outcome.ran for outcome in outcomes)
     assert [has_reminder(outcome) for outcome in outcomes] == [False] * 3 + [True] * 3 + [False] * 6
-    assert desk.executor.host.policy.is_exhausted
+    assert rig.executor.host.policy.is_exhausted
 
 
 def test_a_model_that_does_not_listen_is_exhausting() -> None:
-    desk = Desk()
-    made(desk, *[call("look", at="x")] * 6)
-    told: list[bool] = []
+    rig = Rig()
+    kinds_of_calls(rig, *[call("look", at="x")] * 6)
+    exhausted: list[bool] = []
     for _ in range(4):
-        made(desk, call("look", at="x"))
-        told.append(desk.executor.host.policy.is_exhausted)
-    assert told == [False, False, True, True], "it is told first, and refused three times"
+        kinds_of_calls(rig, call("look", at="x"))
+        exhausted.append(rig.executor.host.policy.is_exhausted)
+    assert exhausted == [False, False, True, True], "it is told first, and refused three times"
 
 
 def test_a_model_that_listens_is_not() -> None:
     """Told twice, much later told once more: it did not go on."""
-    desk = Desk()
-    made(desk, *[call("look", at="x")] * 8)
-    made(desk, *(call("look", at=n) for n in range(50)))
-    made(desk, *[call("look", at="z")] * 7)
-    assert not desk.executor.host.policy.is_exhausted
+    rig = Rig()
+    kinds_of_calls(rig, *[call("look", at="x")] * 8)
+    kinds_of_calls(rig, *(call("look", at=n) for n in range(50)))
+    kinds_of_calls(rig, *[call("look", at="z")] * 7)
+    assert not rig.executor.host.policy.is_exhausted
 
 
 def test_calls_of_one_turn_are_reported_once() -> None:
     """The model hears of it after the turn, however many calls that had."""
-    desk = Desk()
-    made(desk, *[call("look", at="x")] * 6)
-    assert desk.kinds(*[call("look", at="x")] * 4) == ["limit"] * 4
-    assert not desk.executor.host.policy.is_exhausted
+    rig = Rig()
+    kinds_of_calls(rig, *[call("look", at="x")] * 6)
+    assert rig.kinds(*[call("look", at="x")] * 4) == ["limit"] * 4
+    assert not rig.executor.host.policy.is_exhausted
 
 
 def test_repetitions_of_one_conversation_are_not_those_of_another() -> None:
-    first, second = Desk(), Desk()
-    made(first, *[call("look", at="x")] * 3)
-    assert made(second, call("look", at="x")) == ["ok"]
+    first, second = Rig(), Rig()
+    kinds_of_calls(first, *[call("look", at="x")] * 3)
+    assert kinds_of_calls(second, call("look", at="x")) == ["ok"]
 
 
 def test_the_guard_does_not_grow() -> None:
     guard, caller = ToolPolicy(), make_caller(ToolConfig())
     limited = look.replace(rate=Rate(5, 1.0))
     for n in range(2000):
-        one = call("look", at=n)
+        tool_call = call("look", at=n)
         guard.check_limits(limited, "look", caller, n * 0.5)
         guard.record_start(limited, caller, n * 0.5)
-        guard.record_result(one, limited, (Text(str(n)),), 3)
+        guard.record_result(tool_call, limited, (Text(str(n)),), 3)
     sizes = [len(value) for name in ToolPolicy.__slots__ if hasattr(value := getattr(guard, name), "__len__")]
     assert max(sizes) < 100
     assert len(guard._start_times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]

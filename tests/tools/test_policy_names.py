@@ -49,9 +49,9 @@ def tools(tmp_path: Path) -> list[Tool]:
     return coding_tools(tmp_path, names=NAMES, state_dir=tmp_path / "state")
 
 
-def make_agent(place: str, model: str, tools: list[Any], **policy: Any) -> Agent:
+def make_agent(source: str, model: str, tools: list[Any], **policy: Any) -> Agent:
     """An agent whose policy is written in Python or in a file."""
-    if place == "python":
+    if source == "python":
         return Agent(model, tools=tools, config=ToolConfig(**policy))
     names = {"allowed_tools": "allow", "rates": "max_per_minute"}
     rates = {name: rate.calls for name, rate in policy.get("rates", {}).items()}
@@ -65,18 +65,18 @@ def codes_of(agent: Agent, *calls: tuple[str, dict[str, Any]], **options: Any) -
     return [outcome.result.error_code or "" for outcome in agent.run_sync(prompt, **options).outcomes]
 
 
-def shown_bases(agent: Agent) -> set[str]:
+def visible_bases(agent: Agent) -> set[str]:
     """The built-in tools that the model sees, under whatever name."""
     return {each.name for each in agent.tools if agent.view().model_view.names_for(each)}
 
 
 @pytest.mark.parametrize("name", SHELL_NAMES)
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("place", ["python", "file"])
-def test_what_is_denied_is_neither_shown_nor_run(place: str, model: str, name: str, tools: list[Tool]) -> None:
-    agent = make_agent(place, model, tools, deny=[name])
+@pytest.mark.parametrize("source", ["python", "file"])
+def test_what_is_denied_is_neither_shown_nor_run(source: str, model: str, name: str, tools: list[Tool]) -> None:
+    agent = make_agent(source, model, tools, deny=[name])
     others = ToolConfig(allowed_tools=["patch", "read", "grep", "write"])
-    assert shown_bases(agent) == shown_bases(Agent(model, tools=tools, config=others)) >= {"patch", "read", "grep"}
+    assert visible_bases(agent) == visible_bases(Agent(model, tools=tools, config=others)) >= {"patch", "read", "grep"}
     sent = {definition.qualified_name for definition in agent.view().visible_tools}
     assert sent.isdisjoint(SHELL_NAMES)
     codes = codes_of(agent, *((native, {"command": "true", "cmd": "true"}) for native in SHELL_NAMES[:4]))
@@ -86,8 +86,8 @@ def test_what_is_denied_is_neither_shown_nor_run(place: str, model: str, name: s
 
 def test_codex_reads_with_our_tools_if_it_has_no_shell(tools: list[Tool]) -> None:
     model = "simulator:openai-responses/gpt-5.5"
-    for place in ("python", "file"):
-        agent = make_agent(place, model, tools, deny=["exec_command"])
+    for source in ("python", "file"):
+        agent = make_agent(source, model, tools, deny=["exec_command"])
         assert {"read", "grep", "apply_patch"} <= {definition.name for definition in agent.view().visible_tools}
     agent = make_agent("python", model, tools)
     assert {"read", "grep"}.isdisjoint({definition.name for definition in agent.view().visible_tools})
@@ -95,13 +95,13 @@ def test_codex_reads_with_our_tools_if_it_has_no_shell(tools: list[Tool]) -> Non
 
 @pytest.mark.parametrize("name", READ_NAMES)
 @pytest.mark.parametrize("model", READERS)
-@pytest.mark.parametrize("place", ["python", "file"])
+@pytest.mark.parametrize("source", ["python", "file"])
 @pytest.mark.parametrize("limit", ["max_uses", "rates"])
 def test_a_limit_applies_under_every_name(
-    limit: str, place: str, model: str, name: str, tools: list[Tool], tmp_path: Path
+    limit: str, source: str, model: str, name: str, tools: list[Tool], tmp_path: Path
 ) -> None:
     value = {name: Rate(1, 60) if limit == "rates" else 1}
-    agent = make_agent(place, model, tools, **{limit: value})
+    agent = make_agent(source, model, tools, **{limit: value})
     read, _, path = READERS[model]
     calls = [(read, {path: str(tmp_path / "a")})] * 2
     assert codes_of(agent, *calls) == ["", {"max_uses": "use_limit", "rates": "rate_limit"}[limit]]
@@ -109,13 +109,15 @@ def test_a_limit_applies_under_every_name(
 
 @pytest.mark.parametrize("name", READ_NAMES)
 @pytest.mark.parametrize("model", READERS)
-@pytest.mark.parametrize("place", ["python", "file", "run", "both"])
-def test_only_allowed_tools_are_shown_and_run(place: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
-    options = {"allowed_tools": [name]} if place in ("run", "both") else {}
+@pytest.mark.parametrize("source", ["python", "file", "run", "both"])
+def test_only_allowed_tools_are_shown_and_run(source: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
+    options = {"allowed_tools": [name]} if source in ("run", "both") else {}
     agent = Agent(model, tools=tools)
-    if place in ("python", "file", "both"):
-        agent = make_agent("python" if place == "both" else place, model, tools, allowed_tools=["read"] if options else [name])
-        assert shown_bases(agent) == {"read"}
+    if source in ("python", "file", "both"):
+        agent = make_agent(
+            "python" if source == "both" else source, model, tools, allowed_tools=["read"] if options else [name]
+        )
+        assert visible_bases(agent) == {"read"}
     read, write, path = READERS[model]
     codes = codes_of(agent, (read, {path: str(tmp_path / "a")}), (write, {path: "b", "content": "x"}), **options)
     assert codes[0] == ""
@@ -124,12 +126,12 @@ def test_only_allowed_tools_are_shown_and_run(place: str, model: str, name: str,
 
 @pytest.mark.parametrize("name", WRITE_NAMES)
 @pytest.mark.parametrize("model", READERS)
-@pytest.mark.parametrize("place", ["python", "file"])
-def test_a_rule_approves_under_every_name(place: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["python", "file"])
+def test_a_rule_approves_under_every_name(source: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
     _, write, path = READERS[model]
     call = (write, {path: str(tmp_path / "b"), "content": "x"})
-    assert codes_of(make_agent(place, model, tools), call) == ["approval_required"]
-    assert codes_of(make_agent(place, model, tools, approve=[f"{name}(b)"]), call) == [""]
+    assert codes_of(make_agent(source, model, tools), call) == ["approval_required"]
+    assert codes_of(make_agent(source, model, tools, approve=[f"{name}(b)"]), call) == [""]
 
 
 @pytest.mark.parametrize("name", [name for name in SHELL_NAMES if name != "Bas*"])
@@ -183,12 +185,12 @@ def test_exported_tools_follow_the_same_names(tools: list[Tool]) -> None:
     (["shell"], {"shell"}),
     (["exec_command"], {"shell"}),
 ])  # fmt: skip
-@pytest.mark.parametrize("place", ["python", "file"])
-def test_a_tool_that_has_a_models_name(place: str, deny: list[str], denied: set[str], tools: list[Tool]) -> None:
-    own = Tool(add.function, name="Bash")
-    agent = make_agent(place, MODELS[0], [*tools, own], deny=deny)
-    assert shown_bases(agent) == {"Bash", *NAMES} - denied
-    assert shown_bases(make_agent(place, MODELS[0], [*tools, own], allowed_tools=["Bash"])) == {"Bash"}
+@pytest.mark.parametrize("source", ["python", "file"])
+def test_a_tool_that_has_a_models_name(source: str, deny: list[str], denied: set[str], tools: list[Tool]) -> None:
+    tool = Tool(add.function, name="Bash")
+    agent = make_agent(source, MODELS[0], [*tools, tool], deny=deny)
+    assert visible_bases(agent) == {"Bash", *NAMES} - denied
+    assert visible_bases(make_agent(source, MODELS[0], [*tools, tool], allowed_tools=["Bash"])) == {"Bash"}
 
 
 def test_tools_that_come_later_are_denied_and_limited() -> None:

@@ -23,7 +23,7 @@ def path_of(arguments: dict[str, Any]) -> str:
     return arguments["path"]
 
 
-def shown(arguments: dict[str, Any]) -> str:
+def render(arguments: dict[str, Any]) -> str:
     return repr(arguments)
 
 
@@ -49,7 +49,7 @@ def remover(ran: list[Any] | None = None, **options: Any) -> Tool:
     return tool(remove, approval=True, inline=True, target=path_of).replace(**options)
 
 
-def asked(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[ApprovalRequest]:
+def ask(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[ApprovalRequest]:
     questions: list[ApprovalRequest] = []
 
     def approve(question: ApprovalRequest) -> Any:
@@ -62,7 +62,7 @@ def asked(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None,
 
 
 def test_the_question_says_what_the_call_would_do() -> None:
-    [question] = asked(remover(preview=command), {"path": "a", "times": 2})
+    [question] = ask(remover(preview=command), {"path": "a", "times": 2})
     assert (question.tool, question.target, question.preview) == ("remove", "a", "$ rm -r a x2")
     assert question.arguments == {"path": "a", "times": 2}
 
@@ -71,38 +71,38 @@ def test_the_arguments_are_those_that_will_be_used() -> None:
     """A list that came as text is mended before anybody is asked about it; the call keeps what the model wrote."""
     ran: list[Any] = []
 
-    @tool(approval=True, inline=True, preview=shown)
+    @tool(approval=True, inline=True, preview=render)
     def remove(paths: list[int]) -> str:
         """Removes."""
         ran.append(paths)
         return "removed"
 
-    [question] = asked(remove, {"paths": "[1, 2]"})
+    [question] = ask(remove, {"paths": "[1, 2]"})
     assert (question.arguments, question.preview) == ({"paths": [1, 2]}, "{'paths': [1, 2]}")
     assert question.call.arguments == {"paths": "[1, 2]"}
     assert ran == [[1, 2]]
 
 
 def test_a_text_that_is_no_json_is_repaired_first() -> None:
-    [question] = asked(remover(preview=command), None, "{'path': 'a', 'times': 1,}")
+    [question] = ask(remover(preview=command), None, "{'path': 'a', 'times': 1,}")
     assert (question.arguments, question.preview) == ({"path": "a", "times": 1}, "$ rm -r a x1")
 
 
 def test_what_is_not_text_becomes_text() -> None:
     number: Any = len
-    [question] = asked(remover(preview=number), {"path": "a", "times": 2})
+    [question] = ask(remover(preview=number), {"path": "a", "times": 2})
     assert question.preview == "2"
 
 
-@pytest.mark.parametrize("what", ["preview", "target"])
-def test_a_preview_that_fails_does_not_stop_the_question(what: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("field", ["preview", "target"])
+def test_a_preview_that_fails_does_not_stop_the_question(field: str, caplog: pytest.LogCaptureFixture) -> None:
     def wrong(arguments: dict[str, Any]) -> str:
         raise ValueError("cannot tell")
 
     ran: list[Any] = []
     with caplog.at_level(logging.WARNING, "toolglot.tools"):
-        [question] = asked(remover(ran, **{what: wrong}), {"path": "a"})
-    assert getattr(question, what) == ""
+        [question] = ask(remover(ran, **{field: wrong}), {"path": "a"})
+    assert getattr(question, field) == ""
     assert len(ran) == 1
     assert "remove" in caplog.text
     assert "failed to describe" in caplog.text
@@ -117,7 +117,7 @@ def test_nobody_is_asked_and_nothing_is_previewed_if_a_call_may_run(options: dic
 
 
 def test_a_call_that_cannot_run_is_not_asked_about() -> None:
-    assert asked(remover(preview=command), {"path": 5, "times": "many"}) == []
+    assert ask(remover(preview=command), {"path": 5, "times": "many"}) == []
 
 
 def test_a_preview_is_not_made_if_nobody_is_there_to_see_it() -> None:
@@ -129,8 +129,8 @@ def test_a_preview_is_not_made_if_nobody_is_there_to_see_it() -> None:
     assert (getattr(prepared, "needs_approval", None), seen.arguments) == (True, [])
 
 
-@pytest.mark.parametrize("what", ["preview", "target"])
-def test_what_a_preview_does_to_the_arguments_reaches_nobody(what: str) -> None:
+@pytest.mark.parametrize("field", ["preview", "target"])
+def test_what_a_preview_does_to_the_arguments_reaches_nobody(field: str) -> None:
     """What was asked about is what runs and what the conversation says, whatever the tool's own functions do on the way."""
     ran: list[Any] = []
 
@@ -138,7 +138,7 @@ def test_what_a_preview_does_to_the_arguments_reaches_nobody(what: str) -> None:
         arguments["path"] = "somewhere else"
         return "x"
 
-    [question] = asked(remover(ran, **{what: meddles}), {"path": "a"})
+    [question] = ask(remover(ran, **{field: meddles}), {"path": "a"})
     assert ran == [("a", 1)]
     assert question.call.arguments == {"path": "a"}
     assert question.arguments == {"path": "a"}

@@ -22,11 +22,11 @@ def find(city: str) -> str:
     return city
 
 
-def anything(**given: Any) -> Any:
-    return given
+def anything(**options: Any) -> Any:
+    return options
 
 
-def made(name: str, **options: Any) -> Tool:
+def make_tool(name: str, **options: Any) -> Tool:
     return tool_from_schema(name, f"{name}.", {"type": "object", "properties": {}}, anything, **options)
 
 
@@ -36,24 +36,24 @@ def names(registry: ToolRegistry) -> list[str]:
 
 def test_register_get_list_unregister() -> None:
     registry = ToolRegistry([look])
-    found = registry.register(find)
+    registered = registry.register(find)
     assert names(registry) == ["look", "find"]
-    assert registry.list() == [registry.get("look"), found]
-    assert registry.get("find") is found
+    assert registry.list() == [registry.get("look"), registered]
+    assert registry.get("find") is registered
     assert len(registry) == 2
     assert "look" in registry
-    assert found in registry
-    assert made("find") not in registry
+    assert registered in registry
+    assert make_tool("find") not in registry
     assert "nobody" not in registry
-    assert registry.unregister("find") is found
+    assert registry.unregister("find") is registered
     assert names(registry) == ["look"]
     assert repr(registry) == "ToolRegistry(look)"
 
 
 def test_a_function_is_registered_by_a_name() -> None:
     registry = ToolRegistry()
-    found = registry.register("get_x", partial(find))
-    assert (registry.get("get_x"), found.name, found("Rome")) == (found, "get_x", "Rome")
+    registered = registry.register("get_x", partial(find))
+    assert (registry.get("get_x"), registered.name, registered("Rome")) == (registered, "get_x", "Rome")
     renamed = registry.register("other", tool(look))
     assert (renamed.name, names(registry)) == ("other", ["get_x", "other"])
     with pytest.raises(NameConflict, match="two tools are called 'other'"):
@@ -69,7 +69,7 @@ def test_a_function_is_registered_by_a_name() -> None:
 def test_a_name_that_is_like_no_other_lists_all_tools(name: str) -> None:
     names = ["ask_user", "edit", "glob", "grep", "insert", "list_dir", "memory", "patch", "read", "shell", "web_open", "write"]
     with pytest.raises(UnknownName) as e:
-        ToolRegistry(map(made, names)).get(name)
+        ToolRegistry(map(make_tool, names)).get(name)
     assert str(e.value) == f"unknown tool {name!r}; known: {', '.join(names)}"
 
 
@@ -82,7 +82,7 @@ def test_unknown_names_offer_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", ["nothing like it", "x" * 1_000_000, "", "\ud800"])
 def test_unknown_names_are_reported_in_a_few_words(name: str) -> None:
-    registry = ToolRegistry(made(f"tool_{n}") for n in range(1000))
+    registry = ToolRegistry(make_tool(f"tool_{n}") for n in range(1000))
     with pytest.raises(UnknownName) as e:
         registry.get(name)
     assert len(str(e.value)) < 600
@@ -108,10 +108,10 @@ def test_merge_is_all_or_nothing() -> None:
         registry.merge(ToolRegistry([find, Tool(find, name="look")]))
     assert names(registry) == ["look"]
     registry.merge(ToolRegistry([find]))
-    registry.merge([made("more")])
+    registry.merge([make_tool("more")])
     assert names(registry) == ["look", "find", "more"]
     with pytest.raises(NameConflict, match="new"):
-        registry.merge([made("new"), made("new")])
+        registry.merge([make_tool("new"), make_tool("new")])
     assert len(registry) == 3
     other = Tool(find, name="look")
     registry.merge([other], replace=True)
@@ -121,13 +121,13 @@ def test_merge_is_all_or_nothing() -> None:
 def test_every_change_is_a_version() -> None:
     registry = ToolRegistry()
     seen = [registry.version]
-    found = registry.register(look)
+    registered = registry.register(look)
     seen.append(registry.version)
-    registry.register(found)
+    registry.register(registered)
     assert registry.version == seen[-1], "nothing changed"
     registry.merge([find])
     seen.append(registry.version)
-    registry.register(made("look"), replace=True)
+    registry.register(make_tool("look"), replace=True)
     seen.append(registry.version)
     registry.unregister("look")
     seen.append(registry.version)
@@ -155,11 +155,11 @@ def test_a_clone_goes_its_own_way() -> None:
 
 
 def test_namespaces() -> None:
-    one, two, plain = made("find", namespace="one"), made("find", namespace="two"), made("find")
-    registry = ToolRegistry([one])
-    assert registry.get("find") is one, "there is only one"
+    first, two, plain = make_tool("find", namespace="one"), make_tool("find", namespace="two"), make_tool("find")
+    registry = ToolRegistry([first])
+    assert registry.get("find") is first, "there is only one"
     registry.merge([two])
-    assert (registry.get("find", "one"), registry.get("find", "two")) == (one, two)
+    assert (registry.get("find", "one"), registry.get("find", "two")) == (first, two)
     with pytest.raises(UnknownName, match=r"'(one|two)\.find' or '(one|two)\.find'"):
         registry.get("find")
     registry.register(plain)
@@ -192,7 +192,7 @@ def test_threads() -> None:
     def work(number: int) -> None:
         start.wait(5)
         for i in range(50):
-            registry.register(made(f"t{number}_{i}"))
+            registry.register(make_tool(f"t{number}_{i}"))
             assert f"t{number}_{i}" in {definition.name for definition in registry.definitions()}
             assert registry.get(f"t{number}_{i}").name in registry
             if i % 2:
@@ -207,15 +207,15 @@ def test_threads() -> None:
 
 def test_watchers_hear_of_every_change_and_of_nothing_else() -> None:
     registry, seen = ToolRegistry(), list[int]()
-    first = made("a")
+    first = make_tool("a")
     unwatch = registry.watch(lambda: seen.append(len(registry)))
     again = registry.watch(lambda: seen.append(-1))
     registry.register(first)
     registry.register(first)  # the same tool counts once
     again()
-    registry.merge([made("b"), made("c")])
+    registry.merge([make_tool("b"), make_tool("c")])
     registry.unregister("a")
     unwatch()
     unwatch()
-    registry.register(made("d"))
+    registry.register(make_tool("d"))
     assert seen == [1, -1, 3, 2]

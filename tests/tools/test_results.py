@@ -117,9 +117,9 @@ DATA: list[tuple[Any, str, Any]] = [
 
 @pytest.mark.parametrize(("value", "text", "data"), DATA, ids=[f"{type(row[0]).__name__}-{row[1][:20]}" for row in DATA])
 def test_data(value: Any, text: str, data: Any) -> None:
-    found = as_result(value, CALL)
-    assert found == ToolResult("c1", (Text(text),), "look", data)
-    assert load(save(Conversation([tool_results(found)])))[0][0].results == (found,), "it can be saved"
+    stored = as_result(value, CALL)
+    assert stored == ToolResult("c1", (Text(text),), "look", data)
+    assert load(save(Conversation([tool_results(stored)])))[0][0].results == (stored,), "it can be saved"
 
 
 def media(kind: Any, media_type: str, data: bytes) -> Media:
@@ -221,12 +221,12 @@ def deep() -> Any:
     (lambda: ToolOutput("a", data=object()), "an object, which is neither"),
 ])  # fmt: skip
 def test_garbage_is_an_error_in_one_sentence(make: Any, words: str) -> None:
-    found = as_result(make(), CALL)
-    assert (found.is_error, found.error_kind) == (True, "execution")
-    assert found.text.startswith("The tool look ran, but returned something that cannot be shown: ")
-    assert words in found.text
-    assert "\n" not in found.text
-    assert len(found.text) < 600
+    stored = as_result(make(), CALL)
+    assert (stored.is_error, stored.error_kind) == (True, "execution")
+    assert stored.text.startswith("The tool look ran, but returned something that cannot be shown: ")
+    assert words in stored.text
+    assert "\n" not in stored.text
+    assert len(stored.text) < 600
 
 
 @given(
@@ -237,9 +237,9 @@ def test_garbage_is_an_error_in_one_sentence(make: Any, words: str) -> None:
     )
 )
 def test_any_value_becomes_a_result_that_can_be_sent(value: Any) -> None:
-    found = as_result(value, CALL)
-    assert load(save([tool_results(found)]))[0][0].results == (found,)
-    found.text.encode()
+    stored = as_result(value, CALL)
+    assert load(save([tool_results(stored)]))[0][0].results == (stored,)
+    stored.text.encode()
 
 
 def test_generators_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,9 +285,9 @@ LINE = "characters left out; read them with read_result"
 @pytest.mark.parametrize("text", ["x" * 5000, "line\n" * 1000, "\n" * 5000, "é" * 1001 + "\n" + "z" * 1001])
 def test_long_results_are_truncated_and_the_rest_can_be_read(text: str, limit: int) -> None:
     store = ResultStore()
-    cut = limit_result(result(text, data={"big": text}), limit, store)
-    assert cut.data is None
-    head, _, tail = cut.text.partition("… ")
+    truncation = limit_result(result(text, data={"big": text}), limit, store)
+    assert truncation.data is None
+    head, _, tail = truncation.text.partition("… ")
     line, _, tail = tail.partition(" …\n")
     assert LINE in line
     assert len(head) - 1 + len(tail) <= limit
@@ -300,23 +300,23 @@ def test_long_results_are_truncated_and_the_rest_can_be_read(text: str, limit: i
 
 def test_truncations_fall_between_lines_if_one_is_near() -> None:
     text = "".join(f"line {i:04}\n" for i in range(1000))
-    head, _, rest = limit_result(result(text), 1000, ResultStore()).text.partition("… ")
+    head, _, remainder = limit_result(result(text), 1000, ResultStore()).text.partition("… ")
     assert head.endswith("\n")
-    assert rest.partition(" …\n")[2].startswith("line ")
+    assert remainder.partition(" …\n")[2].startswith("line ")
 
 
 def test_media_stay_beside_a_truncated_text() -> None:
     picture = media("image", "image/png", PNG)
-    found = limit_result(result("a" * 50, picture, "b" * 50), 40, ResultStore())
-    assert [type(block) for block in found.content] == [Text, Media]
-    assert found.text.startswith("a" * 27)
-    assert found.text.endswith("b" * 13)
+    stored = limit_result(result("a" * 50, picture, "b" * 50), 40, ResultStore())
+    assert [type(block) for block in stored.content] == [Text, Media]
+    assert stored.text.startswith("a" * 27)
+    assert stored.text.endswith("b" * 13)
 
 
 def test_huge_media_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_MEDIA", 2**20)
-    found = limit_result(result(media("image", "image/png", b"x" * (2**20 + 9))), 1000, ResultStore())
-    assert found.content == (Text("[image of 1 MB left out: models accept at most 1 MB]"),)
+    stored = limit_result(result(media("image", "image/png", b"x" * (2**20 + 9))), 1000, ResultStore())
+    assert stored.content == (Text("[image of 1 MB left out: models accept at most 1 MB]"),)
 
 
 def test_huge_data_beside_a_short_text_are_left_out() -> None:
@@ -376,8 +376,8 @@ def test_the_tool_that_reads_on() -> None:
     assert (reader.name, reader.effects, reader.inline) == ("read_result", {"read"}, True)
 
     def read(**arguments: Any) -> str:
-        made = ToolCall("1", "read_result", arguments)
-        return reader.call(reader.bind(made).values, Context(made))
+        tool_call = ToolCall("1", "read_result", arguments)
+        return reader.call(reader.bind(tool_call).values, Context(tool_call))
 
     assert read(handle=handle, offset=2, limit=3) == "234\n[characters 2 to 5 of 10; continue with offset=5]"
     assert read(handle=handle, offset="8") == "89\n[characters 8 to 10 of 10; this is the end]"
@@ -392,5 +392,5 @@ def test_the_tool_that_reads_on() -> None:
 
 @pytest.mark.parametrize("value", [{"a": 1}, [1, 2], Point(1)])
 def test_text_and_data_say_the_same(value: Any) -> None:
-    found = as_result(value, CALL)
-    assert loads(found.text) == found.data
+    stored = as_result(value, CALL)
+    assert loads(stored.text) == stored.data

@@ -488,8 +488,8 @@ def make(**options: Any) -> Tool:
     return Tool(act, **{**defaults, **options})
 
 
-def judge(config: ToolConfig, made: Tool, *, can_ask: bool = False, what: str = "x") -> tuple[str, str, str, bool]:
-    verdict = ToolPolicy().judge(made, make_caller(config, can_ask=can_ask), {"what": what})
+def judge(config: ToolConfig, tool: Tool, *, can_ask: bool = False, what: str = "x") -> tuple[str, str, str, bool]:
+    verdict = ToolPolicy().judge(tool, make_caller(config, can_ask=can_ask), {"what": what})
     return verdict.action, verdict.code, verdict.decided_by, verdict.each_time
 
 
@@ -519,10 +519,10 @@ class TestVerdicts:
         def is_kept(arguments: dict[str, Any]) -> bool:
             return arguments["what"] == "kept"
 
-        made = make(quiet=is_kept)
-        assert judge(ToolConfig(), made, what="kept")[0] == "run"
-        assert judge(ToolConfig(), made, what="new")[0] == "refuse"
-        assert ToolPolicy().judge(made, make_caller(ToolConfig())).action == "refuse"
+        quiet_tool = make(quiet=is_kept)
+        assert judge(ToolConfig(), quiet_tool, what="kept")[0] == "run"
+        assert judge(ToolConfig(), quiet_tool, what="new")[0] == "refuse"
+        assert ToolPolicy().judge(quiet_tool, make_caller(ToolConfig())).action == "refuse"
 
     def test_rules_and_who_decided(self) -> None:
         config = ToolConfig(approve=["act(a*)"], deny=["act(ab)"])
@@ -539,14 +539,14 @@ class TestVerdicts:
         def leaves(_: dict[str, Any]) -> str:
             return "it runs outside the sandbox"
 
-        made = make(always_ask=leaves, approval=False)
+        asking_tool = make(always_ask=leaves, approval=False)
         config = ToolConfig(approve=["act"])
         policy, caller = ToolPolicy(), make_caller(config, can_ask=True)
-        policy.allow_always(made)
-        verdict = policy.judge(made, caller, {"what": "x"})
+        policy.allow_always(asking_tool)
+        verdict = policy.judge(asking_tool, caller, {"what": "x"})
         assert (verdict.action, verdict.reason, verdict.each_time) == ("ask", "it runs outside the sandbox", True)
-        assert judge(config, made)[:2] == ("refuse", "approval_required")
-        assert judge(ToolConfig(deny=["act"]), made, can_ask=True)[0] == "refuse"
+        assert judge(config, asking_tool)[:2] == ("refuse", "approval_required")
+        assert judge(ToolConfig(deny=["act"]), asking_tool, can_ask=True)[0] == "refuse"
 
     @pytest.mark.parametrize("option", ["quiet", "always_ask"])
     def test_a_tool_that_cannot_say_is_asked_about(self, option: str) -> None:
@@ -559,15 +559,15 @@ class TestVerdicts:
         assert (verdict.action, verdict.each_time) == ("ask", True)
         assert "cannot say" in verdict.reason
 
-    @pytest.mark.parametrize(("config", "what", "reason"), [
+    @pytest.mark.parametrize(("config", "action", "reason"), [
         (ToolConfig(), "x", "it can change files, and no rule allows it"),
         (ToolConfig(approve=["act(a)"]), "x", "it can change files, and no rule allows 'x'"),
         (ToolConfig(approve=["act(x)"]), "x", "the rule 'act(x)' allows it"),
         (ToolConfig(approve=["act"], deny=["act(x)"]), "x", "the rule 'act(x)' denies it"),
         (ToolConfig(approval_effects=()), "x", "it needs no approval"),
     ])  # fmt: skip
-    def test_reasons(self, config: ToolConfig, what: str, reason: str) -> None:
-        assert ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": what}).reason == reason
+    def test_reasons(self, config: ToolConfig, action: str, reason: str) -> None:
+        assert ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": action}).reason == reason
 
     def test_a_refusal_says_how_to_allow(self) -> None:
         agent = Agent("simulator", tools=[make()], facade="neutral")

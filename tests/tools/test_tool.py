@@ -69,14 +69,14 @@ def apply_patch(patch: str) -> str:
     return f"<{patch}>"
 
 
-def call(arguments: dict[str, Any] | None = None, raw: str | None = None, **more: Any) -> ToolCall:
-    return ToolCall("c1", "t", arguments, raw, **more)
+def call(arguments: dict[str, Any] | None = None, raw: str | None = None, **options: Any) -> ToolCall:
+    return ToolCall("c1", "t", arguments, raw, **options)
 
 
-def run(found: Tool, arguments: dict[str, Any], **context: Any) -> Any:
+def run(tool: Tool, arguments: dict[str, Any], **context: Any) -> Any:
     """Binds and runs a call."""
-    made = call(arguments)
-    return asyncio.run(found.invoke(found.bind(made).values, Context(made, **context)))
+    tool_call = call(arguments)
+    return asyncio.run(tool.invoke(tool.bind(tool_call).values, Context(tool_call, **context)))
 
 
 # ---- definitions
@@ -123,10 +123,10 @@ def test_options() -> None:
 
 @pytest.mark.parametrize("example", [ToolExample({"a": 1, "b": 2}), {"a": 1, "b": 2}, {"input": {"a": 1, "b": 2}}])
 def test_examples(example: Any) -> None:
-    found = plus.replace(examples=[example])
-    assert found.definition.examples == (ToolExample({"a": 1, "b": 2}),)
+    example_tool = plus.replace(examples=[example])
+    assert example_tool.definition.examples == (ToolExample({"a": 1, "b": 2}),)
     with pytest.raises(ToolError, match=r'Example: {"a":1,"b":2}'):
-        found.bind(call({}))
+        example_tool.bind(call({}))
 
 
 def test_a_given_schema_and_description_win() -> None:
@@ -166,11 +166,11 @@ def picture() -> Media:
     (picture, None), (lambda: 1, None),
 ])  # fmt: skip
 def test_the_type_of_the_output_is_known(function: Any, schema: Any) -> None:
-    found = tool(function, name="t")
-    output = found.output_schema
+    derived = tool(function, name="t")
+    output = derived.output_schema
     assert {key: value for key, value in (output or {}).items() if key != "$defs"} == (schema or {})
     assert (output is None) is (schema is None)
-    assert found.output_schema is output  # derived once
+    assert derived.output_schema is output  # derived once
 
 
 def test_replace_keeps_the_rest() -> None:
@@ -188,8 +188,8 @@ def with_a_schema() -> Tool:
 
 @pytest.mark.parametrize("tags", [["x"], ("x",), {"x"}, frozenset({"x"}), iter(["x"])], ids=lambda tags: type(tags).__name__)
 def test_replaced_tags_of_a_given_schema_are_tags(tags: Any) -> None:
-    found = with_a_schema().replace(tags=tags)
-    assert found.definition.tags == found.tags == frozenset({"x"})
+    tagged = with_a_schema().replace(tags=tags)
+    assert tagged.definition.tags == tagged.tags == frozenset({"x"})
 
 
 @pytest.mark.parametrize("example", [ToolExample({"a": 1}), {"a": 1}, {"input": {"a": 1}}])
@@ -240,7 +240,7 @@ def many(*values: int) -> None: ...
 # ---- calls
 
 
-@pytest.mark.parametrize(("made", "values"), [
+@pytest.mark.parametrize(("tool_call", "values"), [
     (call({"location": "Rome", "days": 1}), {"location": "Rome", "days": 1}),
     (call(None, '{"location": "Rome"}'), {"location": "Rome"}),
     (call(None, "```json\n{'location': 'Rome',}\n```"), {"location": "Rome"}),
@@ -250,20 +250,20 @@ def many(*values: int) -> None: ...
     (call({"location": "Rome", "days": None}), {"location": "Rome"}),
     (call({"location": "Rome", "zip": 1}), {"location": "Rome"}),
 ])  # fmt: skip
-def test_bind(made: ToolCall, values: dict[str, Any]) -> None:
-    assert get_weather.bind(made).values == values
+def test_bind(tool_call: ToolCall, values: dict[str, Any]) -> None:
+    assert get_weather.bind(tool_call).values == values
 
 
 def test_bind_names_what_it_repaired() -> None:
-    found = get_weather.bind(call(None, '{location: \'Rome\', "zip": 1, "Days": [2]}'.replace("[2]", '"2"')))
-    assert [repair.reason for repair in found.repairs] == [
+    bound = get_weather.bind(call(None, '{location: \'Rome\', "zip": 1, "Days": [2]}'.replace("[2]", '"2"')))
+    assert [repair.reason for repair in bound.repairs] == [
         "unquoted key",
         "' for a quote",
         "$.Days: renamed to days",
         "$.zip: not a parameter; dropped",
     ]
-    assert found.arguments == {"location": "Rome", "days": "2"}
-    assert found.values == {"location": "Rome", "days": 2}
+    assert bound.arguments == {"location": "Rome", "days": "2"}
+    assert bound.values == {"location": "Rome", "days": 2}
     good = {"location": "Rome"}
     assert get_weather.bind(call(good)) == BoundArguments(good, {"location": "Rome"}, ())
 
@@ -304,13 +304,13 @@ def test_the_callers_own_validators_see_what_was_sent() -> None:
     assert f.bind(call({"names": "a,b", "more": 1})).values == {"names": ["a", "b"]}
 
 
-@pytest.mark.parametrize("made", [call(), call(None, ""), call(None, "null"), call({})])
-def test_no_arguments_are_an_empty_object(made: ToolCall) -> None:
+@pytest.mark.parametrize("tool_call", [call(), call(None, ""), call(None, "null"), call({})])
+def test_no_arguments_are_an_empty_object(tool_call: ToolCall) -> None:
     @tool
     def now() -> str:
         return "now"
 
-    assert now.bind(made) == BoundArguments({}, {}, ())
+    assert now.bind(tool_call) == BoundArguments({}, {}, ())
 
 
 def test_the_error_is_written_for_the_model() -> None:
@@ -352,8 +352,8 @@ def test_the_context_is_filled_in_under_any_name() -> None:
 
 def test_positional_only_and_any_name() -> None:
     @tool
-    def f(a: int, b: int = 2, /, c: int = 3, **more: int) -> Any:
-        return a, b, c, more
+    def f(a: int, b: int = 2, /, c: int = 3, **options: int) -> Any:
+        return a, b, c, options
 
     assert run(f, {"a": 1}) == (1, 2, 3, {})
     assert run(f, {"a": 1, "c": 5, "z": "6"}) == (1, 2, 5, {"z": 6})
@@ -443,23 +443,23 @@ class Box:
 
 
 def test_methods() -> None:
-    one, two = Box(1), Box(2)
-    assert run(one.measure, {"factor": 5}) == 5
+    first, two = Box(1), Box(2)
+    assert run(first.measure, {"factor": 5}) == 5
     assert run(two.measure, {"factor": 5}) == 10
-    assert one.measure is not two.measure
-    held = one.measure
-    assert one.measure is held, "one tool for one object, while somebody holds it"
-    assert copy(one).measure.function is not held.function
+    assert first.measure is not two.measure
+    held = first.measure
+    assert first.measure is held, "one tool for one object, while somebody holds it"
+    assert copy(first).measure.function is not held.function
     assert held.definition is two.measure.definition, "the schema is made once for all objects"
     assert held.effects == {"read"}
-    assert one.measure(3) == 3
+    assert first.measure(3) == 3
     assert list((held.definition.parameters or {})["properties"]) == ["factor"]
     assert Box.measure.is_unbound
     assert not held.is_unbound
     assert run(Box.create, {"size": 3}).size == 3
-    assert run(one.create, {"size": 3}).size == 3
-    assert run(one.twice, {"n": 2}) == run(Box.twice, {"n": 2}) == 4
-    assert run(one.thrice, {"n": 2}) == run(Box.thrice, {"n": 2}) == 6
+    assert run(first.create, {"size": 3}).size == 3
+    assert run(first.twice, {"n": 2}) == run(Box.twice, {"n": 2}) == 4
+    assert run(first.thrice, {"n": 2}) == run(Box.thrice, {"n": 2}) == 6
 
 
 def test_a_tool_in_a_class_that_is_no_method_of_it() -> None:
@@ -470,12 +470,12 @@ def test_a_tool_in_a_class_that_is_no_method_of_it() -> None:
 
 
 def test_tools_of() -> None:
-    found = {item.name: item for item in tools_of(Box(2))}
-    assert list(found) == ["measure", "create", "twice", "thrice", "plain"]
-    assert found["measure"].effects == {"read"}
-    assert found["plain"].description == "Plain."
-    assert run(found["plain"], {"kind": "b"}) == "b2"
-    assert run(found["measure"], {"factor": 2}) == 4
+    by_name = {item.name: item for item in tools_of(Box(2))}
+    assert list(by_name) == ["measure", "create", "twice", "thrice", "plain"]
+    assert by_name["measure"].effects == {"read"}
+    assert by_name["plain"].description == "Plain."
+    assert run(by_name["plain"], {"kind": "b"}) == "b2"
+    assert run(by_name["measure"], {"factor": 2}) == 4
     first, *others = tools_of(Box(4), prefix="box_")
     assert (first.name, first.effects, run(first, {})) == ("box_measure", {"read"}, 4)
     assert [item.name for item in others] == ["box_create", "box_twice", "box_thrice", "box_plain"]
@@ -522,12 +522,12 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type
     (context_first, (1, "x")),
 ])  # fmt: skip
 def test_a_tool_from_a_schema(function: Any, expected: Any) -> None:
-    found = tool_from_schema("t", "T.", SCHEMA, function, tags=["x"], effects="write")
-    assert found.definition == ToolDefinition("t", "T.", SCHEMA, tags=frozenset({"x"}))
-    assert found.effects == {"write"}
-    assert run(found, {"a": "1", "b": "x"}, data="mine") == expected
+    created = tool_from_schema("t", "T.", SCHEMA, function, tags=["x"], effects="write")
+    assert created.definition == ToolDefinition("t", "T.", SCHEMA, tags=frozenset({"x"}))
+    assert created.effects == {"write"}
+    assert run(created, {"a": "1", "b": "x"}, data="mine") == expected
     with pytest.raises(ToolError, match="a: is missing"):
-        found.bind(call({}))
+        created.bind(call({}))
 
 
 UNITS: dict[str, Any] = {
@@ -552,12 +552,12 @@ def report_kelvin(place: str, units: str = "kelvin") -> str:
 @pytest.mark.parametrize("function", [report, report_all, report_kelvin])
 def test_defaults_of_a_given_schema_are_applied(function: Any) -> None:
     definition = ToolDefinition("t", "T.", UNITS)
-    for made in (tool_from_schema("t", "T.", UNITS, function), tool_from_definition(definition, function),
+    for reporter in (tool_from_schema("t", "T.", UNITS, function), tool_from_definition(definition, function),
                  tool(function, name="t", parameters=UNITS)):  # fmt: skip
-        assert run(made, {"place": "Paris"}) == "Paris in celsius"
-        assert run(made, {"place": "Paris", "units": "fahrenheit"}) == "Paris in fahrenheit"
-        assert made.bind(call({"place": "Paris"})).arguments == {"place": "Paris"}, "the model's own arguments are kept"
-        assert run(made, {"Place": "Paris"}) == "Paris in celsius", "also after a repair"
+        assert run(reporter, {"place": "Paris"}) == "Paris in celsius"
+        assert run(reporter, {"place": "Paris", "units": "fahrenheit"}) == "Paris in fahrenheit"
+        assert reporter.bind(call({"place": "Paris"})).arguments == {"place": "Paris"}, "the model's own arguments are kept"
+        assert run(reporter, {"Place": "Paris"}) == "Paris in celsius", "also after a repair"
 
 
 def test_the_default_is_not_shared_between_calls() -> None:
@@ -567,8 +567,8 @@ def test_the_default_is_not_shared_between_calls() -> None:
         items.append(1)
         return len(items)
 
-    made = tool_from_schema("add", "", schema, add)
-    assert [run(made, {}), run(made, {})] == [1, 1]
+    adder = tool_from_schema("add", "", schema, add)
+    assert [run(adder, {}), run(adder, {})] == [1, 1]
 
 
 def test_a_tool_of_a_server_gets_what_the_model_wrote() -> None:
@@ -583,15 +583,15 @@ def test_a_broken_schema_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "made", [call(None, "*** x", freeform=True), call({"input": "*** x"}, '{"input": "*** x"}'), call(None, "*** x")]
+    "tool_call", [call(None, "*** x", freeform=True), call({"input": "*** x"}, '{"input": "*** x"}'), call(None, "*** x")]
 )
-def test_a_freeform_tool_gets_its_text(made: ToolCall) -> None:
+def test_a_freeform_tool_gets_its_text(tool_call: ToolCall) -> None:
     definition = ToolDefinition("patch", "Patches.", kind="freeform")
-    found = tool_from_definition(definition, apply_patch)
-    bound = found.bind(made)
+    patcher = tool_from_definition(definition, apply_patch)
+    bound = patcher.bind(tool_call)
     assert bound.arguments == {"patch": "*** x"}
-    assert found.call(bound.values, Context(made)) == "<*** x>"
-    assert found.bind(call(None, "", freeform=True)).values == {"patch": ""}
+    assert patcher.call(bound.values, Context(tool_call)) == "<*** x>"
+    assert patcher.bind(call(None, "", freeform=True)).values == {"patch": ""}
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
@@ -614,11 +614,11 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
 
 
 def test_context() -> None:
-    said: list[str] = []
+    reports: list[str] = []
     flag = Event()
-    context = Context(call(), report=said.append, cancel_flag=flag, model="m")
+    context = Context(call(), report=reports.append, cancel_flag=flag, model="m")
     context.report("half")
-    assert said == ["half"]
+    assert reports == ["half"]
     assert not context.is_cancelled
     flag.set()
     assert context.is_cancelled

@@ -30,9 +30,9 @@ def find(note: str) -> str:
 
 def make(hints: dict[str, Any] | None = None, effects: Any = ("read", "write", "network"), **fields: Any) -> AnyTool:
     definition = ToolDefinition("lookup", tags=frozenset({MCP_TAG}), **{**BASE, **fields})
-    made = Tool(find, definition=definition, effects=effects)
-    made.server_hints = hints or {}
-    return made
+    tool = Tool(find, definition=definition, effects=effects)
+    tool.server_hints = hints or {}
+    return tool
 
 
 class Conversation:
@@ -48,9 +48,9 @@ class Conversation:
         self.asked.append(request.reason)
         return self._answers.pop(0)
 
-    def call(self, made: AnyTool) -> bool:
+    def call(self, changed: AnyTool) -> bool:
         """Call a tool; return whether it ran."""
-        self._registry.register(made, replace=True)
+        self._registry.register(changed, replace=True)
         number = str(len(self.asked))
         return asyncio.run(self._executor.run(ToolCall(number, "lookup", {"note": number}))).ran
 
