@@ -12,7 +12,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation, user
 
-from .agents import agent as make_agent
+from .agents import make_agent
 
 
 @tool
