@@ -1,4 +1,7 @@
-"""Write the generated parts of the documentation. With `--check`, only report whether they are current."""
+"""Write the generated parts of the documentation, and stubs for packages with public names.
+
+With `--check`, only report whether they are current.
+"""
 
 import ast
 import inspect
@@ -8,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast, get_args
 
 import click
@@ -22,6 +26,8 @@ from generate_tools import (
     render_tool_reference,
 )
 
+import toolglot
+import toolglot.mcp
 from toolglot.cli.chat.commands import COMMANDS
 from toolglot.cli.main import app
 from toolglot.common.jsontext import dumps_text
@@ -280,6 +286,19 @@ def render_examples() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+# ---- source
+
+
+def render_stub(package: ModuleType) -> str:
+    """src/toolglot/__init__.pyi and the like: for type checkers, where the names of a package come from."""
+    path = package.__name__
+    imports = [f"from {path}.{home} import {name} as {name}" for name, home in package._HOME.items()]
+    lines = ["# Generated from `_HOMES` by `make docs`. `X as X` marks a name that is exported.", *sorted(imports), ""]
+    if hasattr(package, "__version__"):
+        lines.append("__version__: str")
+    return "\n".join([*lines, "__all__: list[str]", ""])
+
+
 # ---- files
 
 # Page, mark and text of the parts between `<!-- MARK -->` and `<!-- /MARK -->`.
@@ -301,6 +320,8 @@ GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/guides/web-frontends.md", "vercel", partial(render_example, "vercel_server.py")),
 )
 GENERATED_PAGES: dict[Path, Callable[[], str]] = {
+    ROOT / "src" / "toolglot" / "__init__.pyi": partial(render_stub, toolglot),
+    ROOT / "src" / "toolglot" / "mcp" / "__init__.pyi": partial(render_stub, toolglot.mcp),
     DOCS / "providers.md": render_providers,
     DOCS / "cli.md": render_cli,
     DOCS / "examples.md": render_examples,

@@ -8,25 +8,26 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
 import toolglot
+import toolglot.mcp
 from toolglot import errors
 from toolglot.values import events
 
 
-def test_all_names_are_there_for_the_interpreter_and_for_type_checkers() -> None:
-    tree = ast.parse(Path(toolglot.__file__).read_text())
-    imports = [
-        node for block in tree.body if isinstance(block, ast.If) for node in block.body if isinstance(node, ast.ImportFrom)
-    ]
+@pytest.mark.parametrize("package", [toolglot, toolglot.mcp], ids=["toolglot", "toolglot.mcp"])
+def test_all_names_are_there_for_the_interpreter_and_for_type_checkers(package: ModuleType) -> None:
+    tree = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     declared = {str(alias.asname): str(node.module) for node in imports for alias in node.names}
-    assert sorted(declared) == toolglot.__all__ == dir(toolglot)
+    assert sorted(declared) == package.__all__
     for name, module in declared.items():
-        assert getattr(toolglot, name) is getattr(import_module(module), name)
+        assert getattr(package, name) is getattr(import_module(module), name)
+    assert dir(toolglot) == toolglot.__all__
 
 
 def test_all_errors_and_all_events_of_a_run_are_there() -> None:
@@ -43,7 +44,7 @@ def test_events_have_the_same_names_in_json() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Toolz"):
-        _ = toolglot.Toolz
+        _ = toolglot.Toolz  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
 
 @pytest.mark.parametrize(("name", "words"), [

@@ -99,9 +99,8 @@ def test_the_wheel_has_the_package_and_nothing_else(distributions: Path) -> None
     with zipfile.ZipFile(next(distributions.glob("*.whl"))) as wheel:
         files = {name for name in wheel.namelist() if ".dist-info/" not in name}
     package = ROOT / "src" / "toolglot"
-    expected = {
-        path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.suffix in (".py", ".typed", ".js")
-    }
+    kinds = (".py", ".pyi", ".typed", ".js")
+    expected = {path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.suffix in kinds}
     assert files == expected
 
 
