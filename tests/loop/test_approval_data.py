@@ -20,6 +20,7 @@ from toolglot.common.jsontext import loads
 from toolglot.errors import MalformedData, UsageError
 from toolglot.facades.catalog import list_facades
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.saved_runs import sign
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
@@ -549,11 +550,22 @@ def edit_header(data: bytes, change: Callable[[dict[str, Any]], object]) -> byte
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + remainder
 
 
+def to_format_1(header: dict[str, Any]) -> None:
+    """Write a saved run as it was before calls that wait had a form of their own."""
+    suspended = header["run"].pop("suspended")
+    del header["run"]["format"]
+    header["run"]["waiting"] = [int(index) for index in suspended]
+    header["run"]["shown"] = {index: record["fingerprint"] for index, record in suspended.items()}
+    if holding := [int(index) for index, record in suspended.items() if record.get("blocks_later")]:
+        header["run"]["holding"] = holding
+
+
 EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
-    "decisions of an older version": lambda header: header["run"].update(waiting=[], decisions={"0": "yes"}),
-    "rulings": lambda header: header["run"].update(waiting=[], rulings={"0": {"fingerprint": "", "answer": {}}}),
-    "nothing waits": lambda header: header["run"].update(waiting=[]),
-    "nothing was shown": lambda header: header["run"].pop("shown"),
+    "decisions of an older version": lambda header: header["run"].update(suspended={}, decisions={"0": "yes"}),
+    "rulings": lambda header: header["run"].update(suspended={}, rulings={"0": {"fingerprint": "", "answer": {}}}),
+    "nothing waits": lambda header: header["run"].update(suspended={}),
+    "nothing was shown": lambda header: header["run"].update(suspended={"0": {}}),
+    "a file of format 1 that nobody signed": to_format_1,
     "no mac": lambda header: header.pop("mac"),
     "an empty mac": lambda header: header.update(mac=""),
     "another mac": lambda header: header.update(mac="0" * 64),
@@ -578,6 +590,41 @@ def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], 
     assert run(other.resume()).stop == "end"
     assert [(request.tool, request.each_time) for request in asked.requests] == [("put", False), ("get", True)]
     assert vault.ran == []
+
+
+def test_a_run_that_was_saved_in_an_earlier_format_continues() -> None:
+    agent, vault, first = pause(f'{PUT} call get {{"key": "a"}}')
+    data = edit_header(agent.save(), lambda header: (to_format_1(header), header.pop("mac")))
+    assert b'"waiting":[0],"shown":{"0":' in data
+    other = reload(sign(data), vault)
+    assert [suspended.fingerprint for suspended in other.list_pending_sync()] == [first.requests[0].fingerprint]
+    assert run(other.resume({first.requests[0].id: True})).stop == "end"
+    assert sorted(vault.ran) == ["get a", "put a=1"]
+
+
+WRONG_RUNS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "of a later version": (
+        lambda header: header["run"].update(format=3),
+        "line 1: the saved run has format 3, which this version cannot read: update toolglot",
+    ),
+    "no object": (lambda header: header.update(run=[]), "line 1: the saved state has an unexpected shape: .*object.*"),
+    "a format that is none": (lambda header: header["run"].update(format=[]), "line 1: the saved run has format .*"),
+    "format 1 of another shape": (
+        lambda header: header["run"].update(format=1, waiting="all"),
+        "line 1: the saved state has an unexpected shape: .*waiting.*",
+    ),
+    "a kind that there is not": (
+        lambda header: header["run"]["suspended"]["0"].update(kind="magic"),
+        "line 1: the saved state has an unexpected shape: .*magic.*",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_RUNS.values(), ids=list(WRONG_RUNS))
+def test_a_saved_run_of_another_form_is_refused(change: Callable[[dict[str, Any]], object], message: str) -> None:
+    agent, vault, _ = pause('call put {"key": "a.txt", "value": "1"}')
+    with pytest.raises(MalformedData, match=message):
+        reload(edit_header(agent.save(), change), vault)
 
 
 def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:

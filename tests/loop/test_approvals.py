@@ -373,8 +373,8 @@ HARM: list[tuple[str, Callable[[bytes], bytes]]] = [
     ("cut", lambda data: data[: len(data) // 2]),
     ("results of another turn", lambda data: data.replace(b'"results":[{', b'"results":[null,{', 1)),
     ("a started call that is none", lambda data: data.replace(b'"started":[', b'"started":[99,', 1)),
-    ("a waiting call that is none", lambda data: data.replace(b'"waiting":[', b'"waiting":[99,', 1)),
-    ("a negative number", lambda data: data.replace(b'"waiting":[', b'"waiting":[-1,', 1)),
+    ("a waiting call that is none", lambda data: data.replace(b'"suspended":{', b'"suspended":{"99":{},', 1)),
+    ("a negative number", lambda data: data.replace(b'"suspended":{', b'"suspended":{"-1":{},', 1)),
     ("another length", lambda data: data.replace(b'"length":2', b'"length":3', 1)),
     ("the wrong shape", lambda data: data.replace(b'"iteration":1', b'"iteration":"x"', 1)),
 ]

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from toolglot.errors import MalformedData, UsageError
-from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState, with_unique_ids
-from toolglot.values.approvals import Allow, Deny, Ruling
+from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
+from toolglot.loop.run_state import RunState
+from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
 from toolglot.values.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
 from toolglot.values.request import ToolChoice
 
@@ -235,7 +236,7 @@ def test_the_last_turn_can_be_brought_forward() -> None:
 def test_a_last_turn_that_was_brought_forward_stays_so_in_another_process() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
-    run.wait_for_decision(0)
+    run.suspend(0, SuspensionRecord())
     run.add_result(1, ok(CALLS[1]))
     run.disable_tools()
     other = reload(run)
@@ -272,7 +273,7 @@ def test_two_calls_of_one_id_have_a_result_each() -> None:
 def test_nothing_continues_while_a_call_waits() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
-    run.wait_for_decision(1)
+    run.suspend(1, SuspensionRecord())
     assert calls_in(run.next()) == [(0, "a")]
     run.add_result(0, ok(CALLS[0]))
     assert run.next() == NeedApproval(((1, CALLS[1]),))
@@ -285,22 +286,26 @@ def test_nothing_continues_while_a_call_waits() -> None:
 def test_a_call_that_waits_again_has_lost_its_decision() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
-    run.wait_for_decision(0, "f")
+    run.suspend(0, SuspensionRecord(fingerprint="f"))
     run.decide({0: YES})
-    run.wait_for_decision(0, "g")
+    run.suspend(0, SuspensionRecord(fingerprint="g"))
     run.add_result(1, ok(CALLS[1]))
-    assert (run.rulings, run.shown) == ({}, {0: "g"})
+    assert (run.rulings, run.suspended) == ({}, {0: SuspensionRecord(fingerprint="g")})
     assert run.next() == NeedApproval(((0, CALLS[0]),))
 
 
 def test_nothing_loaded_carries_a_decision() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
-    run.wait_for_decision(0, "f", blocks_later=True)
-    run.wait_for_decision(1, "g")
+    records = {
+        0: SuspensionRecord("a", fingerprint="f", blocks_later=True),
+        1: SuspensionRecord("b", "question", "g", has_started=True),
+    }
+    for index, record in records.items():
+        run.suspend(index, record)
     run.decide({1: YES})
     other = reload(run)
-    assert (other.rulings, other.shown) == ({}, {0: "f", 1: "g"})
+    assert (other.rulings, other.suspended) == ({}, records)
     assert [index for index, _ in other.waiting_calls] == [0, 1]
 
 
@@ -318,7 +323,7 @@ def test_every_open_call_of_a_run_that_is_doubted_waits() -> None:
 def test_a_decision_for_an_unknown_call_changes_nothing() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
-    run.wait_for_decision(0)
+    run.suspend(0, SuspensionRecord())
     run.add_result(1, ok(CALLS[1]))
     with pytest.raises(UsageError, match="no call with the index 1 is waiting"):
         run.decide({0: YES, 1: YES})
@@ -364,7 +369,7 @@ def test_an_interrupt_before_a_request_says_nothing() -> None:
 def test_a_waiting_call_that_is_left_did_not_run() -> None:
     run = new()
     run.add_reply(reply(CALLS[0]))
-    run.wait_for_decision(0)
+    run.suspend(0, SuspensionRecord())
     run.interrupt()
     assert kinds_of(run.conversation) == ["cancelled"]
 
@@ -424,7 +429,7 @@ def test_a_saved_run_belongs_to_its_conversation() -> None:
 def test_iterations_continue_in_another_process() -> None:
     run = new(max_iterations=2)
     run.add_reply(reply(CALLS[0]))
-    run.wait_for_decision(0)
+    run.suspend(0, SuspensionRecord())
     other = reload(run, max_iterations=2)
     other.add_result(0, ok(CALLS[0]))
     assert other.next() == AskModel(None)
@@ -437,9 +442,8 @@ WRONG_STATES = [
     RunState(length=1, calls=CALLS, results=[None]),
     RunState(length=1, calls=CALLS, results=[None] * 3),
     RunState(length=1, calls=CALLS, results=[None, None], started={7}),
-    RunState(length=1, calls=CALLS, results=[None, None], waiting={7}),
-    RunState(length=1, calls=CALLS, results=[None, None], shown={9: "f"}),
-    RunState(length=1, calls=CALLS, results=[None, None], holding={2}),
+    RunState(length=1, calls=CALLS, results=[None, None], suspended={7: SuspensionRecord()}),
+    RunState(length=1, calls=CALLS, results=[None, None], suspended={-1: SuspensionRecord()}),
     RunState(length=1, calls=CALLS, results=[None, None], started={-1}),
     RunState(length=1, calls=CALLS, results=[None, None], iteration=-1),
 ]
@@ -453,7 +457,8 @@ def test_a_state_that_cannot_be_is_refused(state: RunState) -> None:
 
 
 def test_a_state_with_open_calls_can_be_interrupted() -> None:
-    run = Run(Conversation([HI]), state=RunState(length=1, calls=CALLS, results=[None, None], started={0}, shown={1: "f"}))
+    state = RunState(length=1, calls=CALLS, results=[None, None], started={0}, suspended={1: SuspensionRecord()})
+    run = Run(Conversation([HI]), state=state)
     run.next()
     run.interrupt()
     assert [result.error_kind for result in results_of(run.conversation)] == ["unknown_outcome", "cancelled"]

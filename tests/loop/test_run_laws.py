@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
-from toolglot.values.approvals import Allow, Deny, Ruling
+from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run
+from toolglot.loop.run_state import RunState
+from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
 from toolglot.values.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
 
 from .agents import check, find_unpaired, results_of
@@ -86,7 +87,7 @@ class Walk:
         for number, call in self.draw(st.permutations(calls)):
             action = self.choose("run", "run", "run", "refuse", "wait", "begin", "stop", "error")
             if action == "wait" and number not in self.run.rulings:
-                self.run.wait_for_decision(number)
+                self.run.suspend(number, SuspensionRecord())
                 continue
             if action == "refuse":
                 self.run.add_result(number, ToolResult(call.id, (Text("no"),), call.name, is_error=True))

@@ -14,7 +14,8 @@ from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.model_view import Language, ModelView
-from toolglot.loop.run import Run, RunState
+from toolglot.loop.run import Run
+from toolglot.loop.run_state import RunState, upgrade_run
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
@@ -219,7 +220,7 @@ class ConversationState:
                 reason = run.distrust_reason or "the run was paused for it"
                 suspended = await self.host.preview(self.caller.interpret(call), self.caller, reason)
                 assert suspended is not None, "there is a reason to ask"
-            waiting[index] = replace(suspended, blocks_later=run.blocks_later(index))
+            waiting[index] = replace(suspended, blocks_later=run.suspended[index].blocks_later)
         return waiting
 
     def record_refusals(self, run: Run) -> dict[int, ToolOutcome]:
@@ -256,6 +257,7 @@ class ConversationState:
     def restore_header(self, header: dict[str, Any]) -> RunState | None:
         """Take over what `save_header` wrote; returns the run that was paused. Raises MalformedData."""
         try:
+            header = {**header, "run": upgrade_run(header.get("run"))}
             saved = msgspec.convert(header, _SavedState, str_keys=True)
         except (msgspec.ValidationError, UsageError) as e:
             raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None

@@ -118,7 +118,7 @@ class Driver:
         if not suspended_calls.keys() >= {*waiting}:  # resumed, and still waiting
             suspended_calls = await self._state.list_suspended(self.run)
         for index in waiting:
-            self.run.wait_for_decision(index, suspended_calls[index].fingerprint)
+            self.run.suspend(index, suspended_calls[index].record)
         self._pending = tuple(suspended_calls[index] for index in waiting)
         requests = tuple(suspended.request for suspended in self._pending)
         self._host.record_pending(requests)
@@ -348,7 +348,7 @@ class Driver:
     def on_suspend(self, index: int, suspended: Suspended) -> None:
         """Record that a call waits."""
         self._suspended[index] = suspended
-        self.run.wait_for_decision(index, suspended.fingerprint, blocks_later=suspended.blocks_later)
+        self.run.suspend(index, suspended.record)
 
     def take_started(self, index: int, call: AnyCall) -> asyncio.Task[ToolOutcome] | None:
         """Return a call that was started while the reply still streamed."""

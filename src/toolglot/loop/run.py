@@ -12,18 +12,20 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
-from toolglot.values.approvals import Ruling
+from toolglot.loop.run_state import RunState
+from toolglot.values.approvals import Ruling, SuspensionRecord
 from toolglot.values.events import RunStop
-from toolglot.values.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
+from toolglot.values.messages import Block, Conversation, Message, Origin, Reply, ToolCall, ToolResult, assistant, user
 from toolglot.values.request import ToolChoice
 from toolglot.wire.repair import make_interrupted_result, make_unknown_result, rename_call
 
-__all__ = ["AskModel", "CallTools", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
+__all__ = ["AskModel", "CallTools", "Done", "NeedApproval", "Run", "Step", "with_unique_ids"]
 
 NO_CALLS = ToolChoice("none")
 _LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
 _USER_INTERRUPTED, _TIME_RAN_OUT = "the user interrupted", "the time limit was reached"
 _NOT_STARTED = "The call was not started: {}."
+_NOT_SHOWN = SuspensionRecord()
 _NO_NOTES: Mapping[str, str] = {}
 _TRUNCATED = "The call was truncated by the length limit and did not run. Make a shorter call, or several."
 _NOT_RUN, _TURNS_USED_UP = "The call did not run: {}.", "the run has used up its turns"
@@ -59,49 +61,6 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 Step = AskModel | CallTools | NeedApproval | Done
 
 
-class RunState(msgspec.Struct, omit_defaults=True):
-    """A run without its conversation, so that it can be saved and resumed in another process. Calls are identified by index."""
-
-    iteration: int = 0
-    """Requests so far."""
-    length: int = 0
-    """Messages in the conversation when the turn began; a different length means a different conversation."""
-    calls: tuple[ToolCall, ...] = ()
-    """The calls of the open turn; empty if no turn is open."""
-    results: list[ToolResult | None] = []
-    started: set[int] = set()
-    waiting: set[int] = set()
-    """Calls that need a decision."""
-    shown: dict[int, str] = {}
-    """The fingerprints of the requests shown for them. Decisions are never saved, so a loaded run has none."""
-    tools: str = ""
-    """A fingerprint of the tools that the calls were made for."""
-    stop: RunStop | None = None
-    last: bool = False
-    """The model may call no more tools."""
-    holding: set[int] = set()
-    """Ordered calls: while they wait, the calls after them wait too."""
-
-    def open_indexes(self) -> list[int]:
-        """Return the indexes of the calls without a result."""
-        return [index for index, result in enumerate(self.results) if result is None]
-
-    def refuse(
-        self,
-        kind: ToolErrorKind,
-        text: str,
-        only: Sequence[int] | None = None,
-        started: Callable[[ToolCall], ToolResult] = make_unknown_result,
-        code: str = "",
-    ) -> None:
-        """Answer open calls without running them. `started`: the result of those that were started."""
-        for index in self.open_indexes():
-            if only is None or index in only:
-                call = self.calls[index]
-                refusal = ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind, error_code=code)
-                self.results[index] = started(call) if index in self.started else refusal
-
-
 class Run:
     """One run over a conversation, which it only ever appends to."""
 
@@ -129,24 +88,23 @@ class Run:
             return
         if state.length != len(self.conversation):
             raise UsageError("the saved run belongs to another conversation, or to another state of it")
-        indexes = {*state.started, *state.waiting, *state.shown, *state.holding}
-        if len(state.results) != len(state.calls) or not indexes <= set(range(len(state.calls))) or state.iteration < 0:
+        if not state.is_consistent():
             raise MalformedData("the saved run is inconsistent: its calls and results do not match")
         self.iteration, self._stop = state.iteration, state.stop
         if state.last:
             self.disable_tools()
-        turn = self._turn = _copy_turn(state)
+        turn = self._turn = state.copy_turn()
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
             turn.results[index] = make_unknown_result(turn.calls[index])
-            turn.waiting.discard(index)  # its code had made a call that waited for a decision; the code is gone
+            turn.suspended.pop(index, None)  # its code had made a call that waited for a decision; the code is gone
         if distrust_reason:
             self.distrust_reason = distrust_reason
-            turn.waiting.update(turn.open_indexes())
+            for index in turn.open_indexes():
+                turn.suspended.setdefault(index, _NOT_SHOWN)
 
     def snapshot(self, tools: str = "") -> RunState:
         """Return the run as a value."""
-        state = _copy_turn(self._turn)
-        state.waiting.update(index for index in self.rulings if state.results[index] is None)
+        state = self._turn.copy_turn()
         state.iteration, state.length, state.tools = self.iteration, len(self.conversation), tools
         state.stop, state.last = self._stop, self.iteration >= self._max_iterations
         return state
@@ -158,8 +116,9 @@ class Run:
         turn = self._turn
         if turn.calls:
             open_indexes = turn.open_indexes()
-            first_held = min(turn.holding & turn.waiting, default=len(turn.calls))
-            if ready := [index for index in open_indexes if index not in turn.waiting and index < first_held]:
+            waiting = self._waiting_indexes()
+            first_held = min((index for index in waiting if turn.suspended[index].blocks_later), default=len(turn.calls))
+            if ready := [index for index in open_indexes if index not in waiting and index < first_held]:
                 return CallTools(tuple((index, turn.calls[index]) for index in ready))
             if open_indexes:
                 return NeedApproval(tuple(self.waiting_calls))
@@ -227,35 +186,31 @@ class Run:
     @property
     def waiting_calls(self) -> list[tuple[int, ToolCall]]:
         """The calls that need a decision, each with its index."""
-        return [(index, self._turn.calls[index]) for index in sorted(self._turn.waiting)]
+        return [(index, self._turn.calls[index]) for index in sorted(self._waiting_indexes())]
 
     @property
-    def shown(self) -> Mapping[int, str]:
-        """The fingerprints of the requests last shown for calls, by index."""
-        return self._turn.shown
+    def suspended(self) -> Mapping[int, SuspensionRecord]:
+        """What calls wait or waited for when they were last shown, by index."""
+        return self._turn.suspended
 
-    def blocks_later(self, index: int) -> bool:
-        """Return whether the calls after a waiting one wait as well."""
-        return index in self._turn.holding
-
-    def wait_for_decision(self, index: int, fingerprint: str = "", *, blocks_later: bool = False) -> None:
-        """Hold a call until there is a decision on what was shown. `blocks_later`: the calls after it wait as well."""
-        self._turn.waiting.add(index)
-        self._turn.shown[index] = fingerprint
+    def suspend(self, index: int, record: SuspensionRecord) -> None:
+        """Hold a call until there is a decision on what was shown."""
+        self._turn.suspended[index] = record
         self.rulings.pop(index, None)
-        if blocks_later:
-            self._turn.holding.add(index)
 
     def decide(self, rulings: Mapping[int, Ruling]) -> None:
         """Apply decisions, keyed by call index; all other calls keep waiting."""
-        if unknown := set(rulings) - self._turn.waiting:
+        if unknown := rulings.keys() - self._waiting_indexes():
             raise UsageError(f"no call with the index {min(unknown)} is waiting for a decision")
-        self._turn.waiting.difference_update(rulings)
         self.rulings.update(rulings)
 
     def reopen_waiting(self) -> None:
         """Request approval for the waiting calls again: there is an approver now."""
-        self._turn.waiting.clear()
+        for index in self._waiting_indexes():
+            del self._turn.suspended[index]
+
+    def _waiting_indexes(self) -> set[int]:
+        return {index for index in self._turn.suspended.keys() - self.rulings.keys() if self._turn.results[index] is None}
 
     def mark_started(self, index: int) -> None:
         """Record that a call is about to have effects."""
@@ -320,18 +275,6 @@ class Run:
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
         self.conversation.append(Message("tool", tuple(results)))
         self._turn, self.rulings, self.distrust_reason = RunState(), {}, ""
-
-
-def _copy_turn(state: RunState) -> RunState:
-    """Return a copy of a state's turn, without the fields that describe the run."""
-    return RunState(
-        calls=state.calls,
-        results=[*state.results],
-        started={*state.started},
-        waiting={*state.waiting},
-        shown={**state.shown},
-        holding={*state.holding},
-    )
 
 
 def find_last_prompt(conversation: Sequence[Message]) -> int | None:

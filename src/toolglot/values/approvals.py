@@ -18,6 +18,7 @@ __all__ = [
     "Ruling",
     "Suspended",
     "SuspensionKind",
+    "SuspensionRecord",
     "read_decision",
 ]
 
@@ -83,6 +84,11 @@ class Suspended(msgspec.Struct, frozen=True):
         return self.request.fingerprint
 
     @property
+    def record(self) -> "SuspensionRecord":
+        """What a saved run says of it."""
+        return SuspensionRecord(self.id, self.kind, self.fingerprint, self.has_started, self.blocks_later)
+
+    @property
     def needs(self) -> Literal["decision", "answer"]:
         """What it waits for. An answer is given as `Allow(arguments=…)`, with values for the form of `request`."""
         return "decision" if self.request.form is None else "answer"
@@ -95,6 +101,20 @@ class Suspended(msgspec.Struct, frozen=True):
             return cls(request, request.id, kind)
         id = request.id if request.id == outer.id else f"{outer.id}/{request.id}"
         return cls(request, id, kind, has_started=True, blocks_later=True)
+
+
+class SuspensionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What identifies a call that waits, in a run and in a file.
+
+    What would be shown is not kept: it is made anew, so that nobody approves what a file says.
+    """
+
+    id: str = ""
+    kind: SuspensionKind = "approval"
+    fingerprint: str = ""
+    """Of what was last shown; empty: nothing was."""
+    has_started: bool = False
+    blocks_later: bool = False
 
 
 class Allow(msgspec.Struct, frozen=True):

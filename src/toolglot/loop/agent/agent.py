@@ -200,7 +200,7 @@ class Agent(Generic[Data, OutputValue]):
         state.caller = setup.make_caller(state, view, state.caller.added_tools.values(), {}, state.caller.data)
         waiting = await state.list_suspended(state.paused)
         for index, suspended in waiting.items():
-            state.paused.wait_for_decision(index, suspended.fingerprint)
+            state.paused.suspend(index, suspended.record)
         return tuple(waiting.values())
 
     list_pending_sync = blocking(list_pending)

@@ -206,8 +206,8 @@ class _WaitingCalls:
 
     async def read(self, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
         """Return the decisions by call index, each with the fingerprint of the request it is about. Raises UsageError."""
-        shown = self._run.shown
-        fingerprints = {shown[index]: index for index in self.calls if index in shown}
+        records = self._run.suspended
+        fingerprints = {fingerprint: index for index in self.calls if (fingerprint := records[index].fingerprint)}
         if not decisions.keys() <= self._ids.keys() | fingerprints.keys():  # perhaps of what the calls would do now
             suspended_calls = await self._state.list_suspended(self._run)
             fingerprints |= {suspended.fingerprint: index for index, suspended in suspended_calls.items()}
@@ -218,7 +218,7 @@ class _WaitingCalls:
                 index, fingerprint = fingerprints[key], key
             else:
                 index = self._find_by_id(key)
-                fingerprint = shown[index]
+                fingerprint = records[index].fingerprint
             if answer is not None:
                 rulings[index] = Ruling(fingerprint, answer)
         return rulings
