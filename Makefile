@@ -71,7 +71,7 @@ check: $(READY) ## check formatting, lint, types, import contracts, style and do
 	@$(BIN)/pyright --warnings --pythonplatform Windows $(PORTABLE) & windows=$$!; \
 		$(BIN)/pyright --warnings && wait $$windows
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q tests/test_docs.py tests/test_style.py
+	@$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_docs.py tests/test_style.py
 
 fix: $(READY) ## format the code and apply automatic fixes
 	@$(BIN)/ruff format .
