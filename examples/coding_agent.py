@@ -20,7 +20,7 @@ agent = Agent(
     "simulator",
     tools=coding_tools(directory, state_dir=directory / ".state"),
     facade="neutral",  # leave it out: then each model sees the tools that it was trained on
-    config=ToolConfig(approval_effects={"write", "execute", "network"}),
+    config=ToolConfig(ask={"write", "execute", "network"}),
     approve=approve,
 )
 result = agent.run_sync(

@@ -114,8 +114,8 @@ def build(transport: Transport) -> Agent[User, City]:
         tools=[look_up, store, Atlas().count, ping],
         system=system,
         config=ToolConfig(
-            approval_effects={"write"},
-            allowed_tools=["look_up", "store"],
+            ask={"write"},
+            allow=["look_up", "store"],
             rates={"look_up": Rate(10, 60)},
             retry=RetryConfig(max_retries=1),
         ),
@@ -142,7 +142,7 @@ async def main() -> None:
     result = await agent.run("respond in JSON", data=User("Bob"))
     assert_type(result, RunResult[City])
     assert_type(result.output.population, int)
-    answer = await agent.run("a number", output_type=int, tool_choice=ToolChoice("none"), allowed_tools={"look_up"})
+    answer = await agent.run("a number", output_type=int, tool_choice=ToolChoice("none"), allow={"look_up"})
     assert_type(answer.output, int)
     await agent.run("a number", tool_choice="required")
     ToolConfig(tool_choice="look_up")
@@ -174,7 +174,7 @@ async def check_mistakes(agent: Agent[User, City]) -> None:
     Agent("simulator", tool=[store])  # type: ignore[call-arg]
     agent.switch("openai:gpt-5.1", keys="test")  # type: ignore[call-arg]
     tool(look_up, effect="read")  # type: ignore[call-overload]
-    ToolConfig(approval_effects={"destroy"})  # type: ignore[arg-type]
+    ToolConfig(ask={"destroy"})  # type: ignore[arg-type]
 
 
 def answer(questions: list[UserQuestion]) -> list[str]:

@@ -200,7 +200,7 @@ class TestFiles:
 
     def test_searching_a_directory_is_allowed_by_a_rule_for_all_of_it(self, judge: Any) -> None:
         for rule, expected in {"read(src/**)": "run", "grep(**)": "run", "read(src/*)": "ask", "read(src)": "ask"}.items():
-            config = ToolConfig(approval_effects={"read"}, approve=[rule])
+            config = ToolConfig(ask={"read"}, approve=[rule])
             assert judge(config, "grep", path="src/deep", pattern="x").action == expected, rule
 
     def test_a_change_below_a_directory_is_asked_about(self, judge: Any) -> None:
@@ -226,7 +226,7 @@ class TestCommands:
         assert judge(ToolConfig(approve=["shell(git status *)"]), "shell", **arguments).action == expected
 
     def test_leaving_the_sandbox_is_never_covered(self, judge: Any) -> None:
-        verdict = judge(ToolConfig(approve=["shell"], approval_effects=()), "shell", command="ls", escalate=True)
+        verdict = judge(ToolConfig(approve=["shell"], ask=()), "shell", command="ls", escalate=True)
         assert (verdict.action, verdict.each_time) == ("ask", True)
         assert judge(ToolConfig(deny=["shell(ls)"]), "shell", command="ls", escalate=True).action == "refuse"
 

@@ -204,7 +204,7 @@ def test_which_tools_ask(
     )
     loaded = configured_builtins(settings)
     loaded.close()
-    policy, caller = ToolPolicy(), make_caller(ToolConfig(approval_effects=ask), can_ask=True)
+    policy, caller = ToolPolicy(), make_caller(ToolConfig(ask=ask), can_ask=True)
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
     tools = [tool for tool in loaded.tools if tool.name in names]
     assert {tool.name for tool in tools if policy.judge(tool, caller, {}).action == "ask"} == asking

@@ -85,7 +85,7 @@ class TestPrecedence:
         cli_setup = prepare(Flags(deny=("pl*",), tools=("start_tools:ALL",)))
         assert cli_setup.setup.settings.policy.deny == ("write_*", "pl*")
         agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools)
-        assert agent.config.allowed_tools == {"read_file"}
+        assert agent.config.allow == {"read_file"}
 
     @pytest.mark.parametrize(
         ("allow", "deny", "offered"),

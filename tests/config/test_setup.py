@@ -192,19 +192,19 @@ class TestEngines:
         names = ["git_log", "read"]
         for model in ("simulator:gemini", "simulator:gemini/gemini-2.5-pro"):
             config, options = setup.tool_config(model, names), setup.generation_options(model)
-            assert (config.allowed_tools, config.parallel) == ({"read"}, False)
+            assert (config.allow, config.parallel) == ({"read"}, False)
             assert (options.max_tokens, options.top_p) == (7, 0.5)
             engine = setup.engine(model)
             assert engine.name.startswith("simulator:gemini/")
             assert "secret" not in engine.secrets
         real = setup.generation_options("gemini:gemini-2.5-pro")
-        assert (real.max_tokens, setup.tool_config("gemini:gemini-2.5-pro", names).allowed_tools) == (9, {"read"})
+        assert (real.max_tokens, setup.tool_config("gemini:gemini-2.5-pro", names).allow) == (9, {"read"})
         for model in ("simulator", "simulator:openai"):
-            assert setup.tool_config(model, names).allowed_tools is None
+            assert setup.tool_config(model, names).allow is None
         by_family = Setup(settings(providers={"openai": {"tools": {"deny": ["read"]}}}))
-        assert by_family.tool_config("simulator:openai", names).allowed_tools == {"git_log"}
+        assert by_family.tool_config("simulator:openai", names).allow == {"git_log"}
         by_default = Setup(settings(providers={"anthropic": {"tools": {"deny": ["read"]}}}))
-        assert by_default.tool_config("simulator", names).allowed_tools == {"git_log"}
+        assert by_default.tool_config("simulator", names).allow == {"git_log"}
 
     def test_the_simulator_has_no_address(self) -> None:
         with pytest.raises(UsageError, match="the simulator has no base URL and no key"):
@@ -226,11 +226,11 @@ class TestRules:
         config = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
         assert (config.max_iterations, config.timeout, config.run_timeout, config.max_parallel) == (3, None, 9, 2)
         assert (config.max_uses, config.max_result, config.max_tokens, config.max_cost) == ({"read": 1}, 500, 1000, 0.5)
-        assert (config.max_repeats, config.on_error, config.approval_effects) == (0, "abort", frozenset({"write"}))
-        assert (config.retry.max_retries, config.allowed_tools, config.parallel) == (7, None, None)
+        assert (config.max_repeats, config.on_error, config.ask) == (0, "abort", frozenset({"write"}))
+        assert (config.retry.max_retries, config.allow, config.parallel) == (7, None, None)
 
     def test_a_limit_has_one_name_in_the_configuration_and_in_python(self) -> None:
-        own_names = {"allow", "ask", "keep_env"}  # patterns, effects and the environment
+        own_names = {"keep_env"}  # the environment
         units = {"max_per_minute", "max_requests_per_minute", "max_tokens_per_minute"}  # a Rate in Python
         assert {*PolicySettings.__struct_fields__} - {*ToolConfig.__struct_fields__} == own_names | units
 
@@ -253,11 +253,11 @@ class TestRules:
     ) -> None:
         setup = Setup(settings(policy=policy, providers={"gemini": {"tools": provider, "parallel": False}}))
         config = setup.tool_config("gemini:x", NAMES)
-        assert (config.allowed_tools, config.parallel) == (expected, False)
+        assert (config.allow, config.parallel) == (expected, False)
 
     def test_settings_of_a_provider_apply_to_no_other(self) -> None:
         setup = Setup(settings(providers={"gemini": {"tools": {"deny": ["*"]}, "generation": {"effort": "high"}}}))
-        assert setup.tool_config("anthropic:x", NAMES).allowed_tools is None
+        assert setup.tool_config("anthropic:x", NAMES).allow is None
         assert setup.generation_options("anthropic:x") == Options(cache=True)
 
     def test_options_of_a_provider_override_the_general_ones(self) -> None:
@@ -276,13 +276,13 @@ class TestRules:
     @pytest.mark.parametrize("name", ["shell", "Bash", "run_shell_command", "exec_command", "Ba*"])
     def test_a_built_in_tool_has_every_name_that_models_have_for_it(self, name: str) -> None:
         names = ["read", "shell", "edit"]
-        assert Setup(settings(policy={"deny": [name]})).tool_config(None, names).allowed_tools == {"read", "edit"}
-        assert Setup(settings(policy={"allow": [name]})).tool_config(None, names).allowed_tools == {"shell"}
+        assert Setup(settings(policy={"deny": [name]})).tool_config(None, names).allow == {"read", "edit"}
+        assert Setup(settings(policy={"allow": [name]})).tool_config(None, names).allow == {"shell"}
 
     def test_beside_a_tool_of_that_name_both_are_denied_and_one_is_allowed(self) -> None:
         names = ["Bash", "shell", "read"]
-        assert Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, names).allowed_tools == {"read"}
-        assert Setup(settings(policy={"allow": ["Bash"]})).tool_config(None, names).allowed_tools == {"Bash"}
+        assert Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, names).allow == {"read"}
+        assert Setup(settings(policy={"allow": ["Bash"]})).tool_config(None, names).allow == {"Bash"}
 
     def test_limits_of_uses_apply_to_every_name(self) -> None:
         limits = {"Bash": 2, "read": 1, "own": 5, "git_*": 3, "git_push": 9}
@@ -329,7 +329,7 @@ class TestAgents:
         )
         assert setup_of(agent).config.system == "Be brief."
         assert setup_of(agent).config.context.when_full == "trim"
-        assert agent.config.allowed_tools == {"git_log", "read"}
+        assert agent.config.allow == {"git_log", "read"}
         outcomes = agent.run_sync('call read {"path": "a"}\ncall! git_push {}').outcomes
         assert [outcome.result.is_error for outcome in outcomes] == [False, True]
 
@@ -345,20 +345,20 @@ class TestAgents:
         agent = setup.create_agent("simulator", tools=TOOLS)
         agent.switch("g")
         assert agent.model == "gemini:gemini-3-pro-preview"
-        assert (agent.config.allowed_tools, agent.config.parallel, setup_of(agent).config.options.top_p) == (
+        assert (agent.config.allow, agent.config.parallel, setup_of(agent).config.options.top_p) == (
             {"read"},
             False,
             0.5,
         )
         agent.switch("simulator")
-        assert (agent.config.allowed_tools, setup_of(agent).config.options) == (None, Options(cache=True))
+        assert (agent.config.allow, setup_of(agent).config.options) == (None, Options(cache=True))
 
     def test_a_switch_that_fails_changes_nothing(self) -> None:
         setup = Setup(settings(providers={"gemini": {"tools": {"deny": ["*"]}}}))
         agent = setup.create_agent(tools=TOOLS)
         with pytest.raises(UnknownName):
             agent.switch("gemni:x")
-        assert (agent.model.split(":")[0], agent.config.allowed_tools) == ("simulator", None)
+        assert (agent.model.split(":")[0], agent.config.allow) == ("simulator", None)
 
     def test_a_fallback_has_the_rules_of_its_own_provider(self) -> None:
         providers = {"anthropic": {"base_url": "http://a"}, "simulator": {"tools": {"allow": ["read"]}}}
@@ -371,7 +371,7 @@ class TestAgents:
         )
         setup = Setup(chosen)
         agent = setup.create_agent(tools=TOOLS, transport=DeafTransport(), key="k")
-        assert agent.config.allowed_tools is None
+        assert agent.config.allow is None
         result = agent.run_sync('call! git_push {}\ncall read {"path": "a"}')
         assert agent.model.startswith("simulator:gemini/")
         assert [outcome.result.error_kind for outcome in result.outcomes] == ["not_allowed", None]
@@ -416,7 +416,7 @@ class TestFromConfig:
         agent = from_config("fast", tools=TOOLS, directory=home.project, flags={"system": "Be brief."})
         assert isinstance(agent, Agent)
         assert agent.model.startswith("simulator:gemini/")
-        assert (setup_of(agent).config.system, agent.config.allowed_tools) == ("Be brief.", {"read"})
+        assert (setup_of(agent).config.system, agent.config.allow) == ("Be brief.", {"read"})
 
     def test_what_an_untrusted_project_says_is_ignored_and_named(self, home: Home, caplog: pytest.LogCaptureFixture) -> None:
         home.user_file.write_text('model = "simulator:openai"\n')

@@ -463,7 +463,7 @@ def test_prepared_tools() -> None:
 def test_prepared_tools_are_in_the_providers_format_with_its_losses_and_as_the_configuration_allows() -> None:
     engine = chat_engine(ScriptedTransport(), "gemini:gemini-3-pro")
     pattern = ToolDefinition("a", "A.", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}})
-    config = ToolConfig(allowed_tools=frozenset({"a"}), tool_choice=ToolChoice("required"), parallel=False)
+    config = ToolConfig(allow=frozenset({"a"}), tool_choice=ToolChoice("required"), parallel=False)
     prepared = engine.prepare_tools([pattern, WEATHER], config)
     assert prepared.tools == (pattern,)
     assert [item["name"] for item in prepared.body["tools"][0]["functionDeclarations"]] == ["a"]

@@ -31,7 +31,7 @@ class Net:
             url = f"https://{name}.test/"
             self.web.pages.add(Page(url=url, requested=url, method="http", text=text, title=name.upper()))
         tools = web_tools(self.web)
-        self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(approval_effects=(), max_repeats=0))
+        self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(ask=(), max_repeats=0))
         self.facade = BoundFacade(find_facade("codex"), "gpt-5.5", [tool.name for tool in tools])
 
     def base(self, **arguments: Any) -> ToolResult:

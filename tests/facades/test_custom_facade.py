@@ -283,7 +283,7 @@ def test_a_result_that_the_facade_words_has_no_data() -> None:
 
 
 def test_a_tool_of_the_user_that_is_not_allowed_is_not_shown() -> None:
-    agent = Agent("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(allowed_tools=frozenset()))
+    agent = Agent("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(allow=frozenset()))
     assert agent.view().model_view.tools() == ()
     assert agent.run_sync('call! Find {"word": "x"}').outcomes[0].result.error_kind == "not_found"
 

@@ -382,7 +382,7 @@ def test_the_next_model_sees_a_cancelled_call(provider: str) -> None:
     assert names(sent[-1].history) == ["editor", "run" if other == "openai-responses" else "term__run"]
 
 
-ASK = ToolConfig(approval_effects=frozenset({"execute"}))
+ASK = ToolConfig(ask=frozenset({"execute"}))
 
 
 def refuse(_: ApprovalRequest) -> bool:
@@ -416,14 +416,14 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
 
 class TestRules:
     def test_only_views_of_allowed_tools_are_shown_and_run(self) -> None:
-        agent, sent = agent_on("anthropic", config=ToolConfig(allowed_tools=frozenset({"read"})))
+        agent, sent = agent_on("anthropic", config=ToolConfig(allow=frozenset({"read"})))
         result = asyncio.run(agent.run('call Read {"file_path": "a.txt"} call! Bash {"command": "ls"}'))
         assert [tool["name"] for tool in sent[0].body["tools"]] == ["Read"]
         assert [outcome.result.is_error for outcome in result.outcomes] == [False, True]
 
     def test_a_view_with_commands_runs_only_what_is_allowed(self) -> None:
         prompt = 'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": "a.txt", "text": "x"}'
-        outcomes = run_on_claude(prompt, facade=BRAVO, config=ToolConfig(allowed_tools=frozenset({"read"})))
+        outcomes = run_on_claude(prompt, facade=BRAVO, config=ToolConfig(allow=frozenset({"read"})))
         assert [(outcome.call.name, outcome.result.error_kind) for outcome in outcomes] == [
             ("read", None),
             ("write", "not_allowed"),

@@ -38,7 +38,7 @@ class TestTheNote:
         assert instruct(rig)[0] == CLAUDE
 
     def test_it_names_no_tool_that_is_not_allowed(self, rig: Rig) -> None:
-        texts = " ".join(instruct(rig, config=ToolConfig(allowed_tools=frozenset({"read"}))))
+        texts = " ".join(instruct(rig, config=ToolConfig(allow=frozenset({"read"}))))
         assert not [name for name in ("Edit", "Bash", "Write", "replace", "run_shell_command") if name in texts]
 
     def test_there_is_none_where_no_tools_are_offered(self, rig: Rig) -> None:

@@ -60,7 +60,7 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
         tools=tools.tools,
         facade=facade_id,
         approve=lambda request: True,
-        config=ToolConfig(approval_effects=(), max_iterations=100, max_repeats=0),
+        config=ToolConfig(ask=(), max_iterations=100, max_repeats=0),
     )
     try:
         outcomes = agent.run_sync("Go on.").outcomes

@@ -28,7 +28,7 @@ class Session:
             tools=self.tools.tools,
             facade=facade_id,
             approve=lambda request: True,
-            config=ToolConfig(approval_effects=(), max_repeats=0, max_iterations=500),
+            config=ToolConfig(ask=(), max_repeats=0, max_iterations=500),
         )
 
     def __call__(self, name: str, *, fails: bool = False, **arguments: Any) -> str:

@@ -37,7 +37,7 @@ from toolglot.values.messages import (
 )
 
 EVERYONE = [provider for provider in PROFILES if provider != "compatible"]
-ASK = ToolConfig(approval_effects=frozenset({"write"}))
+ASK = ToolConfig(ask=frozenset({"write"}))
 
 
 def sim(name: str, wiretap: Wiretap | None = None) -> Engine:

@@ -94,7 +94,7 @@ async def test_structured_output(model: str) -> None:
 @real_model
 def test_a_file_is_found_read_and_changed(model: str, tmp_path: Path) -> None:
     (tmp_path / "greeting.txt").write_text("Helo world\n")
-    agent = Agent(model, tools=coding_tools(tmp_path), config=ToolConfig(approval_effects=()))
+    agent = Agent(model, tools=coding_tools(tmp_path), config=ToolConfig(ask=()))
     result = agent.run_sync(
         "A file in this folder greets the world with a typo. Find it, correct the typo in it, and say done."
     )

@@ -48,7 +48,7 @@ class Stopped:
 
     def __init__(self, case: Case) -> None:
         self.case, self.started, self.wiretap = case, Counter[str](), Wiretap()
-        config = ToolConfig(eager_start=case.is_eager, approval_effects={"write"})
+        config = ToolConfig(eager_start=case.is_eager, ask={"write"})
         tools = [Tool(self._make("read"), effects="read"), Tool(self._make("write"), effects="write")]
         hooks = [hook(before_request=_wait, after_reply=_wait, before_tool=_wait, after_tool=_wait)]
         self.agent: Agent = make_agent(case.provider, self.wiretap, tools=tools, config=config, approve=_approve, hooks=hooks)

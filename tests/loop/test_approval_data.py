@@ -33,7 +33,7 @@ from toolglot.values.messages import BaseCall, Conversation, Message, Reply, Too
 from .agents import Wiretap, check, collect_events, hook, kinds_of, make_agent, outcome, results_of, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
-WRITES = ToolConfig(approval_effects={"write", "execute"})
+WRITES = ToolConfig(ask={"write", "execute"})
 
 
 class Vault:
@@ -301,7 +301,7 @@ CHANGES: dict[str, Change] = {
     "another version": lambda vault: {"tools": [vault.tools[0].replace(version="2"), vault.tools[1]]},
     "another schema": lambda vault: {"tools": [vault.tools[0].replace(description="Now it is another."), vault.tools[1]]},
     "other effects": lambda vault: {"tools": [vault.tools[0].replace(effects=("write", "execute")), vault.tools[1]]},
-    "another policy": lambda vault: {"config": ToolConfig(approval_effects={"write"})},
+    "another policy": lambda vault: {"config": ToolConfig(ask={"write"})},
 }
 
 
@@ -446,7 +446,7 @@ def test_an_approver_may_change_the_arguments_and_the_model_is_told(way: str, li
 
 def test_arguments_that_were_replaced_never_run_even_if_nobody_has_to_be_asked_by_now() -> None:
     agent, vault, first = pause()
-    other = reload(agent.save(), vault, config=ToolConfig(approval_effects=()))
+    other = reload(agent.save(), vault, config=ToolConfig(ask=()))
     change = Allow({"key": "b", "value": "2"})
     again = run(other.resume({first.requests[0].id: change}))
     assert (again.stop, vault.ran) == ("approval", [])
@@ -475,7 +475,7 @@ def test_changed_arguments_have_to_fit() -> None:
 def test_a_rule_that_denies_also_denies_what_an_approver_changed(way: str) -> None:
     vault, lines = Vault(), list[bytes]()
     put = vault.tools[0].replace(scope=lambda arguments: [Subject("path", f"/vault/{arguments['key']}", "/vault")])
-    config, change = ToolConfig(approval_effects={"write"}, deny=["put(secret/**)"]), Allow({"key": "secret/b", "value": "2"})
+    config, change = ToolConfig(ask={"write"}, deny=["put(secret/**)"]), Allow({"key": "secret/b", "value": "2"})
     approve = Asked(change) if way == "approve" else None
     agent = make_agent("anthropic", tools=[put], config=config, approve=approve, audit=AuditLog(lines.append))
     result = run(agent.run(PUT))

@@ -36,7 +36,7 @@ from .agents import (
 )
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
-ASK = ToolConfig(approval_effects=frozenset({"write", "execute"}))
+ASK = ToolConfig(ask=frozenset({"write", "execute"}))
 
 
 class Tools:
@@ -276,7 +276,7 @@ def test_a_veto_comes_before_the_question() -> None:
 
 def test_early_starts_ask_too() -> None:
     tools = Tools()
-    config = ToolConfig(approval_effects=frozenset({"read", "write"}), eager_start=True)
+    config = ToolConfig(ask=frozenset({"read", "write"}), eager_start=True)
     agent = make_agent("anthropic", tools=tools.all, config=config)
     result = run(outcome(agent, MIXED, streamed=True))
     assert result.stop == "approval"
@@ -286,7 +286,7 @@ def test_early_starts_ask_too() -> None:
 
 async def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
     tools = Tools()
-    config = ToolConfig(approval_effects=frozenset({"write"}), on_error="abort")
+    config = ToolConfig(ask=frozenset({"write"}), on_error="abort")
     agent = make_agent("anthropic", tools=tools.all, config=config)
     first = await agent.run('call write {"n": 1}')
     assert (await agent.resume({first.requests[0].id: "no"})).stop == "end"
@@ -294,7 +294,7 @@ async def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
 
 def test_abort_does_not_take_the_no_of_an_approver_for_a_failure() -> None:
     tools = Tools()
-    config = ToolConfig(approval_effects=frozenset({"write"}), on_error="abort")
+    config = ToolConfig(ask=frozenset({"write"}), on_error="abort")
     agent = make_agent("anthropic", tools=tools.all, config=config, approve=lambda _: "no")  # pyright: ignore[reportUnknownLambdaType]
     assert run(agent.run('call write {"n": 1}')).stop == "end"
     assert kinds_of(agent.conversation) == ["rejected"]
@@ -405,7 +405,7 @@ PROGRAM = dedent(
         body.__doc__ = name
         return tool(body, name=name, effects=effects, tags={"a", "b", "c"})
 
-    options = dict(tools=[counted("read", "read"), counted("write", ("write", "network", "execute"))], config=ToolConfig(approval_effects=frozenset({"write"})))
+    options = dict(tools=[counted("read", "read"), counted("write", ("write", "network", "execute"))], config=ToolConfig(ask=frozenset({"write"})))
     if what == "start":
         agent = Agent("simulator:%s", **options)
         result = agent.run_sync('call read {"n": 1} call write {"n": 2} call write {"n": 3}')
@@ -437,7 +437,7 @@ def test_three_processes_run_each_call_exactly_once(provider: str, tmp_path: Pat
 
 def test_uses_are_counted_across_processes() -> None:
     """max_uses is a limit of the conversation, and the conversation is the same."""
-    config = ToolConfig(max_uses={"read": 1}, approval_effects=frozenset({"write"}))
+    config = ToolConfig(max_uses={"read": 1}, ask=frozenset({"write"}))
     tools = Tools()
     agent = make_agent("anthropic", tools=tools.all, config=config)
     run(agent.run('call read {"n": 1}'))

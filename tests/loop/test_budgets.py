@@ -198,7 +198,7 @@ async def never(_: Any) -> Any:
 
 def test_a_slow_approver_is_stopped_in_time() -> None:
     work = Work()
-    config = ToolConfig(run_timeout=0.05, approval_effects=frozenset({"execute"}))
+    config = ToolConfig(run_timeout=0.05, ask=frozenset({"execute"}))
     agent = make_agent("anthropic", tools=[work.tool], config=config, approve=never)
     assert run(agent.run('call work {"n": 1}')).stop == "timeout"
     assert work.ran == 0

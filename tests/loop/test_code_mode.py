@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not find_runtime("javascript"), reason="mini-racer is not installed"),
     pytest.mark.skipif(find_level() is SandboxLevel.NONE, reason="no sandbox works here"),
 ]
-ANYTHING = ToolConfig(approval_effects=())
+ANYTHING = ToolConfig(ask=())
 PATCH = """*** Begin Patch
 *** Add File: notes/todo.md
 +# Tasks

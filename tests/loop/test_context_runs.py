@@ -798,7 +798,7 @@ async def test_calls_that_wait_for_approval_survive_a_truncation(provider: str, 
         return calls if asks else model(request)
 
     wiretap = Wiretap(*[turn] * 50)
-    asks = ToolConfig(approval_effects=frozenset({"write"}))
+    asks = ToolConfig(ask=frozenset({"write"}))
     context = ContextPolicy(budget=700)
     agent = make_agent(provider, wiretap, tools=[delete], context=context, conversation=old(4), config=asks)
     paused = await outcome(agent, "clean up", streamed=live)

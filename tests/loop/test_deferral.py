@@ -593,10 +593,10 @@ def test_a_hook_and_a_choice_limit_what_messages_have_added() -> None:
     run(agent.run("Hi."))
     agent.add_tools([late])
     run(agent.run("Use the other.", tool_choice=ToolChoice("auto", ("early",))))
-    run(agent.run("Use it.", allowed_tools=["late"]))
+    run(agent.run("Use it.", allow=["late"]))
     assert [result.error_code for result in results_of(agent.conversation)] == ["tool_not_offered", ""]
     assert names_declared_in(wiretap.bodies[-1]) == ["late"]
-    run(agent.run("Nothing.", allowed_tools=["early"]))
+    run(agent.run("Nothing.", allow=["early"]))
     assert names_declared_in(wiretap.bodies[-1]) == ["early"]
 
 
@@ -619,11 +619,9 @@ def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
         agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
         assert run(agent.run("Go.")).stop == "approval"
         reader = noting(ran, name, effects="read")
-        agent = make_agent(
-            "anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=ToolConfig(approval_effects={"read"})
-        )
+        agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=ToolConfig(ask={"read"}))
         assert run(agent.run("Go.")).stop == "approval"
-        for config in (ToolConfig(deny=(name,)), ToolConfig(allowed_tools=())):
+        for config in (ToolConfig(deny=(name,)), ToolConfig(allow=())):
             agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=config)
             assert run(agent.run("Go.")).stop == "end"
             assert kinds_of(agent.conversation) == ["not_allowed"]

@@ -81,7 +81,7 @@ async def _approve(approval: ApprovalRequest) -> bool:
 
 
 def busy_agent(provider: str, config: ToolConfig) -> Agent:
-    config = replace(config, approval_effects=frozenset({"write"}))
+    config = replace(config, ask=frozenset({"write"}))
     return make_agent(provider, Wiretap(), tools=[read, write], config=config, system=_system, approve=_approve, hooks=[SLOW])
 
 

@@ -548,7 +548,7 @@ async def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
 def test_tools_that_are_not_allowed_are_not_shown_and_do_not_run(provider: str) -> None:
     ran: list[str] = []
     wiretap = Wiretap()
-    config = ToolConfig(allowed_tools=frozenset({"add"}))
+    config = ToolConfig(allow=frozenset({"add"}))
     agent = make_agent(provider, wiretap, tools=[add, noting(ran, "secret")], config=config)
     run(agent.run("call! secret {}"))
     assert all(tools_sent(body) == {"add"} for body in wiretap.bodies)
@@ -835,7 +835,7 @@ def test_a_tool_sees_the_conversation_the_data_and_the_model() -> None:
 def test_a_new_config_counts_from_the_next_run() -> None:
     ran: list[str] = []
     agent = make_agent("anthropic", tools=[noting(ran, "work")])
-    agent.config = ToolConfig(allowed_tools=frozenset())
+    agent.config = ToolConfig(allow=frozenset())
     run(agent.run("call work {}"))
     assert ran == []
 

@@ -248,7 +248,7 @@ def test_a_run_that_is_out_of_time_leaves_later_calls_not_run(live: bool) -> Non
 @pytest.mark.parametrize("answers", [(True, True), (False, True), (True, False)])
 def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool, bool], live: bool) -> None:
     diary, left = Diary(), list(answers)
-    config = ToolConfig(approval_effects=frozenset({"write"}))
+    config = ToolConfig(ask=frozenset({"write"}))
 
     def yes_or_no(_: ApprovalRequest) -> bool:
         return left.pop(0)
@@ -266,7 +266,7 @@ def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool
 async def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> None:
     """A file that is read after an edit is read after the edit, also where somebody has to think about the edit first."""
     diary = Diary()
-    agent = make_agent("anthropic", tools=diary.tools, config=ToolConfig(approval_effects=frozenset({"write"})))
+    agent = make_agent("anthropic", tools=diary.tools, config=ToolConfig(ask=frozenset({"write"})))
     first = await agent.run(prompt("look step look"))
     assert first.stop == "approval"
     result = await agent.resume({first.requests[0].id: "yes"})
@@ -278,7 +278,7 @@ async def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() 
 @pytest.mark.parametrize("decisions", [("yes", "yes"), ("no", "yes"), ("yes", "no")])
 def test_what_has_to_be_decided_on_is_decided_on_together_also_elsewhere(decisions: tuple[Any, Any]) -> None:
     """Saved while it waits, and gone on with in another process."""
-    diary, config = Diary(), ToolConfig(approval_effects=frozenset({"write"}))
+    diary, config = Diary(), ToolConfig(ask=frozenset({"write"}))
     first = make_agent("anthropic", tools=diary.tools, config=config)
     paused = run(first.run(prompt("step step")))
     assert (paused.stop, len(paused.requests), diary.lines) == ("approval", 2, [])

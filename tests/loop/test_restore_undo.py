@@ -201,7 +201,7 @@ class TestRestored:
         check(agent.conversation)
 
     def test_a_run_that_waits_continues(self) -> None:
-        asks = ToolConfig(approval_effects=frozenset({"write"}))
+        asks = ToolConfig(ask=frozenset({"write"}))
         first = make_agent("anthropic", tools=[write], config=asks)
         paused = run(first.run('call write {"path": "a"}'))
         agent = make_agent("anthropic", tools=[write], config=asks)
@@ -211,7 +211,7 @@ class TestRestored:
         assert [outcome.result.text for outcome in result.outcomes] == ["written a"]
 
     def test_what_was_pending_before_is_gone(self) -> None:
-        asks = ToolConfig(approval_effects=frozenset({"write"}))
+        asks = ToolConfig(ask=frozenset({"write"}))
         other = make_agent("anthropic", tools=[write])
         run(other.run("say hi"))
         agent = make_agent("anthropic", tools=[write], config=asks)
@@ -276,7 +276,7 @@ class TestUndo:
         assert agent.conversation is not held
 
     def test_a_prompt_that_waits_for_an_approval(self) -> None:
-        agent = make_agent("anthropic", tools=[write], config=ToolConfig(approval_effects=frozenset({"write"})))
+        agent = make_agent("anthropic", tools=[write], config=ToolConfig(ask=frozenset({"write"})))
         run(agent.run("say one"))
         run(agent.run('call write {"path": "a"}'))
         assert agent.has_pending_run
@@ -318,7 +318,7 @@ class TestUndo:
         agent = make_agent(
             "openai-chat",
             tools=[write.replace(max_uses=2)],
-            config=ToolConfig(approval_effects=frozenset({"write"})),
+            config=ToolConfig(ask=frozenset({"write"})),
             approve=approve,
         )
         results: list[bool] = []
@@ -388,10 +388,10 @@ class TestUndo:
 
 @pytest.mark.parametrize(("make", "config", "asks"), [
     (lambda: write, ToolConfig(), False),
-    (lambda: write, ToolConfig(approval_effects=frozenset({"write"})), True),
-    (lambda: look, ToolConfig(approval_effects=frozenset({"write"})), False),
+    (lambda: write, ToolConfig(ask=frozenset({"write"})), True),
+    (lambda: look, ToolConfig(ask=frozenset({"write"})), False),
     (lambda: look.replace(approval=True), ToolConfig(), True),
-    (lambda: write.replace(approval=False), ToolConfig(approval_effects=frozenset({"write"})), False),
+    (lambda: write.replace(approval=False), ToolConfig(ask=frozenset({"write"})), False),
 ])  # fmt: skip
 def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: ToolConfig, asks: bool) -> None:
     tool = make()
@@ -399,7 +399,7 @@ def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: Too
 
 
 def test_what_is_always_allowed_needs_no_approval_any_more() -> None:
-    agent = make_agent("openai-chat", tools=[write], config=ToolConfig(approval_effects=frozenset({"write"})), approve=always)
+    agent = make_agent("openai-chat", tools=[write], config=ToolConfig(ask=frozenset({"write"})), approve=always)
     assert agent.view().needs_approval(write)
     run(agent.run('call write {"path": "a"}'))
     assert not agent.view().needs_approval(write)

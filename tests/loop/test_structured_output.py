@@ -310,7 +310,7 @@ def test_a_model_that_talked_is_made_to_call() -> None:
 @pytest.mark.parametrize("provider", ["gemini", "ollama", "deepseek"])
 def test_allowed_tools_do_not_hide_the_final_one(provider: str) -> None:
     wiretap = Wiretap(calls, answers('{"name": "Rome", "people": 3}'))
-    config = ToolConfig(allowed_tools=frozenset({"add"}))
+    config = ToolConfig(allow=frozenset({"add"}))
     agent = make_agent(provider, wiretap, tools=[add], output_type=City, config=config)
     result = run(agent.run("go"))
     assert result.output == City(name="Rome", people=3)
@@ -327,7 +327,7 @@ def test_output_without_tools_that_are_switched_off(provider: str) -> None:
 
 
 def test_approvals_are_not_asked_for_the_final_answer() -> None:
-    config = ToolConfig(approval_effects=frozenset({"read", "write", "execute", "network"}))
+    config = ToolConfig(ask=frozenset({"read", "write", "execute", "network"}))
     wiretap = Wiretap(answers('{"name": "Rome", "people": 3}'))
     result = run(make_agent("ollama", wiretap, tools=[add], output_type=City, config=config).run("go"))
     assert result.output == City(name="Rome", people=3)
@@ -391,9 +391,7 @@ async def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
         return Reply((ToolCall("", "write", {}),), "tools")
 
     wiretap = Wiretap(first, answers('{"name": "Rome", "people": 3}'))
-    agent = make_agent(
-        provider, wiretap, tools=[write], output_type=City, config=ToolConfig(approval_effects=frozenset({"write"}))
-    )
+    agent = make_agent(provider, wiretap, tools=[write], output_type=City, config=ToolConfig(ask=frozenset({"write"})))
     paused = await agent.run("go")
     assert paused.stop == "approval"
     assert paused.output is None

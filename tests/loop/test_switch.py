@@ -68,7 +68,7 @@ async def ask() -> str:
 
 TOOLS = [add, picture, fail, ask]
 MIXED = 'think let me see\ncall add {"a": 1, "b": 2} call picture {} call fail {} call ask {}\nthen say done'
-ASK = ToolConfig(approval_effects=frozenset({"write"}))
+ASK = ToolConfig(ask=frozenset({"write"}))
 
 
 def sim(provider: str, wiretap: Wiretap) -> Engine:

@@ -173,7 +173,7 @@ def test_a_sync_tool_may_ask_another_model() -> None:
 
 
 def test_resume_sync() -> None:
-    agent = make_agent("anthropic", tools=[add], config=ToolConfig(approval_effects=frozenset({"execute"})))
+    agent = make_agent("anthropic", tools=[add], config=ToolConfig(ask=frozenset({"execute"})))
     first = agent.run_sync(CALL)
     assert first.stop == "approval"
     assert agent.resume_sync({first.requests[0].id: "yes"}).stop == "end"

@@ -145,7 +145,7 @@ def name_in_policy(field: str, name: str) -> ToolConfig:
     return ToolConfig(**{field: values.get(field, [name])})
 
 
-POLICY_FIELDS = ["allowed_tools", "max_uses", "rates", "approve", "deny", "tool_choice"]
+POLICY_FIELDS = ["allow", "max_uses", "rates", "approve", "deny", "tool_choice"]
 
 
 @pytest.mark.parametrize("field", POLICY_FIELDS)

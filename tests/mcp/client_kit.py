@@ -14,7 +14,7 @@ from toolglot.values.approvals import Approve
 from toolglot.values.messages import ToolCall
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
-ALLOW_ALL = ToolConfig(approval_effects=())
+ALLOW_ALL = ToolConfig(ask=())
 
 
 def server(directory: Path, *modes: str, **fields: Any) -> McpServer:

@@ -52,7 +52,7 @@ def test_a_reader_by_its_own_word_is_no_reader(tmp_path: Path) -> None:
     with evil(tmp_path) as servers:
         (lookup,) = servers.tools
         assert lookup.effects == {"read", "write", "network"}
-        assert allow_only_readers(ToolConfig(), servers).allowed_tools == frozenset()
+        assert allow_only_readers(ToolConfig(), servers).allow == frozenset()
         exported = ExportedTools(servers)
         call = exported.make_call(LOOKUP, {"note": "x"})
         assert not asyncio.run(exported.run_or_refuse(call)).ran
@@ -142,7 +142,7 @@ def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monke
 @pytest.mark.parametrize("mode", ["later", "rug", "schema"])
 def test_an_answer_to_a_saved_question_is_not_for_another_tool(mode: str, answer: Any, tmp_path: Path) -> None:
     """The conversation waits in a file, while the server changes its tool: an answer to what was shown allows nothing."""
-    approval = ToolConfig(approval_effects={"network"})
+    approval = ToolConfig(ask={"network"})
 
     async def main() -> None:
         async with evil(tmp_path, mode) as servers:

@@ -20,7 +20,7 @@ from .kit import call, find_results, load_payload, make_agent
 __all__ = ["site"]  # a fixture
 CLAUDE_FACADES = [facade.id for facade in list_facades("claude")]
 PROVIDERS = {"claude": ("claude-code", "claude-opus-5"), "gemini": ("gemini-cli", "gemini-2.5-pro")}
-CONFIG = ToolConfig(approval_effects=())
+CONFIG = ToolConfig(ask=())
 
 
 def interpret(provider: str, name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from toolglot.wire.codec import decode_request, encode_request
 from .kit import call, find_results, load_payload, make_agent
 
 RUST_FILES = ("src/main.rs", "src/api.rs", "src/lib.rs")
-ALLOWED = ToolConfig(approval_effects=())
+ALLOWED = ToolConfig(ask=())
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_typical_calls_are_fast(project: Path) -> None:
 def test_calls_are_limited_and_audited(project: Path) -> None:
     arguments = load_payload("003_response")["candidates"][0]["content"]["parts"][0]["functionCall"]["args"]
     calls = [call("list_files", {**arguments, "path": "." if number % 2 else "src"}, f"c{number}") for number in range(3)]
-    config = ToolConfig(approval_effects=(), rates={"glob": Rate(2, 60)})
+    config = ToolConfig(ask=(), rates={"glob": Rate(2, 60)})
     audit = AuditLog(project.parent / "audit.jsonl")
     results = run_calls(project, *calls, config=config, audit=audit)
     assert [result.is_error for result in results] == [False, False, True]

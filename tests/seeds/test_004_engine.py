@@ -190,7 +190,7 @@ def test_the_configuration_of_the_document() -> None:
     fields, retry = load_payload("004_config_fields")["tool_config"], load_payload("004_config_fields")["retry_config"]
     own_names = {
         "enabled": "enabled", "tool_choice": "tool_choice", "max_iterations": "max_iterations", "execution_timeout": "timeout",
-        "max_parallel_tools": "max_parallel", "allowed_tools": "allowed_tools", "tool_error_handling": "on_error",
+        "max_parallel_tools": "max_parallel", "allowed_tools": "allow", "tool_error_handling": "on_error",
         "retry_config": "retry",
     }  # fmt: skip
     assert [*own_names] == fields

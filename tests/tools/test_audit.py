@@ -95,9 +95,9 @@ class No(Hooks):
     ({}, "fetch", {"url": "busy"}, "execution", True),
     ({}, "fetch", {}, "validation", False),
     ({}, "nobody", {}, "not_found", False),
-    ({"config": ToolConfig(allowed_tools=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
+    ({"config": ToolConfig(allow=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
     ({"config": ToolConfig(max_uses={"fetch": 0})}, "fetch", {"url": "x"}, "limit", False),
-    ({"config": ToolConfig(approval_effects=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
+    ({"config": ToolConfig(ask=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
     ({"hooks": [No()]}, "fetch", {"url": "x"}, "rejected", False),
 ])  # fmt: skip
 def test_one_line_for_whatever_came_of_a_call(
@@ -115,7 +115,7 @@ def test_a_line_says_what_was_decided(answer: str, approved: bool) -> None:
     def approve(question: ApprovalRequest) -> Any:
         return answer
 
-    rig = Rig(approve=approve, config=ToolConfig(approval_effects=frozenset({"network"})))
+    rig = Rig(approve=approve, config=ToolConfig(ask=frozenset({"network"})))
     rig.run(url="x")
     assert [line["approved"] for line in rig.lines] == [approved]
 
@@ -258,7 +258,7 @@ def test_the_reason_of_a_decision_is_redacted_and_bounded() -> None:
     def refuse(_: ApprovalRequest) -> Deny:
         return Deny(f"{KEY} " * 1000)
 
-    rig = Rig(approve=refuse, config=ToolConfig(approval_effects={"network"}))
+    rig = Rig(approve=refuse, config=ToolConfig(ask={"network"}))
     rig.run(url="x")
     assert KEY.encode() not in rig.raw[0]
     assert len(rig.lines[0]["reason"]) <= 2000

@@ -92,9 +92,9 @@ class Rig:
 @pytest.mark.parametrize(("config", "kinds"), [
     ({}, ["ok", "ok"]),
     ({"enabled": False}, ["not_allowed", "not_allowed"]),
-    ({"allowed_tools": frozenset({"look"})}, ["ok", "not_allowed"]),
-    ({"allowed_tools": frozenset[str]()}, ["not_allowed", "not_allowed"]),
-    ({"allowed_tools": frozenset({"look", "write", "unheard of"})}, ["ok", "ok"]),
+    ({"allow": frozenset({"look"})}, ["ok", "not_allowed"]),
+    ({"allow": frozenset[str]()}, ["not_allowed", "not_allowed"]),
+    ({"allow": frozenset({"look", "write", "unheard of"})}, ["ok", "ok"]),
 ])  # fmt: skip
 def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> None:
     outcomes = Rig(**config).run(call("look"), call("write"))
@@ -108,7 +108,7 @@ def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> Non
 
 def test_a_tool_that_is_not_allowed_is_refused_as_that_whatever_its_arguments() -> None:
     """Otherwise the model mends its arguments, and is refused again."""
-    assert Rig(allowed_tools=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
+    assert Rig(allow=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
 
 
 # ---- uses
@@ -123,7 +123,7 @@ def test_only_readers_are_allowed(allowed: list[str] | None, left: set[str]) -> 
         namespace, _, short = name.rpartition(".")
         options: dict[str, Any] = {"effects": effects} if effects else {}
         tools.append(tool(lambda: "", name=short, namespace=namespace, **options))
-    assert allow_only_readers(ToolConfig(allowed_tools=allowed), tools).allowed_tools == left
+    assert allow_only_readers(ToolConfig(allow=allowed), tools).allow == left
 
 
 def test_uses_are_counted_over_the_conversation() -> None:
@@ -174,13 +174,13 @@ def test_calls_that_are_approved_at_the_same_time_share_the_limit(limit: str) ->
         return "yes"
 
     limited = write.replace(max_uses=2) if limit == "max_uses" else write.replace(rate=Rate(2, 60))
-    rig = Rig(limited, approve=yes, approval_effects=frozenset({"write"}))
+    rig = Rig(limited, approve=yes, ask=frozenset({"write"}))
     assert rig.kinds(*(call("write", path=str(n)) for n in range(6))).count("ok") == 2
 
 
 def test_calls_that_are_refused_use_nothing_up() -> None:
     answers = ["no", "no", "yes", "yes"]
-    rig = Rig(write.replace(max_uses=2), approve=lambda _: answers.pop(0), approval_effects=frozenset({"write"}))
+    rig = Rig(write.replace(max_uses=2), approve=lambda _: answers.pop(0), ask=frozenset({"write"}))
     assert [rig.kinds(call("write", path=str(n)))[0] for n in range(5)] == ["rejected", "rejected", "ok", "ok", "limit"]
 
 
@@ -259,7 +259,7 @@ async def _later_no(question: ApprovalRequest) -> str:
     *((says(answer), "rejected") for answer in ("deny", "NO", "No", "n", "never", "", "yes?", 0, "reject")),
 ])  # fmt: skip
 def test_an_answer_decides(approve: Callable[[ApprovalRequest], Any] | None, kind: str) -> None:
-    rig = Rig(approve=approve, approval_effects=frozenset({"write"}))
+    rig = Rig(approve=approve, ask=frozenset({"write"}))
     (outcome,) = rig.run(call("write", path="a"))
     assert (outcome.result.error_kind or "ok", outcome.ran) == (kind, kind == "ok")
 
@@ -269,7 +269,7 @@ def _in_home(arguments: dict[str, Any]) -> str:
 
 
 def test_the_question_says_what_would_be_done_to_what() -> None:
-    rig = Rig(write.replace(target=_in_home), approve=says("yes"), approval_effects=frozenset({"write"}))
+    rig = Rig(write.replace(target=_in_home), approve=says("yes"), ask=frozenset({"write"}))
     tool_call = call("write", path="a.txt")
     rig.run(tool_call)
     [question] = rig.asked
@@ -284,7 +284,7 @@ def test_always_means_no_more_questions_about_this_tool() -> None:
         write,
         other,
         approve=lambda question: "always" if question.tool == "write" else "no",
-        approval_effects=frozenset({"write"}),
+        ask=frozenset({"write"}),
     )
     kinds = rig.kinds(call("write", path="a")) + rig.kinds(call("write", path="b"), call("other"), call("other", path="c"))
     assert kinds == ["ok", "ok", "rejected", "rejected"]
@@ -293,16 +293,14 @@ def test_always_means_no_more_questions_about_this_tool() -> None:
 
 def test_always_for_a_tool_is_not_for_its_namesake() -> None:
     mine, theirs = write.replace(namespace="mine"), write.replace(namespace="theirs")
-    rig = Rig(
-        mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", approval_effects=frozenset({"write"})
-    )
+    rig = Rig(mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", ask=frozenset({"write"}))
     first = ToolCall("a", "write", {"path": "x"}, namespace="mine")
     second = ToolCall("b", "write", {"path": "y"}, namespace="theirs")
     assert rig.kinds(first) + rig.kinds(second) == ["ok", "rejected"]
 
 
 def test_yes_is_for_this_once() -> None:
-    rig = Rig(approve=says("yes"), approval_effects=frozenset({"write"}))
+    rig = Rig(approve=says("yes"), ask=frozenset({"write"}))
     rig.run(call("write", path="a"), call("write", path="b"))
     assert len(rig.asked) == 2
 
@@ -316,7 +314,7 @@ def test_yes_is_for_this_once() -> None:
     (frozenset({"read", "write"}), ["look", "write", "silent"]),
 ])  # fmt: skip
 def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: frozenset[Any], asked: list[str]) -> None:
-    rig = Rig(approve=says("yes"), approval_effects=ask)
+    rig = Rig(approve=says("yes"), ask=ask)
     rig.run(call("look"), call("write"), call("silent"))
     assert [question.tool for question in rig.asked] == asked
 
@@ -325,7 +323,7 @@ def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: froz
     ("approval", "ask", "asks"), [(True, [], 1), (False, ["write"], 0), (None, ["write"], 1), (None, [], 0)]
 )
 def test_a_tools_own_word_overrides_the_policy(approval: bool | None, ask: list[Any], asks: int) -> None:
-    rig = Rig(write.replace(approval=approval), approve=says("yes"), approval_effects=frozenset(ask))
+    rig = Rig(write.replace(approval=approval), approve=says("yes"), ask=frozenset(ask))
     assert rig.kinds(call("write")) == ["ok"]
     assert len(rig.asked) == asks
 
@@ -335,8 +333,8 @@ def test_nobody_is_asked_about_a_call_that_may_not_run_anyway() -> None:
         write.replace(max_uses=0),
         look,
         approve=says("yes"),
-        approval_effects=frozenset({"write", "read"}),
-        allowed_tools=frozenset({"write"}),
+        ask=frozenset({"write", "read"}),
+        allow=frozenset({"write"}),
     )
     assert rig.kinds(call("write"), call("look"), call("write", path=[1]), call("unknown")) == [
         "limit",
@@ -499,9 +497,9 @@ def test_calls_that_are_refused_loop_too(reason: str) -> None:
         def before_tool(self, call: ToolCall) -> Veto | None:
             return Veto("never") if reason == "veto" else None
 
-    config: dict[str, Any] = {"allowed_tools": frozenset({"look"})} if reason == "not_allowed" else {}
+    config: dict[str, Any] = {"allow": frozenset({"look"})} if reason == "not_allowed" else {}
     if reason == "user":
-        config = {"approval_effects": frozenset({"write"}), "approve": says("no")}
+        config = {"ask": frozenset({"write"}), "approve": says("no")}
     rig = Rig(hooks=(No(),) if reason == "veto" else (), **config)
     bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(reason, call("write", path="a"))
     outcomes = [rig.run(bad)[0] for _ in range(12)]
@@ -558,7 +556,7 @@ def test_the_guard_does_not_grow() -> None:
 
 @pytest.mark.parametrize(("field", "value", "message"), [
     ("tool_choice", 3, "tool_choice of ToolConfig: expected `str | ToolChoice | None`, got `int`"),
-    ("approval_effects", ["destroy"], "invalid enum value 'destroy'; known: read, write, execute, network"),
+    ("ask", ["destroy"], "invalid enum value 'destroy'; known: read, write, execute, network"),
     ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known: continue, abort, retry"),
     ("timeout", "3", "timeout of ToolConfig: expected `float | None`, got `str`"),
     ("max_parallel", 0, "max_parallel of ToolConfig: expected `int` >= 1"),
@@ -572,7 +570,7 @@ def test_a_wrong_value_is_refused_when_the_configuration_is_made(field: str, val
 
 
 def test_names_may_come_in_any_collection() -> None:
-    config = ToolConfig(allowed_tools=["look"], approval_effects={"write"})
-    assert (config.allowed_tools, config.approval_effects) == (frozenset({"look"}), frozenset({"write"}))
+    config = ToolConfig(allow=["look"], ask={"write"})
+    assert (config.allow, config.ask) == (frozenset({"look"}), frozenset({"write"}))
     fields: Any = {"rates": {"look": {"calls": 1, "seconds": 2}}, "retry": {"base": 1}}
     assert (ToolConfig(**fields).rates, ToolConfig(**fields).retry) == ({"look": Rate(1, 2)}, RetryConfig(base=1))

@@ -53,9 +53,10 @@ def make_agent(source: str, model: str, tools: list[Any], **policy: Any) -> Agen
     """An agent whose policy is written in Python or in a file."""
     if source == "python":
         return Agent(model, tools=tools, config=ToolConfig(**policy))
-    names = {"allowed_tools": "allow", "rates": "max_per_minute"}
     rates = {name: rate.calls for name, rate in policy.get("rates", {}).items()}
-    settings = {names.get(name, name): rates if name == "rates" else value for name, value in policy.items()}
+    settings = {
+        ("max_per_minute" if name == "rates" else name): rates if name == "rates" else value for name, value in policy.items()
+    }
     return Setup(msgspec.convert({"policy": settings, "audit": False}, Settings)).create_agent(model, tools=tools)
 
 
@@ -75,7 +76,7 @@ def visible_bases(agent: Agent) -> set[str]:
 @pytest.mark.parametrize("source", ["python", "file"])
 def test_what_is_denied_is_neither_shown_nor_run(source: str, model: str, name: str, tools: list[Tool]) -> None:
     agent = make_agent(source, model, tools, deny=[name])
-    others = ToolConfig(allowed_tools=["patch", "read", "grep", "write"])
+    others = ToolConfig(allow=["patch", "read", "grep", "write"])
     assert visible_bases(agent) == visible_bases(Agent(model, tools=tools, config=others)) >= {"patch", "read", "grep"}
     sent = {definition.qualified_name for definition in agent.view().visible_tools}
     assert sent.isdisjoint(SHELL_NAMES)
@@ -111,12 +112,10 @@ def test_a_limit_applies_under_every_name(
 @pytest.mark.parametrize("model", READERS)
 @pytest.mark.parametrize("source", ["python", "file", "run", "both"])
 def test_only_allowed_tools_are_shown_and_run(source: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
-    options = {"allowed_tools": [name]} if source in ("run", "both") else {}
+    options = {"allow": [name]} if source in ("run", "both") else {}
     agent = Agent(model, tools=tools)
     if source in ("python", "file", "both"):
-        agent = make_agent(
-            "python" if source == "both" else source, model, tools, allowed_tools=["read"] if options else [name]
-        )
+        agent = make_agent("python" if source == "both" else source, model, tools, allow=["read"] if options else [name])
         assert visible_bases(agent) == {"read"}
     read, write, path = READERS[model]
     codes = codes_of(agent, (read, {path: str(tmp_path / "a")}), (write, {path: "b", "content": "x"}), **options)
@@ -190,7 +189,7 @@ def test_a_tool_that_has_a_models_name(source: str, deny: list[str], denied: set
     tool = Tool(add.function, name="Bash")
     agent = make_agent(source, MODELS[0], [*tools, tool], deny=deny)
     assert visible_bases(agent) == {"Bash", *NAMES} - denied
-    assert visible_bases(make_agent(source, MODELS[0], [*tools, tool], allowed_tools=["Bash"])) == {"Bash"}
+    assert visible_bases(make_agent(source, MODELS[0], [*tools, tool], allow=["Bash"])) == {"Bash"}
 
 
 def test_tools_that_come_later_are_denied_and_limited() -> None:
@@ -230,8 +229,8 @@ def test_what_is_allowed() -> None:
     assert find_allowed(ToolConfig(), tools, names) is None
     assert find_allowed(ToolConfig(deny=["shell(rm *)"]), tools, names) is None
     assert find_allowed(ToolConfig(deny=["Bash"]), tools, names) == {"read", "add"}
-    assert find_allowed(ToolConfig(allowed_tools=["Read", "add"]), tools, names) == {"read", "add"}
-    assert find_allowed(ToolConfig(allowed_tools=["*"], deny=["a*"]), tools, names) == {"read", "shell"}
+    assert find_allowed(ToolConfig(allow=["Read", "add"]), tools, names) == {"read", "add"}
+    assert find_allowed(ToolConfig(allow=["*"], deny=["a*"]), tools, names) == {"read", "shell"}
     assert find_allowed(ToolConfig(deny=["web_open"]), ["web", "web_find", "web_search"], names) == {"web_search"}
     assert may_come_later("mcp__a__b")
     assert may_come_later("mcp:a")

@@ -504,15 +504,15 @@ class TestVerdicts:
     def test_built_in_tools_need_somebody_who_decides(self) -> None:
         assert judge(ToolConfig(), make())[:2] == ("refuse", "approval_required")
         assert judge(ToolConfig(), make(), can_ask=True)[0] == "ask"
-        assert judge(ToolConfig(approval_effects={"write"}), make())[0] == "ask"
-        assert judge(ToolConfig(approval_effects={"execute"}), make())[0] == "run"
-        assert judge(ToolConfig(approval_effects=()), make())[0] == "run"
+        assert judge(ToolConfig(ask={"write"}), make())[0] == "ask"
+        assert judge(ToolConfig(ask={"execute"}), make())[0] == "run"
+        assert judge(ToolConfig(ask=()), make())[0] == "run"
         assert judge(ToolConfig(approve=["act"]), make())[0] == "run"
 
     def test_others_are_as_they_were(self) -> None:
         assert judge(ToolConfig(), make(tags=()))[0] == "run"
         assert judge(ToolConfig(), make(tags=(), approval=True))[0] == "ask"
-        assert judge(ToolConfig(approval_effects={"write"}), make(tags=()))[0] == "ask"
+        assert judge(ToolConfig(ask={"write"}), make(tags=()))[0] == "ask"
         assert judge(ToolConfig(), make(effects="read"))[0] == "run"
 
     def test_quiet_depends_on_the_arguments(self) -> None:
@@ -564,7 +564,7 @@ class TestVerdicts:
         (ToolConfig(approve=["act(a)"]), "x", "it can change files, and no rule allows 'x'"),
         (ToolConfig(approve=["act(x)"]), "x", "the rule 'act(x)' allows it"),
         (ToolConfig(approve=["act"], deny=["act(x)"]), "x", "the rule 'act(x)' denies it"),
-        (ToolConfig(approval_effects=()), "x", "it needs no approval"),
+        (ToolConfig(ask=()), "x", "it needs no approval"),
     ])  # fmt: skip
     def test_reasons(self, config: ToolConfig, action: str, reason: str) -> None:
         assert ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": action}).reason == reason
@@ -577,7 +577,7 @@ class TestVerdicts:
             "approval_required",
             "not_allowed",
         )
-        for words in ("approve=", "ToolConfig(approve=[…])", "ToolConfig(approval_effects=())"):
+        for words in ("approve=", "ToolConfig(approve=[…])", "ToolConfig(ask=())"):
             assert words in outcome.result.text
         config = ToolConfig(deny=["act(x)"])  # the tool does not say what it is about, and no rule would help
         agent = Agent("simulator", tools=[make()], facade="neutral", config=config)

@@ -55,7 +55,7 @@ MODES = {
     "auto": Mode(
         "Auto",
         "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the sandbox",
-        lambda config, _: replace(config, approval_effects=()),
+        lambda config, _: replace(config, ask=()),
     ),
 }
 

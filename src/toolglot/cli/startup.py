@@ -249,7 +249,7 @@ def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, h
 def _offers_skills(setup: Setup, model: str, tools: list[Any]) -> bool:
     """Whether the model can load skills."""
     names = {item.name for item in tools if isinstance(item, Tool)}
-    allowed = setup.tool_config(model, names).allowed_tools
+    allowed = setup.tool_config(model, names).allow
     return "load_skill" in (names if allowed is None else allowed)
 
 

@@ -205,12 +205,12 @@ class Setup:
             if section.parallel is not None:
                 parallel = section.parallel
         deny: list[str] = []
-        allowed_tools: frozenset[str] | None = None
+        allowed: frozenset[str] | None = None
         for tool_filter in filters:
             deny += tool_filter.deny
             passed = _filter_tools(names, tool_filter)
             if passed is not None:
-                allowed_tools = passed if allowed_tools is None else allowed_tools & passed
+                allowed = passed if allowed is None else allowed & passed
         requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
         config = ToolConfig(
             parallel=parallel,
@@ -218,8 +218,8 @@ class Setup:
             timeout=_to_optional_limit(policy.timeout),
             run_timeout=_to_optional_limit(policy.run_timeout),
             max_parallel=policy.max_parallel,
-            allowed_tools=allowed_tools,
-            approval_effects=policy.ask,
+            allow=allowed,
+            ask=policy.ask,
             approve=policy.approve,
             deny=tuple(deny),
             max_uses=_by_tool(policy.max_uses, names),
@@ -447,7 +447,7 @@ def _by_tool(limits: Mapping[str, int], tools: tuple[str, ...]) -> dict[str, int
 
 def _filter_tools(tools: tuple[str, ...], tool_filter: ToolFilter) -> frozenset[str] | None:
     """Return the tools that pass a filter; None: all of them."""
-    return find_allowed(ToolConfig(allowed_tools=tool_filter.allow, deny=tool_filter.deny), tools, _policy_names(tools))
+    return find_allowed(ToolConfig(allow=tool_filter.allow, deny=tool_filter.deny), tools, _policy_names(tools))
 
 
 def _to_optional_limit(limit: Number | str) -> Number | None:

@@ -147,7 +147,7 @@ class Engine:
     def prepare_tools(self, tools: Iterable[ToolDefinition], config: ToolConfig | None = None) -> PreparedTools:
         """Encode the tools that `config` allows in the provider's format, without those that the provider would refuse."""
         config, profile = config or ToolConfig(), self.profile
-        allowed = config.allowed_tools
+        allowed = config.allow
         tools = [tool for tool in tools if config.enabled and (allowed is None or tool.name in allowed)]
         accepted, dropped = drop_refused_tools(tools, profile)
         encoded = encode_tools(accepted, profile, tool_choice=config.tool_choice, parallel=config.parallel)

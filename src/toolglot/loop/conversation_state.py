@@ -42,7 +42,7 @@ class _SavedState(msgspec.Struct, frozen=True):
     """Namespace, name and number of calls of each tool."""
     run: RunState | None = None
     """A run that waits for approvals."""
-    allowed_tools: frozenset[str] | None = None
+    allow: frozenset[str] | None = None
     """The tools that this run may call, if it has fewer than the agent."""
     context: Truncation = Truncation()
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")] | None = None
@@ -51,7 +51,7 @@ class _SavedState(msgspec.Struct, frozen=True):
     """Texts that were too long for the model to see whole; it can still read them."""
 
 
-_RUN_OPTIONS = ("data", "conversation", "tool_choice", "allowed_tools")
+_RUN_OPTIONS = ("data", "conversation", "tool_choice", "allow")
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     data: Any = None
     output_type: Any = None
     tool_choice: ToolChoice | None = None
-    allowed_tools: frozenset[str] | None = None
+    allow: frozenset[str] | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, Any], output_type: Any) -> "RunSettings":
@@ -68,21 +68,21 @@ class RunSettings(msgspec.Struct, frozen=True):
         for name in options:
             if name not in _RUN_OPTIONS:
                 raise UnknownName("run option", name, ("output_type", *_RUN_OPTIONS))
-        names = options.get("allowed_tools")
+        names = options.get("allow")
         allowed = None if names is None else frozenset(as_items(names))
         return cls(options.get("data"), output_type, parse_tool_choice(options.get("tool_choice")), allowed)
 
     def apply(self, config: ToolConfig, names: PolicyNames) -> ToolConfig:
         """Return how the tools of the run are run. It can allow fewer tools than the agent, not more."""
-        allowed = self.allowed_tools
+        allowed = self.allow
         if allowed is None and self.tool_choice is None:
             return config
-        agents = config.allowed_tools
+        agents = config.allow
         if allowed is None:
             allowed = agents
         elif agents is not None:
             allowed = frozenset(name for name in allowed if names.is_listed(name, agents))
-        return replace(config, tool_choice=self.tool_choice or config.tool_choice, allowed_tools=allowed)
+        return replace(config, tool_choice=self.tool_choice or config.tool_choice, allow=allowed)
 
 
 class ActiveRun:
@@ -244,8 +244,8 @@ class ConversationState:
             header["uses"] = [(*key, count) for key, count in uses.items()]
         if self.paused is not None:
             header["run"] = self.paused.snapshot(tools)
-            if self.settings.allowed_tools is not None:
-                header["allowed_tools"] = sorted(self.settings.allowed_tools)
+            if self.settings.allow is not None:
+                header["allow"] = sorted(self.settings.allow)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
         if id := vars(self.host).get("run_id"):  # made on demand
@@ -256,6 +256,7 @@ class ConversationState:
 
     def restore_header(self, header: dict[str, Any]) -> RunState | None:
         """Take over what `save_header` wrote; returns the run that was paused. Raises MalformedData."""
+        header = {"allow": header.get("allowed_tools"), **header}  # its name before the first release
         try:
             header = {**header, "run": upgrade_run(header.get("run"))}
             saved = msgspec.convert(header, _SavedState, str_keys=True)
@@ -266,7 +267,7 @@ class ConversationState:
         if not is_start or (prompt is not None and not (0 <= prompt < start and self.conversation[prompt].role == "user")):
             raise MalformedData("line 1: the saved context does not fit the conversation")
         self.host.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
-        self.meter, self.settings = ContextMeter(saved.context), RunSettings(allowed_tools=saved.allowed_tools)
+        self.meter, self.settings = ContextMeter(saved.context), RunSettings(allow=saved.allow)
         if saved.id is not None:
             self.host.run_id = saved.id
         for text in saved.results:

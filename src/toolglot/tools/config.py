@@ -89,9 +89,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum seconds per run."""
     max_parallel: Annotated[int, Meta(ge=1)] = 8
     """Maximum calls that run in parallel."""
-    allowed_tools: Collection[str] | None = None
+    allow: Collection[str] | None = None
     """Names or patterns of the tools that may run, ours or a model's; others are not shown to the model."""
-    approval_effects: Collection[Effect] | None = None
+    ask: Collection[Effect] | None = None
     """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
     it to write, to run commands and to use the network; without an approver (`approve=`), such calls are refused. Empty: only
     calls that leave the sandbox need it, and commands where no sandbox works."""

@@ -47,7 +47,7 @@ class SchemaToolOptions(TypedDict, total=False):
     rate: Rate | None
     """Maximum calls in a period of time."""
     approval: bool | None
-    """True: always ask; False: never ask; None: follow `ToolConfig.approval_effects`."""
+    """True: always ask; False: never ask; None: follow `ToolConfig.ask`."""
     quiet: bool | Callable[[dict[str, Any]], bool]
     """For built-in tools: do not ask by default, or not with these arguments, because the effects stay within toolglot or
     within what the user has already approved."""

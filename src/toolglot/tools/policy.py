@@ -50,7 +50,7 @@ _EFFECT_VERBS: dict[Effect, str] = {
     "network": "use the network",
 }
 _NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
-_OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(approval_effects=()) to allow everything"
+_OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(ask=()) to allow everything"
 _MCP_WAYS = ", a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust"
 _ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})  # tools that ask by default; other tools are the program's own
 _READ: frozenset[Effect] = frozenset({"read"})
@@ -60,7 +60,7 @@ _OWN_NAMES_ONLY = PolicyNames()
 
 def find_allowed(config: ToolConfig, tools: Iterable[str], names: PolicyNames) -> frozenset[str] | None:
     """Return which of these tools a model may be shown and call; None: all of them, and those that are added later."""
-    allowed, rules = config.allowed_tools, RuleSet((), config.deny, names)
+    allowed, rules = config.allow, RuleSet((), config.deny, names)
     if allowed is None and all(rule.pattern for rule in rules.deny):
         return None
     return frozenset(
@@ -76,10 +76,10 @@ def allow_only_readers(config: ToolConfig, tools: Iterable[Tool], policy_names: 
     for tool in tools:
         (readers if tool.effects == _READ else others).add(tool.name)
     # Tools are allowed by name, which a reader and a writer can share if they are in namespaces.
-    names, allowed = readers - others, config.allowed_tools
+    names, allowed = readers - others, config.allow
     if allowed is not None:
         names = {name for name in names if policy_names.is_listed(name, allowed)}
-    return msgspec.structs.replace(config, allowed_tools=frozenset(names))
+    return msgspec.structs.replace(config, allow=frozenset(names))
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -194,12 +194,12 @@ class ToolPolicy:
     def check_allowed(self, tool: Tool, name: str, caller: Caller) -> None:
         """Raises ToolError for a tool that may not be used at all."""
         config = caller.config
-        if not config.deny and config.allowed_tools is None and config.enabled:
+        if not config.deny and config.allow is None and config.enabled:
             return
         if (rule := self._rules_for(caller).find_complete_denial(tool.name)) is not None:
             verdict = _deny(rule)
             raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code, details=verdict)
-        allowed = config.allowed_tools
+        allowed = config.allow
         if not config.enabled or (allowed is not None and not caller.names.is_listed(tool.name, allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
 
@@ -319,7 +319,7 @@ class ToolPolicy:
 
 def describe_approval_rules(config: ToolConfig) -> Any:
     """Return what of a configuration decides on approvals, as data: an approval counts only under the rules of its time."""
-    effects = config.approval_effects
+    effects = config.ask
     return None if effects is None else sorted(effects), config.approve, config.deny
 
 
@@ -350,15 +350,15 @@ def _why_ask(tool: Tool, effects: frozenset[Effect]) -> str:
 
 def _ask(tool: Tool, caller: Caller, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
     """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
-    if caller.can_ask or tool.approval or caller.config.approval_effects or not _ASKING_TAGS & tool.tags:
+    if caller.can_ask or tool.approval or caller.config.ask or not _ASKING_TAGS & tool.tags:
         return Verdict("ask", reason, each_time=each_time)
     return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")
 
 
 def _effects_to_approve(tool: Tool, config: ToolConfig, *, is_quiet: bool) -> frozenset[Effect]:
     """Return the effects of a call that need approval."""
-    if config.approval_effects is not None:
-        return tool.effects.intersection(config.approval_effects)
+    if config.ask is not None:
+        return tool.effects.intersection(config.ask)
     return tool.effects - {"read"} if _ASKING_TAGS & tool.tags and not is_quiet else frozenset()
 
 

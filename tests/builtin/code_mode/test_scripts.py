@@ -275,7 +275,7 @@ async def test_ordered_calls_of_a_script_keep_their_place() -> None:
         log.append(f"-{name}")
         return name
 
-    scripts = Scripts([write], config=ToolConfig(approval_effects=()))
+    scripts = Scripts([write], config=ToolConfig(ask=()))
     assert await scripts.run('text(await Promise.all(["a", "b", "c"].map(name => tools.write({name}))))') == [
         "Script completed",
         '["a","b","c"]',

@@ -48,7 +48,7 @@ class Kit:
         self.state = ToolState(self.workspace, state_dir=self.state_dir, ask=ask)
         self.tools = {tool.name: tool for tool in shell_tools(self.state, ShellOptions(level=level, **options))}
         registry = ToolRegistry(list(self.tools.values()))
-        self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(approval_effects=(), max_repeats=0))
+        self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(ask=(), max_repeats=0))
         self.progress: list[str] = []
         self._count = 0
 

@@ -556,18 +556,18 @@ class TestApproval:
         outcome = await kit.call("shell", command)
         assert (outcome.result.error_kind, previews) == ("rejected", ["$ touch x\nwith: A=b"])
         tools = [tool.replace(tags=[BUILTIN_TAG]) for tool in kit.tools.values()]
-        kit.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(approval_effects=()))
+        kit.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(ask=()))
         outcome = await kit.call("shell", command)
         assert outcome.result.error_code == "approval_required"
         assert "ShellOptions(level=SandboxLevel.NONE)" in outcome.result.text
-        assert "approval_effects" not in outcome.result.text
+        assert "ask" not in outcome.result.text
         assert not (kit.work / "x").exists()
 
     @pytest.mark.parametrize("escalate", [False, True])
     async def test_who_wants_no_sandbox_is_not_asked_each_time(self, open_kit: OpenKit, escalate: bool) -> None:
         kit = open_kit(SandboxLevel.NONE)
         tools = [tool.replace(tags=[BUILTIN_TAG], scope=command_subjects) for tool in kit.tools.values()]
-        for config in (ToolConfig(approval_effects=()), ToolConfig(approve=["shell(echo *)"])):
+        for config in (ToolConfig(ask=()), ToolConfig(approve=["shell(echo *)"])):
             kit.executor = ToolExecutor(ToolRegistry(tools), config)
             assert "hi" in await kit.text(command="echo hi", escalate=escalate)
 

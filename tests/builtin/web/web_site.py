@@ -208,7 +208,7 @@ class Caller:
     def __init__(self, web: WebClient) -> None:
         self.web = web
         self.tools = web_tools(web)
-        self.executor = ToolExecutor(ToolRegistry(self.tools), ToolConfig(approval_effects=(), max_repeats=0))
+        self.executor = ToolExecutor(ToolRegistry(self.tools), ToolConfig(ask=(), max_repeats=0))
 
     def __call__(self, name: str, /, **arguments: Any) -> ToolOutcome:
         return self._run(ToolCall("c1", name, arguments))

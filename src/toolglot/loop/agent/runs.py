@@ -43,7 +43,7 @@ class RunOptions(TypedDict, Generic[Data], total=False):
     """The conversation to continue instead of the agent's own."""
     tool_choice: ToolChoice | str | None
     """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
-    allowed_tools: Iterable[str] | None
+    allow: Iterable[str] | None
     """The tools that may be called, out of those that the agent has and allows."""
 
 
@@ -88,7 +88,7 @@ class Runs:
     async def start(self, state: ConversationState, prompt: Prompt, settings: RunSettings, *, streaming: bool) -> Driver:
         """Begin a run with a prompt."""
         messages, names = to_messages(prompt), self._setup.names
-        settings = self._resolve_allowed_tools(settings, names)
+        settings = self._resolve_allow(settings, names)
         config = settings.apply(self._setup.config.config, names)
         choice = parse_tool_choice(config.tool_choice)  # a word was parsed when the configuration was made
         if config.enabled and choice is not None:
@@ -124,15 +124,15 @@ class Runs:
         parts = RunParts(setup, state, output, data, await setup.system_prompt(state, data))
         return Driver(run, RequestBuilder(parts), streaming=streaming)
 
-    def _resolve_allowed_tools(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
+    def _resolve_allow(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
         """Return the settings with the agent's own names of the tools that the run may call. Raises UnknownName."""
-        allowed, tools = settings.allowed_tools, self._setup.config.tool_names
+        allowed, tools = settings.allow, self._setup.config.tool_names
         if allowed is None:
             return settings
         for pattern in allowed:
             if not any(names.covers(pattern, tool) for tool in tools) and not may_come_later(pattern):
-                raise UnknownName("tool in allowed_tools", pattern, tools)
-        return replace(settings, allowed_tools=frozenset(tool for tool in tools if names.is_listed(tool, allowed)))
+                raise UnknownName("tool in allow", pattern, tools)
+        return replace(settings, allow=frozenset(tool for tool in tools if names.is_listed(tool, allowed)))
 
     def _check_tool_choice(self, choice: ToolChoice, names: PolicyNames) -> None:
         """Raise UnknownName for a choice of a tool that there is not, by any of its names."""

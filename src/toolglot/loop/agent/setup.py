@@ -217,7 +217,7 @@ def _policy_names_by_field(config: ToolConfig) -> dict[str, Iterable[str]]:
     """Return the names and patterns of tools in a configuration."""
     choice = parse_tool_choice(config.tool_choice)
     return {
-        "allowed_tools": config.allowed_tools or (),
+        "allow": config.allow or (),
         "max_uses": config.max_uses,
         "rates": config.rates,
         "approve": [parse_rule(rule).tool for rule in config.approve],
