@@ -62,21 +62,37 @@ def test_blocks_that_need_other_libraries_compile(page: Path) -> None:
         compile(block, str(page), "exec")
 
 
+def list_examples() -> Iterator[tuple[str, str]]:
+    """Yield the Python blocks of all pages, each with a file name that says where it stands."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            line = text.count("\n", 0, block.start(1))
+            yield f"{page.relative_to(ROOT)} line {line}.py".replace("/", "."), block[1]
+
+
 @pytest.mark.untraced
 @pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed")
 def test_examples_pass_pyright_strict(tmp_path: Path) -> None:
     """Every block that uses toolglot, and every program in examples/, as users have them in their editors."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            if "toolglot" in block[1]:  # else it is a program of another library, to compare with
-                name = f"{page.relative_to(ROOT)} line {text.count(chr(10), 0, block.start(1))}".replace("/", ".")
-                (tmp_path / f"{name}.py").write_text(block[1], encoding="utf-8")
+    for name, block in list_examples():
+        if "toolglot" in block:  # else it is a program of another library, to compare with
+            (tmp_path / name).write_text(block, encoding="utf-8")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [str(ROOT / "src")]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     command = [sys.executable, "-m", "pyright", "--warnings", "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(find_spec("ruff") is None, reason="ruff is not installed")
+def test_imports_in_examples_are_sorted(tmp_path: Path) -> None:
+    for name, block in list_examples():
+        (tmp_path / name).write_text(block, encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select=I", "--line-length=128"]
+    settings = ("--config", 'lint.isort.known-first-party = ["toolglot"]', "--output-format=concise")
+    done = subprocess.run([*command, *settings], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
