@@ -57,6 +57,7 @@ def url(model: str, **options: Any) -> str:
 CHAT = "/chat/completions"
 GOOGLE = "/v1/projects/proj/locations/europe-west1/publishers/google/models/m"
 URLS = {
+    **{row.id: row.base_url + row.path for row in PROFILES.values() if row.base_url and "{" not in row.base_url + row.path},
     "openai-chat": f"https://api.openai.com/v1{CHAT}",
     "openai-responses": "https://api.openai.com/v1/responses",
     "anthropic": "https://api.anthropic.com/v1/messages",
@@ -88,7 +89,7 @@ def parameters_of(provider: str) -> dict[str, str]:
 
 
 def test_every_row_has_a_url_here() -> None:
-    assert {*URLS, "compatible"} == {*PROFILES}
+    assert {*URLS, "compatible"} == {*PROFILES}, "add the URL of a row with parameters to URLS"
 
 
 @pytest.mark.parametrize("provider", URLS)

@@ -6,7 +6,7 @@ A table is imported when it is first needed.
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from math import inf
 
@@ -78,8 +78,8 @@ FACADE_ALIASES = {
     "gpt": "codex",
     "qwen": "qwen-code",
 }
-# Where the name of a known family starts: after a router's slash, a region's dot, a provider's colon or a host.
-_MODEL_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
+# Where a model's own name may start: after a region's dot, a provider's colon or a host.
+_PREFIX_END = re.compile(r"[:.~]|^databricks-")
 # Newer generations of Claude have no tools for a plan, and may change files that they have not read.
 NEW_CLAUDE_MODELS = (
     r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|4[-.]([89]|\d\d)-opus|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)"
@@ -159,11 +159,14 @@ _PROVIDER_FACADES = {
 }
 
 
+@lru_cache
 def strip_model_prefix(model: str) -> str:
     """Return a model's own name, without a router's or cloud's prefix (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
     name = model.lower().rpartition("/")[2]
-    match = _MODEL_FAMILY.search(name)
-    return name.lstrip("~") if match is None else match[1]
+    for start in (0, *(match.end() for match in _PREFIX_END.finditer(name))):
+        if any(re.search(row.pattern, name[start:]) for row in GENERATIONS):
+            return name[start:]
+    return name.lstrip("~")
 
 
 def facade_id_for_model(model: str) -> str:
