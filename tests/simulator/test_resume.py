@@ -36,5 +36,5 @@ def test_models_with_tools_on_responses_only_move_there(provider: str) -> None:
 
 @pytest.mark.parametrize("names", [{"double"}, ["double"], ("double",), "double"])
 def test_allowed_names_in_any_collection(names: Any) -> None:
-    agent = Agent("simulator", tools=[double], config=ToolConfig(allowed_tools=names))
+    agent = Agent("simulator", tools=[double], config=ToolConfig(allow=names))
     assert agent.run_sync('call double {"x": 2}').outcomes[0].result.text == "4"
