@@ -1,11 +1,12 @@
 """What Chat Completions and Responses share."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
 from toolglot.values.messages import Block, Message, Origin, Usage
-from toolglot.values.request import Output
+from toolglot.values.request import Output, ToolChoice
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
 from toolglot.wire.writer import Writer
 
@@ -40,21 +41,30 @@ def decode_usage(usage: Doc, sent: str, received: str) -> Usage:
     )
 
 
+def choose_among(mode: Any, names: tuple[str, ...]) -> ToolChoice:
+    """Return the choice of `allowed_tools`."""
+    if mode == "required":
+        return ToolChoice("required", names)
+    return ToolChoice("auto", names)
+
+
 def decode_extras(fields: Doc, wire: str) -> dict[str, Doc]:
     """Sort fields without a neutral form by the wire, or the family of wires, that understands them."""
     extras: dict[str, Doc] = {}
     for key, value in fields.items():
-        extras.setdefault("openai" if key in _SHARED_FIELDS else wire, {})[key] = value
+        family = "openai" if key in _SHARED_FIELDS else wire
+        extras.setdefault(family, {})[key] = value
     return extras
 
 
 def decode_message(message: Doc, blocks: Iterable[Block], origin: Origin) -> Message:
     """Decode a message of a user, or of a system or developer. Text of an unknown role must not become an instruction."""
-    role = as_text(message.get("role"))
+    written_role = as_text(message.get("role"))
+    role = "system" if written_role in ("system", "developer") else "user"
     opaque = unknown_fields(message, ("role", "content")) or {}
-    if role not in ("user", "system"):
-        opaque["role"] = role
-    return Message("system" if role in ("system", "developer") else "user", tuple(blocks), origin, opaque or None)
+    if role != written_role:
+        opaque["role"] = written_role
+    return Message(role, tuple(blocks), origin, opaque or None)
 
 
 def encode_output_schema(output: Output, writer: Writer) -> Doc:

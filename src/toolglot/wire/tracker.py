@@ -80,7 +80,9 @@ class ToolCallTracker:
     """Assembles one reply. `events` holds what happened since the last `drain`."""
 
     def __init__(self, origin: Origin, id_seed: str = "", *, wants_call_events: bool = True) -> None:
-        self.origin, self._id_seed, self._wants_call_events = origin, id_seed, wants_call_events
+        self.origin = origin
+        self._id_seed = id_seed
+        self._wants_call_events = wants_call_events
         self.events: list[Event] = []
         self.losses: list[Loss] = []
         self.repairs: list[Repair] = []
@@ -181,15 +183,20 @@ class ToolCallTracker:
         if index is None:
             if by_id is not None:
                 return by_id
-            if not id and not name and self._last_call is not None:
+            names_no_call = not id and not name
+            if names_no_call and self._last_call is not None:
                 return self._last_call
         else:
-            slot = self._slot_by_index.get(index)
-            if slot is not None and (not id or self._slots[slot].id in (id, "")):
-                return slot
+            by_index = self._slot_by_index.get(index)
+            if by_index is not None:
+                if not id:
+                    return by_index
+                if self._slots[by_index].id in (id, ""):
+                    return by_index
             if by_id is not None:
-                # A continuation that has only an id (Copilot), or another call in between had the same index.
-                if not name or self._slots[by_id].wire_index == index:
+                if not name:  # a continuation that has only an id (Copilot)
+                    return by_id
+                if self._slots[by_id].wire_index == index:  # another call in between had the same index
                     return by_id
         slot = self._last_call = ("call", len(self._slots))
         self._open_slot(slot, "call").wire_index = index
@@ -230,19 +237,24 @@ class ToolCallTracker:
         match state.kind:
             case "call":
                 self._assign_index(state)
-                # Deltas win over arguments that came with the start of the call, as in Anthropic's SDK.
-                value, id = text if text or state.value is None else state.value, state.id
-                if not id:  # Gemini 2 and many compatible servers send none
-                    seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_verbatim(state.value))
-                    id = hash_id(self._id_seed + "\0".join(seed), 9)  # nine letters and digits are legal everywhere
-                free, space, opaque = state.freeform, state.namespace, state.opaque
-                self._finish_block(state, make_call(id, state.name, value, freeform=free, namespace=space, opaque=opaque))
+                self._finish_block(state, self._make_call(state, text))
             case "thinking":
                 self._finish_block(state, Thinking(text, state.opaque))
             case "text":
                 self._finish_block(state, Text(text, state.opaque))
             case _:
                 pass
+
+    def _make_call(self, state: _Slot, text: str) -> ToolCall:
+        """Make the call of a slot, whose deltas brought this text."""
+        id = state.id
+        if not id:  # Gemini 2 and many compatible servers send none
+            seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_verbatim(state.value))
+            id = hash_id(self._id_seed + "\0".join(seed), 9)  # nine letters and digits are legal everywhere
+        value: Any = text
+        if not text and state.value is not None:  # deltas win over what came with the start, as in Anthropic's SDK
+            value = state.value
+        return make_call(id, state.name, value, freeform=state.freeform, namespace=state.namespace, opaque=state.opaque)
 
     # ---- for readers
 
@@ -295,8 +307,8 @@ class ToolCallTracker:
             state.index = len(self._ordered_slots)
             self._ordered_slots.append(state)
             if state.opaque and state.kind in ("text", "thinking"):
-                empty = (Text if state.kind == "text" else Thinking)("", state.opaque)
-                self.events.append(BlockStarted(state.index, empty))
+                block = Text if state.kind == "text" else Thinking
+                self.events.append(BlockStarted(state.index, block("", state.opaque)))
 
     def _start_call(self, state: _Slot, id: str) -> None:
         self._assign_index(state)
@@ -309,36 +321,52 @@ class ToolCallTracker:
         """Complete a block, with a delta for content that did not come in pieces."""
         for field in _TEXT_FIELDS.get(type(block), ()):
             require_text(getattr(block, field))
-        if state.half:  # the other half of this character never came
-            self._assign_index(state)
-            state.pieces.append(state.half)
-            if state.kind != "call":
-                self.events.append((TextDelta if state.kind == "text" else ThinkingDelta)(state.index, state.half))
-            elif state.has_started:
-                self.events.append(ToolCallDelta(state.index, state.half))
+        if state.half:
+            self._add_half(state)
         state.block = block
         if isinstance(block, ToolCall):
-            state.name, state.freeform, state.namespace = block.name, block.freeform, block.namespace
-            state.opaque = block.opaque
-            if not self._wants_call_events:
-                self._assign_index(state)
-                return
-            if not state.has_started:
-                self._start_call(state, block.id)
-            if block.raw and not state.pieces:
-                self.events.append(ToolCallDelta(state.index, block.raw))
-            self.events.append(ToolCallReady(state.index, block))
+            self._finish_call(state, block)
             return
         if isinstance(block, Text | Thinking):
-            if not block.text and not block.opaque and state.index < 0:
+            is_empty = not block.text and not block.opaque
+            if is_empty and state.index < 0:
                 return  # providers send empty text as padding
-            state.kind, state.opaque = "text" if isinstance(block, Text) else "thinking", block.opaque
+            state.kind = "text" if isinstance(block, Text) else "thinking"
+            state.opaque = block.opaque
             self._assign_index(state)
             if block.text and not state.pieces:
                 delta = TextDelta if isinstance(block, Text) else ThinkingDelta
                 self.events.append(delta(state.index, block.text))
         self._assign_index(state)
         self.events.append(BlockReady(state.index, block))
+
+    def _add_half(self, state: _Slot) -> None:
+        """Show the first half of a character whose other half never came."""
+        self._assign_index(state)
+        state.pieces.append(state.half)
+        match state.kind:
+            case "text":
+                self.events.append(TextDelta(state.index, state.half))
+            case "call":
+                if state.has_started:
+                    self.events.append(ToolCallDelta(state.index, state.half))
+            case _:
+                self.events.append(ThinkingDelta(state.index, state.half))
+
+    def _finish_call(self, state: _Slot, call: ToolCall) -> None:
+        """Report a call that is complete, with what of it was not reported yet."""
+        state.name = call.name
+        state.freeform = call.freeform
+        state.namespace = call.namespace
+        state.opaque = call.opaque
+        if not self._wants_call_events:
+            self._assign_index(state)
+            return
+        if not state.has_started:
+            self._start_call(state, call.id)
+        if call.raw and not state.pieces:
+            self.events.append(ToolCallDelta(state.index, call.raw))
+        self.events.append(ToolCallReady(state.index, call))
 
 
 def _complete_text(state: _Slot, text: Any) -> str:
@@ -360,9 +388,11 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
             value = loads(text) if text.strip() else None
         except ValueError:
             return None
-    if not isinstance(value, dict):
-        return {} if value is None else None
-    return cast(dict[str, Any], value) if is_portable(value) else None
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not is_portable(value):
+        return None
+    return cast(dict[str, Any], value)
 
 
 def make_call(

@@ -34,25 +34,28 @@ class AnthropicReplyDecoder(ReplyDecoder):
 
     def read_frame(self, doc: Doc, event: str) -> None:
         kind = doc.get("type") or event
+        index = doc.get("index", 0)
         if kind == "content_block_delta":  # first, because nearly every frame is one
             delta: Doc = doc.get("delta") or {}
             if delta.get("type") == "text_delta":
-                self._tracker.add_text(doc.get("index", 0), delta.get("text"))
+                self._tracker.add_text(index, delta.get("text"))
             else:
-                self._read_delta(doc.get("index", 0), delta)
+                self._read_delta(index, delta)
             return
         match kind:
             case "content_block_start":
                 if block := doc.get("content_block"):
-                    self._start_block(doc.get("index", 0), block)
+                    self._start_block(index, block)
             case "content_block_stop":
-                self._stop_block(doc.get("index", 0))
+                self._stop_block(index)
             case "message_start":
                 if self._has_blocks:  # a proxy that retried in the middle: two replies must not become one
                     raise MalformedReply("a second message starts before the first one has ended")
-                self._read_message(doc.get("message") or {})
+                message: Doc = doc.get("message") or {}
+                self._read_message(message)
             case "message_delta":
-                self._read_stop(doc.get("delta") or {})
+                changes: Doc = doc.get("delta") or {}
+                self._read_stop(changes)
                 self._merge_usage(doc.get("usage"))
             case "message_stop":
                 self.is_complete = self.is_over = True
@@ -60,14 +63,15 @@ class AnthropicReplyDecoder(ReplyDecoder):
                 self._read_message(doc)
                 self.is_complete = True
             case _:  # `ping` and unknown events are ignored
-                if kind == "error" or doc.get("error") or event == "error":
+                if "error" in (kind, event) or doc.get("error"):
                     raise error_from_body(doc)
 
     def finish(self) -> None:
         for index in [*self._foreign, *self._citations]:
             self._stop_block(index)
         usage = self._usage
-        cached, written = as_int(usage.get("cache_read_input_tokens")), as_int(usage.get("cache_creation_input_tokens"))
+        cached = as_int(usage.get("cache_read_input_tokens"))
+        written = as_int(usage.get("cache_creation_input_tokens"))
         self._tracker.usage = Usage(
             input=as_int(usage.get("input_tokens")) + cached + written,  # `input_tokens` counts only what was not cached
             output=as_int(usage.get("output_tokens")),
@@ -91,23 +95,27 @@ class AnthropicReplyDecoder(ReplyDecoder):
         self._read_stop(message)
 
     def _start_block(self, index: int, block: Doc) -> None:
-        tracker, self._has_blocks = self._tracker, True
+        tracker = self._tracker
+        self._has_blocks = True
         match block.get("type"):
             case "text":
                 if len(block) > 2:
                     if citations := as_list(block.get("citations")):
                         self._citations[index] = list(citations)  # a copy: deltas are appended to it
-                    tracker.merge_opaque(index, "text", unknown_fields(block, ("type", "text", "citations")) or {})
+                    state = unknown_fields(block, ("type", "text", "citations"))
+                    tracker.merge_opaque(index, "text", state or {})
                 tracker.add_text(index, block.get("text"))
             case "thinking":
-                tracker.merge_opaque(index, "thinking", unknown_fields(block, ("type", "thinking")) or {})
+                state = unknown_fields(block, ("type", "thinking"))
+                tracker.merge_opaque(index, "thinking", state or {})
                 tracker.add_thinking(index, as_text(block.get("thinking")))
             case "redacted_thinking":
                 tracker.set_block(index, Thinking("", {"redacted": block.get("data")}))
             case "tool_use":
-                # `caller` and `toolset_name` must be echoed.
-                tracker.merge_opaque(index, "call", unknown_fields(block, ("type", "id", "name", "input")) or {})
-                tracker.update_call(index, block.get("id"), block.get("name"), block.get("input") or None)
+                state = unknown_fields(block, ("type", "id", "name", "input"))  # `caller`, `toolset_name`: must be echoed
+                tracker.merge_opaque(index, "call", state or {})
+                arguments = block.get("input") or None
+                tracker.update_call(index, block.get("id"), block.get("name"), arguments)
             case _:  # server tools and their results: kept whole, never run here
                 tracker.reserve(index)
                 self._foreign[index] = dict(block), []

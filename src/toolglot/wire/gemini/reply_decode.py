@@ -43,7 +43,8 @@ class GeminiReplyDecoder(ReplyDecoder):
         if doc.get("error"):
             raise error_from_body(doc)
         if not self._has_identity:
-            id, model = as_text(doc.get("responseId")), as_text(doc.get("modelVersion"))  # either may be missing
+            id = as_text(doc.get("responseId"))  # either may be missing
+            model = as_text(doc.get("modelVersion"))
             self._has_identity = bool(id and model)
             self._tracker.begin(id, model)
         if candidates := doc.get("candidates"):
@@ -103,13 +104,15 @@ class GeminiReplyDecoder(ReplyDecoder):
         """Read one part, of a reply or of a message in the history."""
         tracker = self._tracker
         if (call := part.get("functionCall")) is not None:
-            self._read_call(call, unknown_fields(part, ("functionCall",)) if len(part) > 1 else None)
+            state = unknown_fields(part, ("functionCall",)) if len(part) > 1 else None
+            self._read_call(call, state)
         elif "text" in part:
             kind = "thinking" if part.get("thought") else "text"
             if kind != self._open_kind:
                 self._begin_block(kind)
             if text := part["text"]:
-                (tracker.add_thinking if kind == "thinking" else tracker.add_text)(self._block_count, text)
+                add = tracker.add_thinking if kind == "thinking" else tracker.add_text
+                add(self._block_count, text)
             # A signature belongs to exactly this part: parts with and without one must not be merged.
             if state := unknown_fields(part, ("text", "thought")):
                 state = {key: value for key, value in state.items() if value is not None}
@@ -125,8 +128,7 @@ class GeminiReplyDecoder(ReplyDecoder):
 
     def _read_call(self, call: Doc, state: Doc | None) -> None:
         # More can follow a finishReason (recorded), but a stream that a proxy replays must not run its calls twice.
-        id = call.get("id")
-        if self.is_complete and any(call == known or (id and id == known.get("id")) for known in self._calls):
+        if self.is_complete and self._is_repeated(call):
             self._has_repeated_calls = True
             return
         if self._open_kind != "call":
@@ -144,9 +146,16 @@ class GeminiReplyDecoder(ReplyDecoder):
         if state and state.get("thoughtSignature") and not PLAIN_NAME.fullmatch(name):
             fields[SIGNED_NAME] = name
         self._tracker.merge_opaque(self._block_count, "call", {**(state or {}), **fields})
-        self._tracker.update_call(self._block_count, id, call.get("name"))
+        self._tracker.update_call(self._block_count, call.get("id"), call.get("name"))
         if not call.get("willContinue"):
             self._close_block()
+
+    def _is_repeated(self, call: Doc) -> bool:
+        """Return whether the reply already has a call: the same, or one with its id."""
+        if call in self._calls:
+            return True
+        id = call.get("id")
+        return bool(id) and any(id == known.get("id") for known in self._calls)
 
     def _begin_block(self, kind: str) -> None:
         self._close_block()
@@ -155,9 +164,11 @@ class GeminiReplyDecoder(ReplyDecoder):
 
     def _close_block(self) -> None:
         if self._open_kind == "call":
-            arguments = join_partial_arguments(self._arguments) if self._has_partial_arguments else self._arguments
+            arguments = self._arguments
+            if self._has_partial_arguments:
+                arguments = join_partial_arguments(arguments)
+                self._has_partial_arguments = False
             self._tracker.update_call(self._block_count, value=arguments)
-            self._has_partial_arguments = False
         if self._open_kind:
             self._tracker.close(self._block_count)
         self._open_kind = ""
@@ -176,7 +187,13 @@ def parse_path(path: str) -> tuple[Any, ...]:
     """Split a JSONPath such as `$.a[0]['b']` into its keys and indexes. Raises KeyError."""
     if not _PATH.fullmatch(path):
         raise KeyError(path)
-    return tuple(int(index) if index else name or quoted for name, index, quoted in _PATH_STEP.findall(path))
+    steps: list[Any] = []
+    for name, index, quoted in _PATH_STEP.findall(path):
+        if index:
+            steps.append(int(index))
+        else:
+            steps.append(name or quoted)
+    return tuple(steps)
 
 
 def add_partial_argument(node: Any, piece: Doc) -> None:
@@ -214,10 +231,12 @@ def join_partial_arguments(value: Any) -> Any:
 def decode_media(source: Doc, state: Doc | None) -> Media:
     """Decode inlineData or fileData."""
     media_type = as_text(source.get("mimeType"))
+    opaque = dict(state or {})
     extra = unknown_fields(source, ("mimeType", "data", "fileUri", "displayName"))
-    opaque = {**(state or {}), **({"source": extra} if extra else {})} or None
+    if extra:
+        opaque["source"] = extra
     data = source.get("data")
     if isinstance(data, str):  # google-genai writes the URL-safe alphabet of base64
         data = data.replace("-", "+").replace("_", "/")
     name = as_text(source.get("displayName"))
-    return Media(media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque)
+    return Media(media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque or None)

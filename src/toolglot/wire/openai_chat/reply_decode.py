@@ -5,7 +5,7 @@ Tolerance of the many compatible servers is always on: index, id, name and finis
 """
 
 from collections.abc import Collection, Hashable
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.values.losses import Loss
@@ -58,12 +58,14 @@ class ChatReplyDecoder(ReplyDecoder):
         self._call_slot: Hashable = None
 
     def read_frame(self, doc: Doc, event: str) -> None:
-        if "error" in doc and (error := doc["error"]):
-            raise error_from_body(error if "error" in as_dict(error) else doc)  # an error may be nested twice
+        if error := doc.get("error"):
+            body = error if "error" in as_dict(error) else doc  # an error may be nested twice
+            raise error_from_body(body)
         if event == "error":
             raise error_from_body(doc)
         if not self._has_identity:
-            id, model = as_text(doc.get("id")), as_text(doc.get("model"))
+            id = as_text(doc.get("id"))
+            model = as_text(doc.get("model"))
             self._has_identity = bool(id and model)  # the first chunk of Azure has neither
             self._tracker.begin(id, model)
         choices = doc.get("choices")
@@ -96,8 +98,9 @@ class ChatReplyDecoder(ReplyDecoder):
         if usage := self._usage:
             tracker.usage = decode_usage(usage, "prompt", "completion")
         details = [detail.join() for detail in self._details]
-        state = {"reasoning_details": details, **self._lists, "audio": self._audio.join()}
-        if state := {field: value for field, value in state.items() if value}:
+        fields = {"reasoning_details": details, **self._lists, "audio": self._audio.join()}
+        state = {field: value for field, value in fields.items() if value}
+        if state:
             tracker.merge_message_opaque(state)
         if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):  # there is no finish reason for it
             tracker.stop_reason = "refusal"
@@ -106,7 +109,8 @@ class ChatReplyDecoder(ReplyDecoder):
 
     def _read_choice(self, choice: Doc) -> None:
         if delta := choice.get("delta"):
-            if len(delta) == 1 and "tool_calls" in delta and isinstance(calls := delta["tool_calls"], list):
+            calls = delta.get("tool_calls") if len(delta) == 1 else None
+            if isinstance(calls, list):
                 for call in skip_empty(calls):
                     self._read_call_delta(call)
             else:
@@ -121,13 +125,8 @@ class ChatReplyDecoder(ReplyDecoder):
         """Read a message or a piece of one, of a reply or of the history."""
         tracker = self._tracker
         only_content = len(message) == 1 and "content" in message
-        for field in () if only_content else REASONING_FIELDS:
-            if (text := message.get(field)) and isinstance(text, str):
-                if not tracker.has_slot("reasoning"):
-                    self._reasoning_field = field
-                    tracker.merge_opaque("reasoning", "thinking", {"field": field})
-                if self._reasoning_field == field:  # the same text may come under two names
-                    tracker.add_thinking("reasoning", text)
+        if not only_content:
+            self._read_reasoning(message)
         if content := message.get("content"):
             if isinstance(content, str):
                 tracker.add_text("content", content)
@@ -136,15 +135,28 @@ class ChatReplyDecoder(ReplyDecoder):
         if not only_content:
             self._read_other_fields(message, whole)
 
+    def _read_reasoning(self, message: Doc) -> None:
+        """Read the text of the reasoning under the name that it had first: the same text may come under two names."""
+        tracker = self._tracker
+        for field in REASONING_FIELDS:
+            text = message.get(field)
+            if not text or not isinstance(text, str):
+                continue
+            if not tracker.has_slot("reasoning"):
+                self._reasoning_field = field
+                tracker.merge_opaque("reasoning", "thinking", {"field": field})
+            if self._reasoning_field == field:
+                tracker.add_thinking("reasoning", text)
+
     def _read_other_fields(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
         for number, call in enumerate(skip_empty(require_list(message.get("tool_calls")))):
-            self._read_call(call, ("call", number) if whole else None)
-        if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
-            # Sent back in the new form: `function_call` is deprecated.
-            tracker.merge_opaque(("call", "legacy"), "call", {"legacy": True})
-            tracker.update_call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
-        if isinstance(refusal := message.get("refusal"), str) and refusal:
+            slot = ("call", number) if whole else None
+            self._read_call(call, slot)
+        if legacy := message.get("function_call"):
+            self._read_legacy_call(legacy.get("name"), legacy.get("arguments"))
+        refusal = message.get("refusal")
+        if isinstance(refusal, str) and refusal:
             tracker.merge_opaque("refusal", "text", {"refusal": True})
             tracker.add_text("refusal", refusal)
         for field, value in message.items():
@@ -163,18 +175,23 @@ class ChatReplyDecoder(ReplyDecoder):
             else:
                 tracker.merge_message_opaque({field: value})
 
+    def _read_legacy_call(self, name: Any, arguments: Any) -> None:
+        """Read the call of a `function_call`. It is sent back in the new form: this one is deprecated."""
+        if name or arguments:
+            self._tracker.merge_opaque(("call", "legacy"), "call", {"legacy": True})
+            self._tracker.update_call(("call", "legacy"), None, name, arguments)
+
     def _read_detail(self, detail: Doc) -> None:
         """Join details by type and index, unless their ids differ; the last signature wins."""
-        last = self._details[-1].fields if self._details else None
-        is_same = last is not None and all(last.get(key) == detail.get(key) for key in ("type", "index"))
-        if last is None or not is_same or detail.get("id") not in (None, last.get("id")):
+        if not self._details or not _continues(detail, self._details[-1].fields):
             self._details.append(Fragments())
         self._details[-1].add(detail, _JOINED_DETAILS)
 
     def _read_call_delta(self, call: Doc) -> None:
         # Nearly always a fragment of the arguments of the call before.
-        if len(call) == 2 and call.get("index", self) == self._call_index and len(function := call.get("function") or ()) == 1:
-            text = cast(Doc, function).get("arguments")
+        if len(call) == 2 and call.get("index", self) == self._call_index:
+            function: Doc = call.get("function") or {}
+            text = function.get("arguments") if len(function) == 1 else None
             if isinstance(text, str):
                 if text:
                     self._tracker.add_arguments(self._call_slot, text)
@@ -183,15 +200,17 @@ class ChatReplyDecoder(ReplyDecoder):
 
     def _read_call(self, call: Doc, slot: Hashable | None) -> None:
         body = as_dict(call.get("function") or call.get("custom"))
-        id, name = call.get("id"), body.get("name")
+        id = call.get("id")
+        name = body.get("name")
         is_whole = slot is not None
         if slot is None:
             slot = self._tracker.find_call_slot(call.get("index"), id, name)
-            self._call_index, self._call_slot = call.get("index"), slot
+            self._call_index = call.get("index")
+            self._call_slot = slot
         is_freeform = not call.get("function") and "custom" in call
         extra = unknown_fields(call, _CALL_FIELDS)
-        value = body.get("input" if is_freeform else "arguments")
-        if is_whole and isinstance(id, str) and isinstance(name, str) and id and name:
+        value = body.get("input") if is_freeform else body.get("arguments")
+        if is_whole and _is_word(id) and _is_word(name):
             self._tracker.set_block(slot, make_call(id, name, value, freeform=is_freeform, opaque=extra))
             return
         if extra:
@@ -217,15 +236,32 @@ class ChatReplyDecoder(ReplyDecoder):
                     self._reasoning_field = "thinking_part"
                     state = {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})}
                     self._tracker.merge_opaque("reasoning", "thinking", state)
-                    thoughts = part.get("thinking")
-                    texts = [thoughts] if isinstance(thoughts, str) else [as_text(t.get("text")) for t in iter_dicts(thoughts)]
-                    self._tracker.add_thinking("reasoning", "".join(texts))
+                    self._tracker.add_thinking("reasoning", _join_thoughts(part.get("thinking")))
                 case _:
                     self._add_whole_block(Foreign(OPENAI_CHAT, part))
 
     def _add_whole_block(self, block: Media | Foreign) -> None:
         self._block_count += 1
         self._tracker.set_block(("whole", self._block_count), block)
+
+
+def _is_word(value: object) -> TypeGuard[str]:
+    """Return whether an id or a name is there."""
+    return isinstance(value, str) and value != ""
+
+
+def _continues(detail: Doc, last: Doc) -> bool:
+    """Return whether a detail of the reasoning is the next fragment of the last one."""
+    if detail.get("type") != last.get("type") or detail.get("index") != last.get("index"):
+        return False
+    return detail.get("id") in (None, last.get("id"))
+
+
+def _join_thoughts(thoughts: Any) -> str:
+    """Return the text of Mistral's reasoning, which is a string, or parts that have texts."""
+    if isinstance(thoughts, str):
+        return thoughts
+    return "".join(as_text(part.get("text")) for part in iter_dicts(thoughts))
 
 
 def _decode_image(image: Doc) -> Media | Foreign:

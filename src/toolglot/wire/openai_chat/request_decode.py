@@ -12,7 +12,7 @@ from toolglot.wire.cache_marks import decode_cache_option, read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
-from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
+from toolglot.wire.openai_common import choose_among, decode_extras, decode_message, decode_output
 from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages
 from toolglot.wire.spec import OPENAI_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
@@ -27,7 +27,10 @@ _NEUTRAL_FIELDS = {
 def decode(body: Doc, profile: Profile) -> Request:
     """Decode a request body."""
     origin = Origin(OPENAI_CHAT, profile.id, as_text(body.get("model")))
-    effort, max_tokens = parse_effort(body.get("reasoning_effort")), body.get("max_completion_tokens")
+    max_tokens = body.get("max_completion_tokens")
+    if max_tokens is None:  # the deprecated field
+        max_tokens = body.get("max_tokens")
+    effort = parse_effort(body.get("reasoning_effort"))
     is_unknown_effort = body.get("reasoning_effort") is not None and not effort
     known = _NEUTRAL_FIELDS - {"reasoning_effort"} if is_unknown_effort else _NEUTRAL_FIELDS
     tools = [decode_tool(tool) for tool in iter_dicts(body.get("tools"))]
@@ -39,10 +42,9 @@ def decode(body: Doc, profile: Profile) -> Request:
         tools=tuple(tools),
         tool_choice=decode_choice(body.get("tool_choice", body.get("function_call"))),
         parallel=body.get("parallel_tool_calls"),
-        # The newer field wins over the deprecated one.
         options=Options(
             **decode_options(body, OPENAI_CHAT),
-            max_tokens=body.get("max_tokens") if max_tokens is None else max_tokens,
+            max_tokens=max_tokens,
             effort=effort,
             cache=read_mark(body) or decode_cache_option(body),
         ),
@@ -73,7 +75,8 @@ def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
 
 def decode_result(message: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a result, which need not name its tool. The deprecated `function` role has a name and no id."""
-    id, name = as_text(message.get("tool_call_id")), as_text(message.get("name"))
+    id = as_text(message.get("tool_call_id"))
+    name = as_text(message.get("name"))
     content = tuple(b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
     opaque = unknown_fields(message, ("role", "content", "tool_call_id", "name"))
     call = open_calls.take(id, name)
@@ -92,8 +95,11 @@ def decode_content(content: Any) -> Iterable[Block]:
 
 def decode_part(part: Doc) -> Block:
     """Decode one part of the content, with its mark for the prompt cache."""
-    block, mark = _decode_part(part), read_mark(part)
-    return replace(block, cache=mark) if mark and isinstance(block, Media) else block
+    block = _decode_part(part)
+    if not isinstance(block, Media):
+        return block
+    mark = read_mark(part)
+    return replace(block, cache=mark) if mark else block
 
 
 def _decode_part(part: Doc) -> Block:
@@ -141,7 +147,7 @@ def decode_choice(choice: Any) -> ToolChoice | None:
         case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}:
             functions = [as_dict(tool.get("function") or tool.get("custom")) for tool in iter_dicts(tools)]
             names = tuple(as_text(function.get("name")) for function in functions)
-            return ToolChoice("required" if mode == "required" else "auto", names)
+            return choose_among(mode, names)
         case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}} | {"name": str(name)}:
             return ToolChoice("required", (name,))
         case _:

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from toolglot.values.request import Request, ToolChoice, ToolDefinition
+from toolglot.values.request import Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
 from toolglot.wire.media import to_data_url
@@ -27,7 +27,8 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
     match message.role:
         case "system":
             state = dict(writer.echo_opaque(message.opaque))
-            role, own_role = writer.profile.system_role, state.pop("role", None)
+            role = writer.profile.system_role
+            own_role = state.pop("role", None)
             if role == "user":  # o1-mini: 400 "does not support 'system' with this model"
                 writer.record_repair("system message", f"{writer.model} accepts no instructions; sent as a user message")
             elif role == "system":
@@ -98,7 +99,9 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     text = call.text
     if not text or text.isspace():  # otherwise exactly as it came: caches compare bytes
         text = "{}"
-    if call.freeform or (call.arguments is None and not verbatim and not writer.takes_raw_arguments):
+    takes_raw = verbatim or writer.takes_raw_arguments
+    is_raw = call.arguments is None
+    if call.freeform or (is_raw and not takes_raw):
         text = dumps_text(writer.to_arguments_object(call))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
 
@@ -106,19 +109,20 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
 def encode_reasoning(message: Message, writer: Writer, has_calls: bool) -> Doc:
     """Encode reasoning under the field it came in. Reasoning of others was removed before."""
     thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
-    if thoughts:
-        state = thoughts[0].opaque or {}
-        field = as_text(state.get("field")) or REASONING_FIELDS[0]
-        text = "".join(thought.text for thought in thoughts)
-        if field == "thinking_part":  # Mistral: a part of the content
-            part: Doc = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
-            return {"content": [{**part, **(unknown_fields(state, ("field",)) or {})}]}
-        return {field: text}
-    if writer.profile.reasoning_echo == "required" and has_calls:
+    if not thoughts:
+        if not has_calls or writer.profile.reasoning_echo != "required":
+            return {}
         # DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."; "" is accepted.
         writer.record_repair("reasoning_content", "empty text added: a message with calls must have it")
         return {REASONING_FIELDS[0]: ""}
-    return {}
+    state = thoughts[0].opaque or {}
+    field = as_text(state.get("field")) or REASONING_FIELDS[0]
+    text = "".join(thought.text for thought in thoughts)
+    if field != "thinking_part":
+        return {field: text}
+    part: Doc = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}  # Mistral: a part of the content
+    part |= unknown_fields(state, ("field",)) or {}
+    return {"content": [part]}
 
 
 def encode_results(message: Message, writer: Writer) -> list[Doc]:
@@ -140,11 +144,14 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
 def _encode_result_content(result: ToolResult, writer: Writer) -> str | list[Doc]:
     """Encode the text of a result; as parts if it is marked for the prompt cache, because only they have marks."""
     content = format_result_text(result)
-    if result.cache is None and not any(block.cache for block in result.content if type(block) is Text):
+    if result.cache is None and not _have_marks(result.content):
         return content
-    texts = [block for block in result.content if isinstance(block, Text) and block.text]
+    texts: list[Text] = []
+    for block in result.content:
+        if isinstance(block, Text) and block.text:
+            texts.append(block)
     mark = encode_mark(result, writer)
-    has_marks = bool(mark) or any(text.cache for text in texts)
+    has_marks = bool(mark) or _have_marks(texts)
     if not texts or not has_marks:
         return content
     parts: list[Doc] = []
@@ -158,9 +165,20 @@ def _encode_result_content(result: ToolResult, writer: Writer) -> str | list[Doc
     return parts
 
 
+def _have_marks(blocks: Sequence[Block]) -> bool:
+    """Return whether a text is marked for the prompt cache."""
+    for block in blocks:  # noqa: SIM110 - a generator would cost more than all it does
+        if type(block) is Text and block.cache:
+            return True
+    return False
+
+
 def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
-    parts = [part for block in blocks for part in _encode_part(block, writer)]
-    return join_plain(parts) if all(isinstance(block, Text) for block in blocks) else parts
+    parts: list[Doc] = []
+    for block in blocks:
+        parts += _encode_part(block, writer)
+    are_texts = all(isinstance(block, Text) for block in blocks)
+    return join_plain(parts) if are_texts else parts
 
 
 def _encode_part(block: Block, writer: Writer) -> Iterable[Doc]:
@@ -176,6 +194,7 @@ def _encode_part(block: Block, writer: Writer) -> Iterable[Doc]:
 
 
 def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
+    """Encode media as a part; None if the target has no form for it."""
     if media.kind not in writer.profile.media:
         return None
     extra = as_dict(state.get("more"))
@@ -184,16 +203,20 @@ def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
             url = to_data_url(media)
             if not url:
                 return None
-            detail = {"detail": media.detail} if media.detail else {}
-            return {"type": "image_url", "image_url": {"url": url, **detail, **extra}}
+            image: Doc = {"url": url}
+            if media.detail:
+                image["detail"] = media.detail
+            return {"type": "image_url", "image_url": image | extra}
         case "audio":
             format = _AUDIO_FORMATS.get(media.media_type)
             if not media.data or format is None:
                 return None
             return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
-        case "file" if media.file_id and state:
-            return {"type": "file", "file": {"file_id": media.file_id, **extra}}
-        case "file" if media.data and media.media_type == "application/pdf":  # other files are not sent as files
+        case "file":
+            if media.file_id and state:
+                return {"type": "file", "file": {"file_id": media.file_id, **extra}}
+            if not media.data or media.media_type != "application/pdf":  # other files are not sent as files
+                return None
             file = {"filename": media.name or "file.pdf", "file_data": to_data_url(media), **extra}
             return {"type": "file", "file": file}
         case _:
@@ -202,8 +225,8 @@ def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
     """Encode the body around the encoded messages, which come last."""
-    options, body = request.options, dict[str, Any]()
-    body["model"] = request.model
+    options = request.options
+    body: Doc = {"model": request.model}
     if options.max_tokens is not None:
         body[writer.profile.max_tokens] = options.max_tokens  # reasoning models refuse `max_tokens`
     body.update(encode_sampling(options, writer))
@@ -213,17 +236,23 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         writer.record_loss("thinking_budget", f"{writer.profile.title} has no thinking budget", at="options")
     if request.stream is not None:
         body["stream"] = request.stream
-    if (output := request.output) and output.schema is not None and writer.profile.json_output == "schema":
-        body["response_format"] = {"type": "json_schema", "json_schema": encode_output_schema(output, writer)}
-    elif output:
-        if output.schema is not None:
-            writer.record_loss("output schema", f"{writer.profile.title} supports only JSON without a schema", at="output")
-        body["response_format"] = {"type": "json_object"}
+    if request.output:
+        body["response_format"] = _encode_output(request.output, writer)
     body.update(encode_cache_option(options, writer))
     body.update(encode_tools(request, writer))
     if writer.prompt_hints:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.prompt_hints)}, *messages]
     return {**body, **select_extras(request, writer), "messages": messages}
+
+
+def _encode_output(output: Output, writer: Writer) -> Doc:
+    """Encode the form of the output, as precisely as the target can take it."""
+    if output.schema is None:
+        return {"type": "json_object"}
+    if writer.profile.json_output != "schema":
+        writer.record_loss("output schema", f"{writer.profile.title} supports only JSON without a schema", at="output")
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": encode_output_schema(output, writer)}
 
 
 def encode_tools(request: Request, writer: Writer) -> Doc:
@@ -263,7 +292,8 @@ def encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: W
         return choice.mode
     named: list[Doc] = []
     for tool, name in select_chosen(choice, tools, writer):
-        kind = "custom" if tool.kind == "freeform" and writer.profile.features.freeform else "function"
+        is_custom = tool.kind == "freeform" and writer.profile.features.freeform
+        kind = "custom" if is_custom else "function"
         named.append({"type": kind, kind: {"name": name}})
     if len(named) == 1 and choice.mode == "required":
         return named[0]

@@ -41,18 +41,23 @@ class ResponsesReplyDecoder(ReplyDecoder):
         self._parts: dict[Hashable, Any] = {}  # the part of a reasoning item that is being written
 
     def read_frame(self, doc: Doc, event: str) -> None:
-        tracker, kind = self._tracker, doc.get("type") or (event if event.startswith("response.") else None)
+        tracker = self._tracker
+        kind = doc.get("type")
+        if not kind and event.startswith("response."):
+            kind = event
         match kind:
             case "response.output_text.delta":
                 tracker.add_text(self._find_text_slot(doc), doc.get("delta"))
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 tracker.add_arguments(self._find_item_slot(doc), doc.get("delta"))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                slot, part = self._find_item_slot(doc), doc.get("summary_index", doc.get("content_index", 0))
-                is_same_part = self._parts.setdefault(slot, part) == part
-                self._parts[slot] = part
+                slot = self._find_item_slot(doc)
+                part = doc.get("summary_index", doc.get("content_index", 0))
                 text = require_text(doc.get("delta"))
-                tracker.add_thinking(slot, text if is_same_part else "\n\n" + text)
+                if self._parts.setdefault(slot, part) != part:  # another part begins
+                    text = "\n\n" + text
+                self._parts[slot] = part
+                tracker.add_thinking(slot, text)
             case "response.refusal.delta":
                 slot = self._find_text_slot(doc)
                 tracker.merge_opaque(slot, "text", {"refusal": True})
@@ -63,12 +68,18 @@ class ResponsesReplyDecoder(ReplyDecoder):
                     read_item(self._find_item_slot(doc, item), item)
             case "error":
                 raise error_from_body(doc)
-            case None:  # a whole response; an error may come with status 200, too
-                if doc.get("error") or "output" not in doc:
-                    raise error_from_body(doc if doc.get("error") else {"error": "the body is not a response", **doc})
-                self._read_terminal(doc)
+            case None:
+                self._read_whole(doc)
             case _:
                 self._read_notification(doc, as_text(kind))
+
+    def _read_whole(self, doc: Doc) -> None:
+        """Read a body that is a whole response. An error may come with status 200, too."""
+        if doc.get("error"):
+            raise error_from_body(doc)
+        if "output" not in doc:
+            raise error_from_body({"error": "the body is not a response", **doc})
+        self._read_terminal(doc)
 
     def _read_notification(self, doc: Doc, kind: str) -> None:
         response = as_dict(doc.get("response"))
@@ -81,7 +92,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
 
     def _find_item_slot(self, doc: Doc, item: Doc | None = None) -> Hashable:
         """Return an item's output index or, if the server sends none, the one under which its id is known."""
-        id = as_text(doc.get("item_id") if item is None else item.get("id"))
+        id = as_text(doc.get("item_id")) if item is None else as_text(item.get("id"))
         index = doc.get("output_index")
         if index is None:
             index = self._slot_by_id.get(id, id or 0)
@@ -102,8 +113,9 @@ class ResponsesReplyDecoder(ReplyDecoder):
         tracker = self._tracker
         match item.get("type"):
             case "function_call" | "custom_tool_call" as kind:
-                id, name, namespace = item.get("call_id"), item.get("name"), _read_namespace(item)
-                tracker.update_call(index, id, name, freeform=kind == "custom_tool_call", namespace=namespace)
+                namespace = _read_namespace(item)
+                is_freeform = kind == "custom_tool_call"
+                tracker.update_call(index, item.get("call_id"), item.get("name"), freeform=is_freeform, namespace=namespace)
             case "reasoning":
                 state = unknown_fields(item, ("type", "summary", "encrypted_content", "content"))
                 tracker.merge_opaque(index, "thinking", state or {})
@@ -151,7 +163,7 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Reply
             yield slot, Thinking(text, unknown_fields(item, ("type",)))
         case "function_call" | "custom_tool_call":
             yield slot, _decode_call(item)
-        case str(kind) if kind in NATIVE_ITEMS and item.get("call_id") and item.get("execution") != "server":
+        case str(kind) if _is_native_call(kind, item):
             name, field, _ = NATIVE_ITEMS[kind]
             yield slot, make_call(as_text(item["call_id"]), name, item.get(field), opaque={"item": item})
         case "tool_search_output":  # the provider searched
@@ -159,6 +171,13 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Reply
             yield slot, ToolsChanged(loaded=names, opaque={"item": item})
         case _:  # run by the provider, sent back unchanged
             yield slot, Foreign(OPENAI_RESPONSES, item)
+
+
+def _is_native_call(kind: str, item: Doc) -> bool:
+    """Return whether an item of this type is a call of a built-in tool that the client runs."""
+    if kind not in NATIVE_ITEMS or not item.get("call_id"):
+        return False
+    return item.get("execution") != "server"
 
 
 def _decode_message(item: Doc, slot: Hashable) -> Iterator[tuple[Hashable, ReplyBlock]]:

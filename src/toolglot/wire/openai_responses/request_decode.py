@@ -11,7 +11,7 @@ from toolglot.values.request import Options, Request, ToolChoice, parse_effort
 from toolglot.wire.cache_marks import decode_cache_option
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
-from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
+from toolglot.wire.openai_common import choose_among, decode_extras, decode_message, decode_output
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item
 from toolglot.wire.openai_responses.tool_decode import decode_tools, name_hosted_tool
 from toolglot.wire.request_decoding import decode_options, join_messages
@@ -33,12 +33,16 @@ def decode(body: Doc, profile: Profile) -> Request:
     choice = decode_choice(body.get("tool_choice"))
     if choice is None and body.get("tool_choice") is not None:  # a form that has no neutral equivalent
         extras["tool_choice"] = body["tool_choice"]
-    reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
+    reasoning = as_dict(body.get("reasoning"))
     effort = parse_effort(reasoning.get("effort"))
-    output = decode_output(as_dict(text.get("format")))
-    if extra := unknown_fields(reasoning, ("effort",) if effort else ()):
+    known_reasoning = ("effort",) if effort else ()
+    if extra := unknown_fields(reasoning, known_reasoning):
         extras["reasoning"] = extra
-    if extra := unknown_fields(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
+    text = as_dict(body.get("text"))
+    format = as_dict(text.get("format"))
+    output = decode_output(format)
+    known_text = ("format",) if output or format.get("type") == "text" else ()
+    if extra := unknown_fields(text, known_text):
         extras["text"] = extra
     return Request(
         model=as_text(body.get("model")),
@@ -76,15 +80,18 @@ def decode_items(items: list[Doc], origin: Origin) -> Iterator[Message]:
         if kind in NATIVE_ITEMS or kind in _FUNCTION_CALLS:
             call_types[as_text(item.get("call_id"))] = kind
         if kind == "additional_tools":
-            change = ToolsChanged(decode_tools(item.get("tools")), opaque=unknown_fields(item, ("type", "role", "tools")))
+            opaque = unknown_fields(item, ("type", "role", "tools"))
+            change = ToolsChanged(decode_tools(item.get("tools")), opaque=opaque)
             yield Message("system", (change,), origin)
         elif kind in _OUTPUT_TYPES and item.get("call_id"):
             is_native = call_types.get(as_text(item["call_id"])) in NATIVE_ITEMS
             yield Message("tool", (decode_result(item, is_native=is_native),), origin)
         elif kind == "message" and item.get("role") != "assistant":
             yield decode_message(item, decode_content(item.get("content")), origin)
-        elif blocks := tuple(block for _, block in decode_item({"type": "message", **item})):
-            yield Message("assistant", blocks, origin)
+        else:
+            blocks = tuple(block for _, block in decode_item({"type": "message", **item}))
+            if blocks:
+                yield Message("assistant", blocks, origin)
 
 
 def decode_content(content: Any) -> Iterable[Block]:
@@ -129,9 +136,11 @@ def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
         texts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in iter_dicts(output)]
         text = "\n".join(texts) if any(texts) else to_text(output)
         return ToolResult(item["call_id"], (Text(text),), opaque={"item": item})
-    content: tuple[ResultBlock, ...] = (Text(to_text(output)),)
+    content: tuple[ResultBlock, ...]
     if isinstance(output, list):
         content = tuple(map(decode_part, iter_dicts(output)))
+    else:
+        content = (Text(to_text(output)),)
     opaque = unknown_fields(item, ("type", "call_id", "output")) or {}
     if is_native or item["type"] == "custom_tool_call_output":
         opaque["type"] = item["type"]
@@ -145,7 +154,7 @@ def decode_choice(choice: Any) -> ToolChoice | None:
             return ToolChoice(choice)
         case {"type": "allowed_tools", "mode": mode, "tools": tools}:
             names = tuple(as_text(tool.get("name")) or name_hosted_tool(tool) for tool in iter_dicts(tools))
-            return ToolChoice("required" if mode == "required" else "auto", names)
+            return choose_among(mode, names)
         case {"type": "function" | "custom", "name": str(name)}:
             return ToolChoice("required", (name,))
         case {"type": str()} if "name" not in choice:

@@ -49,7 +49,8 @@ def leading_count(messages: Sequence[Message]) -> int:
         if any(isinstance(block, ToolsChanged) for block in message.blocks):  # an item of its own
             return index
         is_own = message.origin is not None and message.origin.wire == OPENAI_RESPONSES
-        if is_own and "instructions" not in (message.opaque or {}):
+        came_as_instructions = "instructions" in (message.opaque or {})
+        if is_own and not came_as_instructions:
             return index
     return count
 
@@ -73,42 +74,58 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
 
 
 def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
-    blocks = message.blocks
-    index = 0
-    while index < len(blocks):
-        block = blocks[index]
-        index += 1
-        match block:
-            case Text():  # neighbours with the same state (id, status, phase) were parts of one item
-                group, state = [block], _item_state(block)
-                while index < len(blocks) and isinstance(text := blocks[index], Text) and _item_state(text) == state:
-                    group.append(text)
-                    index += 1
-                yield _encode_texts(group, writer)
-            case Thinking():
-                # 400 "Item 'rs_…' of type 'reasoning' was provided without its required following item."
-                if not any(isinstance(later, Text | ToolCall | Foreign) for later in blocks[index:]):
-                    writer.record_repair("reasoning item", "dropped: the item that followed it is missing")
-                    continue
-                state = unknown_fields(block.opaque or {}, ("part",)) or {}
-                summary = [{"type": "summary_text", "text": block.text}] if block.text else []
-                yield {"type": "reasoning", "summary": summary, **state}  # `summary` is required, even if empty
-            case ToolCall():
-                yield encode_call(block, writer)
-            case Media():
-                writer.record_loss(block.kind, f"{writer.profile.title} accepts no media from the assistant")
-            case Foreign():
-                yield block.item
-            case ToolsChanged():
-                if item := encode_change(block, writer):
-                    yield item
-            case ToolResult():  # results have a message of their own
-                pass
+    """Encode a message of the assistant. Neighbouring texts with the same state (id, status, phase) were parts of one item."""
+    group: list[Text] = []
+    for index, block in enumerate(message.blocks):
+        if group and not _continues(block, group[0]):
+            yield _encode_texts(group, writer)
+            group = []
+        if isinstance(block, Text):
+            group.append(block)
+        elif item := _encode_block(block, message.blocks[index + 1 :], writer):
+            yield item
+    if group:
+        yield _encode_texts(group, writer)
+
+
+def _continues(block: Block, text: Text) -> bool:
+    """Return whether a block belongs to the same item as a text before it."""
+    return isinstance(block, Text) and _item_state(block) == _item_state(text)
+
+
+def _encode_block(block: Block, following: Sequence[Block], writer: Writer) -> Doc | None:
+    """Encode a block that is an item of its own; None if there is no form for it."""
+    match block:
+        case Thinking():
+            return _encode_thinking(block, following, writer)
+        case ToolCall():
+            return encode_call(block, writer)
+        case Media():
+            writer.record_loss(block.kind, f"{writer.profile.title} accepts no media from the assistant")
+            return None
+        case Foreign():
+            return block.item
+        case ToolsChanged():
+            return encode_change(block, writer)
+        case _:  # results have a message of their own
+            return None
+
+
+def _encode_thinking(thinking: Thinking, following: Sequence[Block], writer: Writer) -> Doc | None:
+    """Encode a reasoning item, unless nothing is left of what followed it."""
+    # 400 "Item 'rs_…' of type 'reasoning' was provided without its required following item."
+    if not any(isinstance(block, Text | ToolCall | Foreign) for block in following):
+        writer.record_repair("reasoning item", "dropped: the item that followed it is missing")
+        return None
+    state = unknown_fields(thinking.opaque or {}, ("part",)) or {}
+    summary = [{"type": "summary_text", "text": thinking.text}] if thinking.text else []
+    return {"type": "reasoning", "summary": summary, **state}  # `summary` is required, even if empty
 
 
 def _check_id(item: Doc, writer: Writer) -> Doc | None:
     """Drop the id of a call, or replace that of another item, if the API refuses it. A repeated item may be dropped whole."""
-    kind, id = as_text(item.get("type")), item.get("id")
+    kind = as_text(item.get("type"))
+    id = item.get("id")
     if not isinstance(id, str):
         return item
     # 400 "Expected an ID that begins with 'fc'". 400 "Duplicate item found with id …".
@@ -137,9 +154,11 @@ def _item_state(block: Text) -> Opaque:
 
 def _encode_texts(group: list[Text], writer: Writer) -> Doc:
     """Encode texts of one assistant item."""
-    state = writer.echo_opaque(_item_state(group[0]))
-    if len(group) == 1 and not state and not (writer.is_own and group[0].opaque):
-        return {"type": "message", "role": "assistant", "content": group[0].text}  # llama.cpp refuses it without the type
+    first = group[0]
+    state = writer.echo_opaque(_item_state(first))
+    has_state = bool(state) or (writer.is_own and bool(first.opaque))
+    if len(group) == 1 and not has_state:
+        return {"type": "message", "role": "assistant", "content": first.text}  # llama.cpp refuses it without the type
     parts: list[Doc] = []
     for block in group:
         own_state = (block.opaque or {}) if writer.is_own else {}
@@ -157,16 +176,29 @@ def encode_change(change: ToolsChanged, writer: Writer) -> Doc | None:
     if "item" in state:
         return state["item"]
     encoded = _encode_definitions(tools, writer)
-    return {"type": "additional_tools", "role": "developer", "tools": encoded, **state} if encoded else None
+    if not encoded:
+        return None
+    return {"type": "additional_tools", "role": "developer", "tools": encoded, **state}
 
 
 def encode_loaded(message: Message, writer: Writer) -> Iterator[Doc]:
     """Encode the tools that results loaded, unless the output of a `tool_search_call` has them."""
     for result in message.results:
-        if writer.native_item_types.get(result.call_id) != "tool_search_call":
-            for change in result.content:
-                if isinstance(change, ToolsChanged) and (item := encode_change(change, writer)):
-                    yield item
+        if writer.native_item_types.get(result.call_id) == "tool_search_call":
+            continue
+        for change in _list_changes(result):
+            if item := encode_change(change, writer):
+                yield item
+
+
+def _list_changes(result: ToolResult) -> list[ToolsChanged]:
+    """Return the changes of the tools that a result brings."""
+    return [block for block in result.content if isinstance(block, ToolsChanged)]
+
+
+def _list_parts(result: ToolResult) -> list[Block]:
+    """Return the content of a result without the changes of the tools."""
+    return [block for block in result.content if not isinstance(block, ToolsChanged)]
 
 
 def _bring_tools(change: ToolsChanged, writer: Writer) -> list[ToolDefinition]:
@@ -178,7 +210,8 @@ def _bring_tools(change: ToolsChanged, writer: Writer) -> list[ToolDefinition]:
             tools[name] = replace(writer.known_tools[name], deferred=False)
     for name in writer.plan.removed:
         tools.pop(name, None)
-    writer.inline_names |= {name for name, tool in tools.items() if name in writer.plan.inline and not tool.deferred}
+    callable_names = {name for name, tool in tools.items() if not tool.deferred}
+    writer.inline_names |= callable_names & writer.plan.inline.keys()
     return list(tools.values())
 
 
@@ -209,7 +242,8 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
     text = call.text if call.text.strip() else "{}"
-    if call.arguments is None and not verbatim and not writer.takes_raw_arguments:
+    takes_raw = verbatim or writer.takes_raw_arguments
+    if call.arguments is None and not takes_raw:
         text = dumps_text(writer.to_arguments_object(call))
     return {"type": "function_call", **head, "arguments": text, **state}
 
@@ -217,37 +251,46 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
 def _find_native_type(call: ToolCall, writer: Writer) -> str | None:
     """Return the item that a call of a native tool becomes; None for a function, and if the item's fields are missing."""
     tool = writer.known_tools.get(call.name)
-    is_search = tool is not None and _is_client_search(tool)
-    native_type = "tool_search_call" if is_search else f"{writer.native_types.get(call.name, '')}_call"
+    if tool is not None and _is_client_search(tool):
+        native_type = "tool_search_call"
+    else:
+        native_type = f"{writer.native_types.get(call.name, '')}_call"
     required = _REQUIRED_ARGUMENTS.get(native_type)
     if required is None or call.arguments is None:
         return None
-    return native_type if all(name in call.arguments for name in required) else None
+    if not all(name in call.arguments for name in required):
+        return None
+    return native_type
 
 
 def encode_result(result: ToolResult, writer: Writer) -> Doc:
     state = dict(writer.echo_opaque(result.opaque))
     id = writer.map_call_id(result.call_id)
     native_type = writer.native_item_types.get(result.call_id, "")
-    changes = [block for block in result.content if isinstance(block, ToolsChanged)]
-    found: list[ToolDefinition] = []
+    changes = _list_changes(result)
+    loaded: list[ToolDefinition] = []
     if native_type == "tool_search_call":  # its output has the tools; otherwise they follow (`encode_loaded`)
         for change in changes:
-            found += _bring_tools(change, writer)
+            loaded += _bring_tools(change, writer)
     if item := state.get("item"):
         return {**item, "call_id": id}
-    if native_type == "tool_search_call" and (changes or as_list(result.data)):
+    if native_type == "tool_search_call":
         tools = as_list(result.data)
         if changes:
-            tools = _encode_definitions([replace(tool, deferred=True) for tool in found], writer)
-        return {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed", "tools": tools}
+            tools = _encode_definitions([replace(tool, deferred=True) for tool in loaded], writer)
+        if changes or tools:
+            head = {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed"}
+            return {**head, "tools": tools}
     call = writer.calls.get(result.call_id)
     # Codex (0.77) answers a local_shell_call as a function: the schema of its own output has no call_id.
     has_own_item = native_type not in ("", "tool_search_call", "local_shell_call")
     if has_own_item and "type" not in state:
         return {"type": NATIVE_ITEMS[native_type][2], "call_id": id, **_native_output(native_type, result, call)}
     own_type = state.pop("type", None)
-    is_freeform = call.freeform if call and not native_type else own_type == "custom_tool_call_output"
+    if call and not native_type:
+        is_freeform = call.freeform
+    else:
+        is_freeform = own_type == "custom_tool_call_output"
     kind = "custom_tool_call_output" if is_freeform else "function_call_output"
     if changes and not result.text.strip():
         output = describe_loaded(changes, writer)
@@ -260,7 +303,7 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
 
 def _encode_parts(result: ToolResult, writer: Writer) -> Any:
     """Encode the content of a result that is more than text."""
-    parts: list[Block] = [block for block in result.content if not isinstance(block, ToolsChanged)]
+    parts = _list_parts(result)
     last = parts[-1]
     if result.cache and isinstance(last, Text | Media):  # the mark of the whole result stands on its last part
         parts[-1] = replace(last, cache=result.cache)
@@ -271,7 +314,7 @@ def _encode_parts(result: ToolResult, writer: Writer) -> Any:
 
 def _is_text(result: ToolResult) -> bool:
     """Return whether text says all of a result: it has no media, and no marks for the prompt cache."""
-    parts = [block for block in result.content if not isinstance(block, ToolsChanged)]
+    parts = _list_parts(result)
     if parts and _has_marks(result):
         return False
     return all(isinstance(block, Text) for block in parts)
@@ -290,7 +333,8 @@ def _native_output(native_type: str, result: ToolResult, call: ToolCall | None) 
         case "shell_call":
             return _shell_output(result, call)
         case "apply_patch_call":
-            return {"status": "failed" if result.is_error else "completed", "output": result.text}
+            status = "failed" if result.is_error else "completed"
+            return {"status": status, "output": result.text}
         case _:
             return {"output": result.text}
 
@@ -300,9 +344,12 @@ def _shell_output(result: ToolResult, call: ToolCall | None) -> Doc:
     if not parts:
         outcome: Doc = {"type": "exit", "exit_code": int(result.is_error)}
         parts = [{"stdout": result.text, "stderr": "", "outcome": outcome}]
+    output: Doc = {"output": parts}
     # The call's limit should be passed back with the raw output (openai SDK 3.49).
-    limit = (call.arguments or {}).get("max_output_length") if call else None
-    return {"output": parts} if limit is None else {"output": parts, "max_output_length": limit}
+    arguments = (call.arguments if call else None) or {}
+    if arguments.get("max_output_length") is not None:
+        output["max_output_length"] = arguments["max_output_length"]
+    return output
 
 
 def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
@@ -326,32 +373,36 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
+    """Encode media as a part; as text if the API has no form for it (audio as a file: recorded 400)."""
     extra = as_dict(writer.echo_opaque(media.opaque).get("more"))
     kind = "input_image" if media.kind == "image" else "input_file"
     if media.file_id and writer.is_own:  # a file id means nothing elsewhere
         return {"type": kind, "file_id": media.file_id, **extra}
     url = to_data_url(media)
-    match media.kind:
-        case "image" if url:
-            detail = {"detail": media.detail} if media.detail else {}
-            return {"type": kind, "image_url": url, **detail, **extra}
-        case "file" if media.data and media.media_type == "application/pdf":
+    if media.kind == "image" and url:
+        image: Doc = {"type": kind, "image_url": url}
+        if media.detail:
+            image["detail"] = media.detail
+        return image | extra
+    if media.kind == "file":
+        if media.data and media.media_type == "application/pdf":
             return {"type": kind, "filename": media.name or "file.pdf", "file_data": url, **extra}
-        case "file" if media.url and media.url.startswith("http"):
+        if media.url and media.url.startswith("http"):
             return {"type": kind, "file_url": media.url, **extra}
-        case _:
-            return {"type": "input_text", "text": writer.replace_media(media)}  # audio as a file: recorded 400
+    return {"type": "input_text", "text": writer.replace_media(media)}
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:
     """Encode the body around the encoded items, which come last."""
-    options, extras = request.options, select_extras(request, writer)
+    options = request.options
+    extras = select_extras(request, writer)
     tools = encode_tools(request, writer)
     body: Doc = {"model": request.model}
-    for block in (block for message in system for block in message.blocks if not isinstance(block, Text)):
-        subject = block.kind if isinstance(block, Media) else as_text(as_dict(getattr(block, "item", None)).get("type"))
-        writer.record_loss(subject, "instructions are text", at="system")
-    if instructions := [*(message.text for message in system if message.text), *writer.prompt_hints]:
+    for message in system:
+        _report_lost_media(message, writer)
+    instructions = [message.text for message in system if message.text]
+    instructions += writer.prompt_hints
+    if instructions:
         body["instructions"] = "\n\n".join(instructions)
     if options.max_tokens is not None:
         body["max_output_tokens"] = max(_MIN_MAX_TOKENS, options.max_tokens)
@@ -379,6 +430,15 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
     return {**body, **tools, **extras, "input": input}
 
 
+def _report_lost_media(message: Message, writer: Writer) -> None:
+    """Record what a message has besides text: instructions have no place for it."""
+    for block in message.blocks:
+        if isinstance(block, Text):
+            continue
+        subject = block.kind if isinstance(block, Media) else as_text(as_dict(getattr(block, "item", None)).get("type"))
+        writer.record_loss(subject, "instructions are text", at="system")
+
+
 def encode_tools(request: Request, writer: Writer) -> Doc:
     tools, choice = select_tools(request, writer)
     encoded = _group_tools(tools, writer)
@@ -403,7 +463,7 @@ def _group_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
         elif tool.namespace in namespaces:
             namespaces[tool.namespace]["tools"].append(item)
         else:
-            extra = as_dict((tool.opaque or {}).get("namespace")) if tool.wire == OPENAI_RESPONSES else {}
+            extra = as_dict(_own_fields(tool).get("namespace"))
             head: Doc = {"type": "namespace", "name": tool.namespace, "description": tool.namespace}
             namespace: Doc = {**head, **extra, "tools": [item]}
             namespaces[tool.namespace] = namespace
@@ -419,7 +479,7 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
         given = {key: value for key, value in fields.items() if value}
         return {"type": "tool_search", "execution": "client", **given, **(tool.opaque or {})}
     if tool.kind == "freeform":
-        extra = {**encode_callers(tool, writer), **((tool.opaque or {}) if tool.wire == OPENAI_RESPONSES else {})}
+        extra = {**encode_callers(tool, writer), **_own_fields(tool)}
         encoded: Doc = {"type": "custom", "name": writer.map_tool_name(tool.name, tool.namespace)}
         if tool.description:
             encoded["description"] = tool.description
@@ -435,6 +495,13 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
     return {**encoded, **(unknown_fields(extra, ("namespace",)) or {})}
 
 
+def _own_fields(tool: ToolDefinition) -> Doc:
+    """Return the fields without a neutral form that a tool of this wire came with."""
+    if tool.wire != OPENAI_RESPONSES:
+        return {}
+    return tool.opaque or {}
+
+
 def _is_client_search(tool: ToolDefinition) -> bool:
     """Return whether a tool came as a `tool_search` that the caller runs. Any other search stays a function."""
     return tool.finds_tools and tool.kind == "function" and tool.wire == OPENAI_RESPONSES
@@ -447,9 +514,13 @@ def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: W
     for tool, name in select_chosen(choice, tools, writer):
         if tool.name in writer.native_types:  # hosted and trained tools are chosen by type; an MCP server has a label
             kind, _, label = tool.name.partition(":")
-            named.append({"type": kind, "server_label": label} if label else {"type": kind})
+            reference = {"type": kind}
+            if label:
+                reference["server_label"] = label
         else:
-            named.append({"type": "custom" if tool.kind == "freeform" else "function", "name": name})
+            kind = "custom" if tool.kind == "freeform" else "function"
+            reference = {"type": kind, "name": name}
+        named.append(reference)
     if len(named) == 1 and choice.mode == "required":
         return named[0]
     return {"type": "allowed_tools", "mode": choice.mode, "tools": named}

@@ -19,29 +19,36 @@ def decode_tools(items: Any) -> tuple[ToolDefinition, ...]:
 def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
     """Decode a tool. A namespace contains several."""
     deferred = item.get("defer_loading") is True
-    known = ("type", "name", "description", *(["defer_loading"] if deferred else ()))
+    known: tuple[str, ...] = ("type", "name", "description")
+    if deferred:
+        known += ("defer_loading",)
     match item.get("type"):
         case "function" | None:
             opaque = unknown_fields(item, (*known, "parameters", "strict"))
             yield define_tool(item, OPENAI_RESPONSES, opaque, strict=item.get("strict"), deferred=deferred)
         case "custom":
-            opaque, grammar = unknown_fields(item, (*known, "format")), unknown_fields(as_dict(item.get("format")), ("type",))
+            opaque = unknown_fields(item, (*known, "format"))
+            grammar = unknown_fields(as_dict(item.get("format")), ("type",))
             yield define_tool(item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar, deferred=deferred)
         case "namespace":
             space = unknown_fields(item, ("type", "name", "tools"))
             for inner in iter_dicts(item.get("tools")):
                 for tool in decode_tool(inner):
-                    opaque = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
+                    opaque = dict(tool.opaque or {})
+                    if space:
+                        opaque["namespace"] = space
                     yield replace(tool, namespace=as_text(item.get("name")), opaque=opaque or None)
         case "tool_search" if item.get("execution") == "client":  # the caller runs it: a function with a form of its own
             opaque = unknown_fields(item, ("type", "execution", "description", "parameters"))
             yield define_tool({**item, "name": "tool_search"}, OPENAI_RESPONSES, opaque, finds_tools=True)
         case kind:
-            name, finds_tools = name_hosted_tool(item), kind == "tool_search"
+            name = name_hosted_tool(item)
+            finds_tools = kind == "tool_search"
             yield ToolDefinition(name, kind="hosted", wire=OPENAI_RESPONSES, opaque=item, finds_tools=finds_tools)
 
 
 def name_hosted_tool(item: Doc) -> str:
     """Name a hosted tool by its type. There may be several MCP servers, each with a label."""
+    kind = as_text(item.get("type"))
     label = as_text(item.get("server_label"))
-    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))
+    return f"{kind}:{label}" if label else kind
