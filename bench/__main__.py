@@ -19,6 +19,7 @@ from bench.tools_ast import ast_table
 from bench.tools_files import files_table
 from bench.tools_search import tools_search_table
 from bench.tools_shell import shell_table
+from bench.walk import walk_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 SECTIONS: dict[str, Callable[..., Table]] = {
@@ -28,6 +29,7 @@ SECTIONS: dict[str, Callable[..., Table]] = {
     "startup": startup_table,
     "commands": commands_table,
     "telemetry": telemetry_table,
+    "walk": walk_table,
 }
 # Only by name: they take minutes, and those of the loop install each peer in its own environment.
 LONG: dict[str, Callable[..., Table]] = {

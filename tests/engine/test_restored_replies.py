@@ -39,7 +39,7 @@ from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire import prefix
 from toolglot.wire.codec import create_reader, encode_request
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
-from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
+from toolglot.wire.restore_calls import restore_events, restore_reply
 from toolglot.wire.tracker import ToolCallTracker
 
 WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
@@ -121,10 +121,10 @@ def encode_tools(*tools: ToolDefinition, provider: str = "openai-chat") -> Encod
 
 
 def test_most_requests_need_no_restoring() -> None:
-    assert not needs_restoring(encode_tools(WEATHER))
-    assert not needs_restoring(encode_tools())
-    assert needs_restoring(encode_tools(ADD))
-    assert needs_restoring(encode_tools(SQL, provider="groq"))
+    assert not encode_tools(WEATHER).changes_calls
+    assert not encode_tools().changes_calls
+    assert encode_tools(ADD).changes_calls
+    assert encode_tools(SQL, provider="groq").changes_calls
 
 
 def test_what_is_not_a_call_stays_the_same_object() -> None:

@@ -17,8 +17,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.loop.agent.agent import Agent
-from toolglot.loop.run import CallTools, Run
-from toolglot.loop.run_state import RunState
+from toolglot.loop.run import CallTools, Run, RunState
 from toolglot.providers.catalog import PROFILES
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Hooks

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from toolglot.errors import MalformedData, UsageError
-from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
-from toolglot.loop.run_state import RunState
+from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState, with_unique_ids
 from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
 from toolglot.values.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
 from toolglot.values.request import ToolChoice

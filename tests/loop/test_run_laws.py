@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run
-from toolglot.loop.run_state import RunState
+from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
 from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
 from toolglot.values.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
 

@@ -58,7 +58,7 @@ from toolglot.wire.codec import create_reader
 from toolglot.wire.converters import encode_tools
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_from_response
-from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
+from toolglot.wire.restore_calls import restore_events, restore_reply
 
 if TYPE_CHECKING:
     from toolglot.telemetry.runs import RunTelemetry
@@ -445,7 +445,7 @@ class _Exchange:
             raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
         content_type = response.headers.get("content-type", "")
         self._reader = state.open_reader(request, encoded, content_type=content_type, wants_events=self._wants_events)
-        self._restores_calls = needs_restoring(encoded)
+        self._restores_calls = encoded.changes_calls
 
     async def next(self) -> list[EngineEvent] | None:
         """Return the next events to emit; None at the end."""

@@ -14,8 +14,8 @@ from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.model_view import Language, ModelView
-from toolglot.loop.run import Run
-from toolglot.loop.run_state import RunState, upgrade_run
+from toolglot.loop.run import Run, RunState
+from toolglot.loop.saved_runs import upgrade_run
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig

@@ -243,7 +243,7 @@ class ModelView:
             names = tuple(dict.fromkeys(runner if name in inner else name for name in names))
         return replace(choice, names=names)
 
-    @property
+    @cached_property
     def hosted_losses(self) -> tuple[Loss, ...]:
         """Hosted tools that the model's provider does not have."""
         profile = self.profile

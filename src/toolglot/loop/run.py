@@ -12,14 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
-from toolglot.loop.run_state import RunState
 from toolglot.values.approvals import Ruling, SuspensionRecord
 from toolglot.values.events import RunStop
-from toolglot.values.messages import Block, Conversation, Message, Origin, Reply, ToolCall, ToolResult, assistant, user
+from toolglot.values.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
 from toolglot.values.request import ToolChoice
 from toolglot.wire.repair import make_interrupted_result, make_unknown_result, rename_call
 
-__all__ = ["AskModel", "CallTools", "Done", "NeedApproval", "Run", "Step", "with_unique_ids"]
+__all__ = ["RUN_FORMAT", "AskModel", "CallTools", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
 
 NO_CALLS = ToolChoice("none")
 _LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
@@ -59,6 +58,63 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 
 
 Step = AskModel | CallTools | NeedApproval | Done
+
+
+RUN_FORMAT = 2
+"""Of a saved `RunState`. 1: calls that wait are in `waiting`, `shown` and `holding`. 2: in `suspended`."""
+
+
+class RunState(msgspec.Struct, omit_defaults=True):
+    """A run without its conversation, so that it can be saved and resumed in another process. Calls are identified by index."""
+
+    iteration: int = 0
+    """Requests so far."""
+    length: int = 0
+    """Messages in the conversation when the turn began; a different length means a different conversation."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of the open turn; empty if no turn is open."""
+    results: list[ToolResult | None] = []
+    started: set[int] = set()
+    suspended: dict[int, SuspensionRecord] = {}
+    """Calls that wait. Decisions are never saved, so a loaded run has none."""
+    tools: str = ""
+    """A fingerprint of the tools that the calls were made for."""
+    stop: RunStop | None = None
+    last: bool = False
+    """The model may call no more tools."""
+    format: int = 1
+    """Which version of this form was saved: see `RUN_FORMAT`."""
+
+    def open_indexes(self) -> list[int]:
+        """Return the indexes of the calls without a result."""
+        return [index for index, result in enumerate(self.results) if result is None]
+
+    def refuse(
+        self,
+        kind: ToolErrorKind,
+        text: str,
+        only: Sequence[int] | None = None,
+        started: Callable[[ToolCall], ToolResult] = make_unknown_result,
+        code: str = "",
+    ) -> None:
+        """Answer open calls without running them. `started`: the result of those that were started."""
+        for index in self.open_indexes():
+            if only is None or index in only:
+                call = self.calls[index]
+                refusal = ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind, error_code=code)
+                self.results[index] = started(call) if index in self.started else refusal
+
+    def copy_turn(self) -> "RunState":
+        """Return a copy of the open turn, without the fields that describe the run."""
+        return RunState(
+            calls=self.calls, results=[*self.results], started={*self.started}, suspended={**self.suspended}, format=RUN_FORMAT
+        )
+
+    def is_consistent(self) -> bool:
+        """Return whether this can be the state of a run."""
+        indexes = {*self.started, *self.suspended}
+        are_calls_known = len(self.results) == len(self.calls) and indexes <= set(range(len(self.calls)))
+        return are_calls_known and self.iteration >= 0
 
 
 class Run:
@@ -115,12 +171,9 @@ class Run:
         """Return what to do now."""
         turn = self._turn
         if turn.calls:
-            open_indexes = turn.open_indexes()
-            waiting = self._waiting_indexes()
-            first_held = min((index for index in waiting if turn.suspended[index].blocks_later), default=len(turn.calls))
-            if ready := [index for index in open_indexes if index not in waiting and index < first_held]:
-                return CallTools(tuple((index, turn.calls[index]) for index in ready))
-            if open_indexes:
+            if ready := self._ready_calls():
+                return CallTools(ready)
+            if turn.open_indexes():
                 return NeedApproval(tuple(self.waiting_calls))
             self._close_turn()
         if self._stop is None and self.iteration > self._max_iterations:
@@ -208,6 +261,13 @@ class Run:
         """Request approval for the waiting calls again: there is an approver now."""
         for index in self._waiting_indexes():
             del self._turn.suspended[index]
+
+    def _ready_calls(self) -> tuple[tuple[int, ToolCall], ...]:
+        """Return the calls that may run now, each with its index: those before the first that blocks later ones."""
+        turn, waiting = self._turn, self._waiting_indexes()
+        first_blocking = min((index for index in waiting if turn.suspended[index].blocks_later), default=len(turn.calls))
+        ready = [index for index in turn.open_indexes() if index not in waiting and index < first_blocking]
+        return tuple((index, turn.calls[index]) for index in ready)
 
     def _waiting_indexes(self) -> set[int]:
         return {index for index in self._turn.suspended.keys() - self.rulings.keys() if self._turn.results[index] is None}

@@ -1,6 +1,7 @@
-"""Whether a saved run is what this user saved: a MAC in its header, with a key that only the user can read.
+"""Saved runs: forms of earlier versions, and whether a run is what this user saved.
 
-The key is created when the first paused run is saved. TOOLGLOT_APPROVAL_KEY replaces it: several machines can share one.
+For that, its header has a MAC, with a key that only the user can read. The key is created when the first paused run is saved.
+TOOLGLOT_APPROVAL_KEY replaces it: several machines can share one.
 """
 
 import hmac
@@ -9,12 +10,17 @@ import re
 import secrets
 import tempfile
 from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
 
 from toolglot.common.loggers import get_logger
 from toolglot.common.user_dirs import data_directory, ensure_private_directory
-from toolglot.errors import UsageError
+from toolglot.errors import MalformedData, UsageError
+from toolglot.loop.run import RUN_FORMAT
+from toolglot.values.approvals import SuspensionRecord
 
-__all__ = ["CHANGED_SINCE_SAVED", "is_intact", "sign"]
+__all__ = ["CHANGED_SINCE_SAVED", "is_intact", "sign", "upgrade_run"]
 
 log = get_logger("toolglot.loop")
 CHANGED_SINCE_SAVED = "the saved run was changed, or was saved with another approval key"
@@ -66,3 +72,34 @@ def _read_key() -> bytes:
     except OSError:
         return b""
     return key if len(key) == _KEY_LENGTH else b""
+
+
+# ---- earlier forms
+
+
+class _Format1(msgspec.Struct, frozen=True):
+    """What format 1 says of calls that wait."""
+
+    waiting: set[int] = set()
+    shown: dict[int, str] = {}
+    """The fingerprints of what was shown."""
+    holding: set[int] = set()
+    """Calls that the ones after them wait for."""
+
+
+def upgrade_run(saved: Any) -> Any:
+    """Return a saved run in the present format. Raises MalformedData for a later one, and msgspec's error for another shape."""
+    if not isinstance(saved, dict):
+        return saved
+    fields = cast(dict[str, Any], saved)
+    format = fields.get("format", 1)
+    if format == RUN_FORMAT:
+        return fields
+    if format != 1:
+        raise MalformedData(f"line 1: the saved run has format {format!r}, which this version cannot read: update toolglot")
+    old = msgspec.convert(fields, _Format1, str_keys=True)
+    suspended = {
+        index: SuspensionRecord(fingerprint=old.shown.get(index, ""), blocks_later=index in old.holding)
+        for index in old.waiting
+    }
+    return {**fields, "suspended": suspended, "format": RUN_FORMAT}

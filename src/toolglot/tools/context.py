@@ -70,7 +70,10 @@ class Context(Generic[Data]):
     With the annotation `Context[User]`, `data` has the type User.
     """
 
-    __slots__ = ("_cancel_flag", "_report", "approved", "attempt", "call", "data", "inner_tools", "messages", "model")
+    __slots__ = (
+        *("_cancel_flag", "_inner_tools", "_open_inner_tools", "_report"),
+        *("approved", "attempt", "call", "data", "messages", "model"),
+    )
 
     def __init__(
         self,
@@ -83,20 +86,27 @@ class Context(Generic[Data]):
         messages: Sequence[Message] = (),
         report: Callable[[str], None] | None = None,
         cancel_flag: CancelFlag | Event | None = None,
-        inner_tools: InnerTools | None = None,
+        open_inner_tools: Callable[[], InnerTools] | None = None,
     ) -> None:
         self.call, self.attempt, self.model, self.messages = call, attempt, model, messages
         self.approved = approved
         """Whether this particular call was approved."""
-        self.inner_tools = inner_tools
-        """For tools that run code: the tools that the code may call."""
         self.data = cast(Data, data)
         self._report, self._cancel_flag = report, cancel_flag
+        self._inner_tools: InnerTools | None = None
+        self._open_inner_tools = open_inner_tools
 
     def report(self, text: str) -> None:
         """Report progress to the user; the model does not see it."""
         if self._report is not None:
             self._report(text)
+
+    @property
+    def inner_tools(self) -> InnerTools | None:
+        """For tools that run code: the tools that the code may call."""
+        if self._inner_tools is None and self._open_inner_tools is not None:
+            self._inner_tools = self._open_inner_tools()
+        return self._inner_tools
 
     @property
     def is_cancelled(self) -> bool:

@@ -533,7 +533,7 @@ class Execution:
             messages=batch.messages,
             report=self._make_reporter(flag) if batch.emit is not None else None,
             cancel_flag=flag,
-            inner_tools=batch.host.open_inner_tools(batch, prepared),
+            open_inner_tools=partial(batch.host.open_inner_tools, batch, prepared),
         )
 
     def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:

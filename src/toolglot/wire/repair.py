@@ -7,7 +7,7 @@ Repair works turn by turn. A turn ends where no call is left without a result. R
 a growing conversation costs only what is new.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -77,6 +77,11 @@ def make_ids_unique(messages: Sequence[Message]) -> RepairedHistory:
     for turn in split_turns(messages):
         repaired += repairer.make_ids_unique(messages[turn.start : turn.stop], turn.start)
     return RepairedHistory(repaired, repairer.repairs)
+
+
+def _has_calls_or_results(messages: Iterable[Message]) -> bool:
+    """Return whether there is anything to pair."""
+    return any(message.calls or message.results for message in messages)
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -188,9 +193,9 @@ class HistoryRepairer:
     def make_ids_unique(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
         """Give a new id to a call whose id was used before. Each result gets the id of the call that it answers."""
         # Several servers repeat ids in a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
-        calls, results = dict(iter_calls(messages)), dict(iter_results(messages))
-        if not calls and not results:
+        if not _has_calls_or_results(messages):
             return list(messages)
+        calls, results = dict(iter_calls(messages)), dict(iter_results(messages))
         owners = match_results(messages)
         mangled = match_mangled(messages, owners)
         for index in dict.fromkeys(index for index, _ in mangled):

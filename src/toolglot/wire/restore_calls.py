@@ -11,15 +11,6 @@ from toolglot.values.messages import Reply, ToolCall, ToolsChanged
 from toolglot.wire.writer import Encoding
 
 
-def needs_restoring(encoded: Encoding) -> bool:
-    """Return whether a call may look different on the wire. Most requests need no restoring."""
-    return (
-        bool(encoded.freeform)
-        or any(lowered.restorations for lowered in encoded.lowerings.values())
-        or any(wire != name for wire, (_, name) in encoded.names.items())
-    )
-
-
 def restore_events(events: list[Event], encoded: Encoding) -> list[Event]:
     """Restore calls in events. Fragments of arguments stay as the model sent them."""
     restored: list[Event] = []

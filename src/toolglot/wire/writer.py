@@ -44,6 +44,15 @@ class Encoding(msgspec.Struct, frozen=True, gc=False):
     lowerings: dict[str, LoweredSchema] = {}
     freeform: frozenset[str] = frozenset()
 
+    @property
+    def changes_calls(self) -> bool:
+        """Whether a call may look different on the wire. In most requests, none does."""
+        return (
+            bool(self.freeform)
+            or any(lowered.restorations for lowered in self.lowerings.values())
+            or any(wire != name for wire, (_, name) in self.names.items())
+        )
+
     def offered_schemas(self) -> dict[str, Schema]:
         """Return the functions that the request offers: name on the wire -> schema."""
         return {**{name: lowered.schema for name, lowered in self.lowerings.items()}, **{name: {} for name in self.freeform}}

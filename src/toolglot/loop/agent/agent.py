@@ -170,8 +170,10 @@ class Agent(Generic[Data, OutputValue]):
 
     def _find_state(self, conversation: Conversation | None) -> ConversationState:
         """Return the state of a conversation; it lives as long as the conversation does."""
+        if conversation is None:
+            return self._state
         check_option("conversation", conversation)
-        if conversation is None or conversation is self._state.conversation:
+        if conversation is self._state.conversation:
             return self._state
         if conversation.attachments is None:
             conversation.attachments = WeakKeyDictionary()

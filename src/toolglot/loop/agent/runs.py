@@ -126,9 +126,10 @@ class Runs:
 
     def _resolve_allow(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
         """Return the settings with the agent's own names of the tools that the run may call. Raises UnknownName."""
-        allowed, tools = settings.allow, self._setup.config.tool_names
+        allowed = settings.allow
         if allowed is None:
             return settings
+        tools = self._setup.config.tool_names
         for pattern in allowed:
             if not any(names.covers(pattern, tool) for tool in tools) and not may_come_later(pattern):
                 raise UnknownName("tool in allow", pattern, tools)

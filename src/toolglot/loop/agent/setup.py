@@ -19,8 +19,7 @@ from toolglot.loop.agent.config import AgentConfig, PromptContext
 from toolglot.loop.agent.models import Models
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.model_view import Language, ModelView
-from toolglot.loop.run import Run
-from toolglot.loop.run_state import RunState
+from toolglot.loop.run import Run, RunState
 from toolglot.tools.caller import Caller
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.host import HostOptions
