@@ -254,7 +254,7 @@ class TestCtrlC:
         over = talk(press, press_again, "", SAY)
         assert (over.reader.lines == []) is not leaves
         assert sum("press Ctrl-C again to exit" in line for line in over.lines) == (1 if leaves else 2)
-        assert over.code == (130 if leaves and is_signal else 0)
+        assert over.code == 0  # however short the moment between turn and prompt was
 
     def test_while_an_answer_streams_it_stops_it(self) -> None:
         shown: list[str] = []

@@ -102,7 +102,7 @@ class Chat:
             except EndOfInput:
                 return 0
             except asyncio.CancelledError:
-                return 130
+                return 0 if self.is_leaving else 130
 
     async def _read_and_handle(self) -> None:
         try:
@@ -307,7 +307,10 @@ class Chat:
         """Handle Ctrl-C: stop the turn. If there is none, exit; on a terminal, only the second time."""
         if self._turn_task is not None and not self._turn_task.done():
             self._turn_task.cancel()
-        elif not self.keyboard.is_terminal or self._is_second_interrupt():
+        elif not self.keyboard.is_terminal:
+            self._terminate()
+        elif self._is_second_interrupt():
+            self.is_leaving = True  # as at the prompt, which is not there yet
             self._terminate()
 
     def _is_second_interrupt(self) -> bool:
