@@ -27,22 +27,41 @@ def choose_language(code_mode: bool | Language | None, facade: str | Facade | No
 
     `code_mode`: None leaves it to the facade, which has the native names of code mode for models whose harness it is.
     """
+    if code_mode is False:
+        return None
     if isinstance(facade, str):
         facade = resolve_facade(facade, model)
-    name = strip_model_prefix(model)
-    is_native = facade is not None and any(
-        RUN_CODE in view.base_tools and (not view.models or re.search(view.models, name)) for view in facade.views
-    )
-    if code_mode is False or not (code_mode or is_native):
+    is_native = facade is not None and _has_native_code_mode(facade, model)
+    languages = _find_languages(code_mode, is_native=is_native)
+    if not languages:
         return None
-    languages = ("javascript",) if is_native else (code_mode,) if isinstance(code_mode, str) else LANGUAGES
     language = next(filter(find_runtime, languages), None)
     if language is None:
         _warn(f"{missing_runtime(languages[0])}; {model} is offered its tools directly")
-    elif code_mode is None and not find_level():
+        return None
+    if code_mode is None and not find_level():
         _warn(f"no sandbox works here for code that calls tools; {model} is offered its tools directly")
         return None
     return language
+
+
+def _has_native_code_mode(facade: Facade, model: str) -> bool:
+    """Return whether a facade has a name that this model knows for the tool that runs code."""
+    name = strip_model_prefix(model)
+    for view in facade.views:
+        is_for_model = not view.models or re.search(view.models, name) is not None
+        if RUN_CODE in view.base_tools and is_for_model:
+            return True
+    return False
+
+
+def _find_languages(code_mode: bool | Language | None, *, is_native: bool) -> tuple[Language, ...]:
+    """Return the languages that a model may write, the preferred one first; none if it calls its tools itself."""
+    if is_native:
+        return ("javascript",)
+    if code_mode is True:
+        return LANGUAGES
+    return (code_mode,) if code_mode else ()
 
 
 def make_code_tool(language: Language) -> Tool:
@@ -61,12 +80,17 @@ def list_inner_tools(definitions: Iterable[ToolDefinition], facade: BoundFacade 
     views = {view.qualified_name: view for view in facade.views} if facade is not None else {}
     inner: list[ToolDefinition] = []
     for definition in definitions:
-        view, callers = views.get(definition.qualified_name), definition.callers
-        if definition.kind == "hosted" or definition.name == RUN_CODE or (view is not None and view.direct):
+        if definition.kind == "hosted" or definition.name == RUN_CODE:
             continue
-        if not callers or "code" in callers:
-            has_value = view is not None and view.output_schema is not None
-            inner.append(replace(definition, output_schema=view.output_schema) if view and has_value else definition)
+        if definition.callers and "code" not in definition.callers:
+            continue
+        view = views.get(definition.qualified_name)
+        if view is not None:
+            if view.direct:
+                continue
+            if view.output_schema is not None:
+                definition = replace(definition, output_schema=view.output_schema)
+        inner.append(definition)
     return tuple(inner)
 
 
@@ -86,13 +110,16 @@ def list_direct_tools(
     runner = next((view.qualified_name for view in views if RUN_CODE in view.base_tools), RUN_CODE)
     direct: list[ToolDefinition] = []
     for definition in definitions:
-        definition = code_tool if definition.name == RUN_CODE else definition
+        if definition.name == RUN_CODE:
+            definition = code_tool
         name = definition.qualified_name
-        if definition.kind == "hosted" or name in direct_names or "model" in definition.callers:
-            # Callers are for providers that run code themselves.
-            definition = replace(definition, callers=(), deferred=False)
-            if name == runner:
-                text = f"{definition.description}\n\n{declare_tools(inner_tools, language)}"
-                definition = replace(definition, description=text)
-            direct.append(definition)
+        is_direct = definition.kind == "hosted" or name in direct_names or "model" in definition.callers
+        if not is_direct:
+            continue
+        # Callers are for providers that run code themselves.
+        definition = replace(definition, callers=(), deferred=False)
+        if name == runner:
+            text = f"{definition.description}\n\n{declare_tools(inner_tools, language)}"
+            definition = replace(definition, description=text)
+        direct.append(definition)
     return tuple(direct)

@@ -173,9 +173,9 @@ class ContextMeter:
         """Return the tokens of what is shown, by category."""
         parts = Counter[str]()
         for message in ConversationWindow((), conversation, self.truncation):
+            text_part = "prompts" if message.role == "user" else "answers"
             for kind, tokens in estimate_by_kind(message).items():
-                part = kind if kind != "text" else "prompts" if message.role == "user" else "answers"
-                parts[part] += tokens
+                parts[text_part if kind == "text" else kind] += tokens
         return {part: self.scale_tokens(profile, tokens) for part, tokens in parts.items()}
 
 

@@ -70,43 +70,53 @@ def plan_deferral(
     `builtin`: the built-in tools that the model's own harness defers, too; only if the agent says that it defers tools.
     `hosted_count`: how many tools of the provider there are besides.
     """
-    tools = tuple(tools)
-    others = builtin if defer is True else ()
-    selected = [
-        tool
-        for tool in tools
-        if tool.kind != "hosted" and defer is not False and (_is_selected(tool, defer) or tool.name in others)
-    ]
-    marked = [tool for tool in selected if tool.deferred]
-    if not selected or (defer is None and len(selected) < _MIN_TOOLS and not marked):  # nearly every agent
+    if defer is False:
         return None
-    factor, window, limit = token_factor(profile.model), profile.limits.context, profile.limits.tools
-    total = int(factor * sum(map(estimate_tool, tools)))
-    reason, is_automatic = "the agent defers them", False
+    tools = tuple(tools)
+    harness_names = builtin if defer is True else ()
+    selected = [tool for tool in tools if _is_selected(tool, defer, harness_names)]
+    excess = ""
     if defer is None:
-        is_automatic = len(selected) >= _MIN_TOOLS
-        count = len(tools) + hosted_count + _LOOP_TOOLS
-        if is_automatic and limit is not None and count > limit:
-            reason = f"{profile.title} accepts at most {limit} tools, and there are {count}, with those of the loop"
-        elif is_automatic and window and total > window * WINDOW_SHARE:
-            reason = f"{len(tools)} tools would take about {total:,} tokens, {total / window:.0%} of the context window"
-        else:
-            selected, is_automatic = marked, False
-            if not marked:
-                return None
+        if len(selected) >= _MIN_TOOLS:
+            excess = _describe_excess(tools, profile, hosted_count)
+        if not excess:  # only those that are marked, which few agents have
+            selected = [tool for tool in selected if tool.deferred]
+    if not selected:
+        return None
     names = frozenset(tool.qualified_name for tool in selected)
-    return Deferral(names, reason, int(factor * sum(map(estimate_tool, selected))), total, is_automatic)
+    reason = excess or "the agent defers them"
+    tokens, total_tokens = _estimate_tokens(selected, profile), _estimate_tokens(tools, profile)
+    return Deferral(names, reason, tokens, total_tokens, is_automatic=bool(excess))
 
 
-def _is_selected(tool: ToolDefinition, defer: Defer) -> bool:
-    if tool.deferred:
+def _is_selected(tool: ToolDefinition, defer: Defer, harness_names: Collection[str]) -> bool:
+    if tool.kind == "hosted":
+        return False
+    if tool.deferred or tool.name in harness_names:
         return True
     if defer is None or defer is True:
         return not {BUILTIN_TAG, ALWAYS_SHOWN_TAG}.intersection(tool.tags)
     if callable(defer):
         return bool(defer(tool))
-    patterns = (defer,) if isinstance(defer, str) else defer or ()
-    return any(matches_pattern(tool, pattern) for pattern in patterns)
+    return any(matches_pattern(tool, pattern) for pattern in as_items(defer))
+
+
+def _describe_excess(tools: tuple[ToolDefinition, ...], profile: Profile, hosted_count: int) -> str:
+    """Return why these are too many tools for a model; "" if they are not."""
+    limit, window = profile.limits.tools, profile.limits.context
+    count = len(tools) + hosted_count + _LOOP_TOOLS
+    if limit is not None and count > limit:
+        return f"{profile.title} accepts at most {limit} tools, and there are {count}, with those of the loop"
+    if not window:
+        return ""
+    tokens = _estimate_tokens(tools, profile)
+    if tokens <= window * WINDOW_SHARE:
+        return ""
+    return f"{len(tools)} tools would take about {tokens:,} tokens, {tokens / window:.0%} of the context window"
+
+
+def _estimate_tokens(tools: Iterable[ToolDefinition], profile: Profile) -> int:
+    return int(token_factor(profile.model) * sum(map(estimate_tool, tools)))
 
 
 def matches_pattern(tool: ToolDefinition, pattern: str) -> bool:
@@ -171,12 +181,17 @@ class ToolTimeline:
         current = {tool.qualified_name: tool for tool in definitions if BUILTIN_TAG not in tool.tags}
         before = self._find_told(current)
         self._registered = (definitions, deferred, current)
-        # A tool that the conversation has defined is replaced there, deferred or not; one that was removed has come back.
-        unseen = {name for name in deferred if name not in self._added}
+        # A tool that was removed, and is here now, has come back.
         known = {name: tool for name, tool in before.items() if name not in self._removed}
-        news = {name for name, tool in current.items() if known.get(name) != tool} - unseen
-        added = _find_announced((tool for name, tool in current.items() if name in news), known)
-        removed = {name: tool for name, tool in before.items() if name not in current and name not in deferred}
+        # A tool that the conversation has defined is replaced there, deferred or not.
+        unseen = set(deferred) - self._added.keys()
+        news: list[ToolDefinition] = []
+        for name, tool in current.items():
+            if name not in unseen and known.get(name) != tool:
+                news.append(tool)
+        added = _find_announced(news, known)
+        gone = before.keys() - current.keys() - set(deferred)
+        removed = {name: tool for name, tool in before.items() if name in gone}
         if not self._has_replies or not (added or removed):
             return None
         self._removed_tools |= removed
@@ -214,46 +229,72 @@ class ToolTimeline:
         if not (deferred or added or removed):
             self._head = (tools, None, tools)
             return tools
-        # When was each of the deferred tools last used?
-        last_uses: dict[str, int] = {}
-        for uses in (self._loaded, self._called):
-            for name, index in uses.items():
-                last_uses |= {own: max(index, last_uses.get(own, 0)) for own in translate(name) if own in deferred}
-        # Which of them are too many?
-        excess = len(tools) - len(deferred) + len(last_uses) - limit if limit is not None else 0
-        omitted = {*sorted(last_uses, key=lambda name: last_uses[name])[: max(0, excess)]}
-        # Which of them does no message load that is shown?
-        loaded = {own for name, index in self._loaded.items() if index >= start for own in translate(name)}
+        last_uses = self._find_last_uses(deferred, translate)
+        omitted: set[str] = set()
+        if limit is not None:
+            excess = len(tools) - len(deferred) + len(last_uses) - limit
+            oldest_first = sorted(last_uses, key=lambda name: last_uses[name])
+            omitted.update(oldest_first[: max(0, excess)])
+        # Those that a message loads which is shown stay deferred.
+        loaded = {own for name in _names_since(start, self._loaded) for own in translate(name)}
         declared = last_uses.keys() - loaded - omitted
         key = (declared, added, omitted, removed)
         if self._head is not None and self._head[0] is tools and self._head[1] == key:
             return self._head[2]
-        head = {
-            name: replace(tool, deferred=False) if name in declared else tool
-            for tool in tools
-            if (name := tool.qualified_name) not in added and name not in omitted
-        }
-        if removed and self._head is not None:  # in the place where they were
-            order = dict.fromkeys(tool.qualified_name for tool in self._head[2])
-            head = {name: tool for name in (*order, *head) if (tool := head.get(name) or removed.get(name)) is not None}
+        left_out = added | omitted
+        head: dict[str, ToolDefinition] = {}
+        for tool in tools:
+            name = tool.qualified_name
+            if name not in left_out:
+                head[name] = replace(tool, deferred=False) if name in declared else tool
+        if removed and self._head is not None:
+            head = _keep_places(head, removed, self._head[2])
         self._head = (tools, key, tuple(head.values()))
         return self._head[2]
+
+    def _find_last_uses(self, deferred: set[str], translate: Callable[[str], tuple[str, ...]]) -> dict[str, int]:
+        """Return the last message that loaded or called each of the deferred tools, by the name that the model has for it."""
+        last_uses: dict[str, int] = {}
+        for uses in (self._loaded, self._called):
+            for name, index in uses.items():
+                for own in translate(name):
+                    if own in deferred:
+                        last_uses[own] = max(index, last_uses.get(own, 0))
+        return last_uses
 
     def offered_tools(self, head: tuple[ToolDefinition, ...], start: int) -> list[ToolDefinition]:
         """Return the tools of a request's head that the model has the definitions of, at the end of the conversation."""
         self._read()
-        removed = {name for name, index in self._removed.items() if index >= start}
-        return [
-            tool
-            for tool in head
-            if (not tool.deferred or self._loaded.get(tool.qualified_name, -1) >= start) and tool.qualified_name not in removed
-        ]
+        removed = _names_since(start, self._removed)
+        offered: list[ToolDefinition] = []
+        for tool in head:
+            name = tool.qualified_name
+            is_defined = not tool.deferred or self._loaded.get(name, -1) >= start
+            if is_defined and name not in removed:
+                offered.append(tool)
+        return offered
 
     @property
     def loaded(self) -> tuple[str, ...]:
         """The tools that searches have loaded, under the names that the models had for them."""
         self._read()
         return tuple(self._loaded)
+
+
+def _names_since(start: int, last_messages: Mapping[str, int]) -> set[str]:
+    return {name for name, index in last_messages.items() if index >= start}
+
+
+def _keep_places(
+    head: dict[str, ToolDefinition], removed: dict[str, ToolDefinition], last_head: tuple[ToolDefinition, ...]
+) -> dict[str, ToolDefinition]:
+    """Return a request's tools, and those that a message in it removes, in the places that they had in the last request."""
+    placed: dict[str, ToolDefinition] = {}
+    for name in (*(tool.qualified_name for tool in last_head), *head):
+        tool = head.get(name) or removed.get(name)
+        if tool is not None:
+            placed[name] = tool
+    return placed
 
 
 def _find_announced(tools: Iterable[ToolDefinition], known: Mapping[str, ToolDefinition]) -> tuple[ToolDefinition, ...]:

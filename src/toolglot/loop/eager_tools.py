@@ -82,13 +82,17 @@ class EagerTools:
         host, caller = self._requests.state.host, self._requests.state.caller
         interpreted = caller.interpret(call)
         tool = host.find_tool(interpreted, caller)
-        self._is_blocked = self._is_blocked or (tool is not None and tool.ordered)
+        if tool is not None and tool.ordered:
+            self._is_blocked = True
+        if tool is None or self._is_blocked or call.id in self._running:
+            return
         offer = self._requests.offer
-        if self._is_blocked or call.id in self._running or offer.is_single or offer.check(call) is not None:
+        if offer.is_single or offer.check(call) is not None:
             return
-        if tool is None or tool.effects != _READ_ONLY or not host.runs_unasked(tool, base_call(interpreted), caller):
+        if tool.effects != _READ_ONLY or not host.runs_unasked(tool, base_call(interpreted), caller):
             return
-        if sum(not task.done() for _, task in self._running.values()) >= caller.config.max_parallel:
+        running = sum(not task.done() for _, task in self._running.values())
+        if running >= caller.config.max_parallel:
             return  # it gets its turn when the reply is complete
         work = host.run(interpreted, caller, emit=lambda event: self._emit(event), messages=self._run.conversation)
         self._running[call.id] = (call, asyncio.create_task(work))

@@ -4,6 +4,7 @@ Approvals show every argument instead.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import BASE_TOOLS
@@ -59,13 +60,19 @@ def format_arguments(call: ToolCall) -> str:
 
     For built-in tools the important ones come first, and those that a facade merely fills in are omitted.
     """
-    if not call.arguments:
-        return call.raw or "" if call.freeform or call.arguments is None else ""
     arguments = call.arguments
+    if not arguments:
+        has_text = call.freeform or arguments is None
+        return (call.raw or "") if has_text else ""
     if call.name in BASE_TOOLS:
-        leading = {name: arguments[name] for name in _LEADING if name in arguments}
-        relevant = {
-            name: value for name, value in arguments.items() if name not in HARNESS_PARAMETERS and (name, value) != ("cwd", ".")
-        }
-        arguments = leading | relevant
+        arguments = _arrange(arguments)
     return ", ".join(f"{name}: {dumps_text(value)}" for name, value in arguments.items())
+
+
+def _arrange(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a built-in tool in the order of their importance, without those that say nothing."""
+    leading = {name: arguments[name] for name in _LEADING if name in arguments}
+    relevant = {name: value for name, value in arguments.items() if name not in HARNESS_PARAMETERS}
+    if relevant.get("cwd") == ".":
+        del relevant["cwd"]
+    return leading | relevant

@@ -154,10 +154,12 @@ class ModelView:
         if deferral is None:
             return definitions, None
         names = {*deferral.names}
+        finders: tuple[str, ...] = (SEARCH_TOOLS,)
         if facade is not None:
             names |= {view.qualified_name for view in facade.views if view.base_tools & facade.base_tools <= names}
-            names |= {*facade.facade.defers} if self._defer is None or self._defer is True else set()
-        finders = facade.native_names(SEARCH_TOOLS) if facade is not None else (SEARCH_TOOLS,)
+            if self._defer is None or self._defer is True:
+                names |= {*facade.facade.defers}
+            finders = facade.native_names(SEARCH_TOOLS)
         deferred = [item for item in definitions if item.qualified_name in names and item.name not in finders]
         search = search_tools_tool(deferred) if self.code_language is None else None  # code looks for them itself
         shown: list[ToolDefinition] = []
@@ -167,7 +169,8 @@ class ModelView:
             elif item.name in finders:
                 text = f"{item.description}\n\n{describe_names(deferred)}"
                 item = replace(item, finds_tools=True, description=text, tags=_SEARCH_PLACEHOLDER.tags)
-            shown.append(replace(item, deferred=item.qualified_name in names and item.name not in finders))
+            is_deferred = item.qualified_name in names and item.name not in finders
+            shown.append(replace(item, deferred=is_deferred))
         return tuple(shown), search
 
     @property
@@ -186,24 +189,37 @@ class ModelView:
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
         """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
-        added = loop_definitions = tuple(tool.definition for tool in loop_tools)
+        loop_definitions = tuple(tool.definition for tool in loop_tools)
         if self._tools is not None and self._tools[0] == loop_definitions:
             return self._tools[1]
         if not self.config.enabled:  # a structured output still needs its tool
-            return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
-        allowed, definitions = self._allowed, self._own_tools[0]
-        code_tool = next((definition for definition in added if definition.name == RUN_CODE), None)
-        if code_tool is not None and self.code_language is not None:
-            from toolglot.loop.code_mode import list_direct_tools  # not at the top: few agents need it
-
-            added = tuple(definition for definition in added if definition is not code_tool)
-            definitions = list_direct_tools(definitions, self.inner_tools, code_tool, self.facade, self.code_language)
-        hosted = self._hosted.definitions_for(self.profile.wire)
-        if allowed is not None:
-            hosted = tuple(definition for definition in hosted if definition.name in allowed)
-        tools = (*definitions, *added, *hosted) if added or hosted else definitions
+            return tuple(definition for definition in loop_definitions if definition.name == FINAL_ANSWER_TOOL)
+        tools = self._own_tools[0]
+        if loop_definitions:
+            tools = self._add_loop_tools(loop_definitions)
+        if hosted := self._list_hosted():
+            tools = (*tools, *hosted)
         self._tools = (loop_definitions, tools)
         return tools
+
+    def _add_loop_tools(self, added: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        """Return the agent's tools and those of the loop; if one of these runs code, only those that code does not call."""
+        definitions = self._own_tools[0]
+        code_tool = next((definition for definition in added if definition.name == RUN_CODE), None)
+        if code_tool is None or self.code_language is None:
+            return (*definitions, *added)
+        from toolglot.loop.code_mode import list_direct_tools  # not at the top: few agents need it
+
+        others = [definition for definition in added if definition is not code_tool]
+        direct = list_direct_tools(definitions, self.inner_tools, code_tool, self.facade, self.code_language)
+        return (*direct, *others)
+
+    def _list_hosted(self) -> tuple[ToolDefinition, ...]:
+        """Return the tools of the provider that the model may have."""
+        hosted, allowed = self._hosted.definitions_for(self.profile.wire), self._allowed
+        if allowed is None:
+            return hosted
+        return tuple(definition for definition in hosted if definition.name in allowed)
 
     @cached_property
     def _own_names(self) -> frozenset[str]:
@@ -230,18 +246,28 @@ class ModelView:
 
     def map_tool_choice(self, choice: ToolChoice | None) -> ToolChoice | None:
         """Return a choice between tools by the names that the model has for them; what its code calls, it calls by code."""
-        facade = self.facade
-        if choice is None or not choice.names or (facade is None and self.code_language is None):
+        if choice is None or not choice.names:
             return choice
-        names = choice.names
+        facade = self.facade
+        if facade is None and self.code_language is None:
+            return choice
+        names = [*choice.names]
         if facade is not None:
-            names = tuple(dict.fromkeys(own for name in names for own in self.translate_name(name) or (name,)))
+            names.clear()
+            for name in choice.names:
+                names += self.translate_name(name) or (name,)
         if self.code_language is not None:
-            inner_tools = [tool for tool in self.inner_tools if "model" not in tool.callers]
-            inner = {name for tool in inner_tools for name in (tool.name, tool.qualified_name)}
-            runner = RUN_CODE if facade is None else facade.native_names(RUN_CODE)[0]
-            names = tuple(dict.fromkeys(runner if name in inner else name for name in names))
-        return replace(choice, names=names)
+            names = self._route_through_code(names)
+        return replace(choice, names=tuple(dict.fromkeys(names)))
+
+    def _route_through_code(self, names: list[str]) -> list[str]:
+        """Return names with the tool that runs code in the place of those that only code can call."""
+        runner = RUN_CODE if self.facade is None else self.facade.native_names(RUN_CODE)[0]
+        inner: set[str] = set()
+        for tool in self.inner_tools:
+            if "model" not in tool.callers:
+                inner |= {tool.name, tool.qualified_name}
+        return [runner if name in inner else name for name in names]
 
     @cached_property
     def hosted_losses(self) -> tuple[Loss, ...]:
@@ -262,14 +288,21 @@ class ModelView:
 
     def system_messages(self, instructions: str) -> tuple[Message, ...]:
         """Return the system prompt, followed by the facade's note on how to work with the built-in tools."""
-        facade = self.facade if self.config.enabled else None
-        note = facade.note if facade is not None else ""
-        if note and facade is not None and self.code_language is not None and facade.native_names(RUN_CODE) == (RUN_CODE,):
-            # The note is for models that call these tools themselves.
-            language = {"javascript": "JavaScript", "python": "Python"}[self.code_language]
-            note = f"{_CODE_NOTE.format(language=language)} {note}"
+        note = self._find_note() if self.config.enabled else ""
         text = "\n\n".join(part for part in (instructions, note) if part)
         return (system(text),) if text else ()
+
+    def _find_note(self) -> str:
+        """Return the facade's note on how to work with the built-in tools; "" without any."""
+        facade = self.facade
+        if facade is None or not facade.note:
+            return ""
+        has_native_code_mode = facade.native_names(RUN_CODE) != (RUN_CODE,)
+        if self.code_language is None or has_native_code_mode:
+            return facade.note
+        # The note is for models that call these tools themselves.
+        language = {"javascript": "JavaScript", "python": "Python"}[self.code_language]
+        return f"{_CODE_NOTE.format(language=language)} {facade.note}"
 
     def render_message(self, message: Message, losses: dict[Loss, None]) -> Message:
         """Return a reply with its calls under this model's names; a reply of the model itself stays as it was.
@@ -296,11 +329,13 @@ class ModelView:
             return block if content == block.content else replace(block, content=content)
         if not isinstance(block, ToolsChanged):
             return block
-        is_direct = self.code_language is None  # otherwise the description of the tool that runs code has them
-        added = tuple(tool for tool in block.added if is_direct and tool.qualified_name in self._own_names)
+        added: tuple[ToolDefinition, ...] = ()
+        if self.code_language is None:  # otherwise the description of the tool that runs code has them
+            added = tuple(tool for tool in block.added if tool.qualified_name in self._own_names)
         loaded = tuple(name for used in block.loaded for name in self.translate_name(used))
-        is_same = (added, loaded) == (block.added, block.loaded)
-        return block if is_same else replace(block, added=added, loaded=loaded)
+        if (added, loaded) == (block.added, block.loaded):
+            return block
+        return replace(block, added=added, loaded=loaded)
 
     def interpret(self, call: ToolCall) -> AnyCall:
         """Return what a call means."""
@@ -313,11 +348,16 @@ class ModelView:
         namespace, _, name = block.name.replace("__", ".", 1).partition(".")
         return replace(block, name=name, namespace=namespace) if f"{namespace}.{name}" in self._own_names else block
 
+    def _qualify_calls(self, reply: Reply) -> Reply:
+        if not any("__" in call.name or "." in call.name for call in reply.calls):
+            return reply
+        return replace(reply, blocks=tuple(map(self._qualify_call, reply.blocks)))
+
     def annotate(self, reply: Reply) -> tuple[Reply, Mapping[str, InterpretedCall]]:
         """Return a reply with the base call attached to each call, and the interpretations by call id."""
         facade = self.facade
-        if self.deferral is not None and any("__" in call.name or "." in call.name for call in reply.calls):
-            reply = replace(reply, blocks=tuple(map(self._qualify_call, reply.blocks)))
+        if self.deferral is not None:
+            reply = self._qualify_calls(reply)
         if facade is None or not reply.calls:
             return reply, {}
         interpreted = {call.id: facade.interpret(call) for call in reply.calls}

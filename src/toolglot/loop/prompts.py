@@ -31,12 +31,13 @@ def to_messages(prompt: Any) -> list[Message]:
     items = list(cast(Iterable[Any], prompt))
     if all(map(_is_blank, items)):
         raise UsageError(f"the prompt is empty: {_EXPECTED}")
-    if not any(isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item) for item in items):
+    if not any(map(_is_message, items)):
         # Parts of one message: text, blocks, or OpenAI's `{"type": "image_url", …}`.
-        parts = [
-            _decode([{"role": "user", "content": item}])[0] if isinstance(item, Mapping) else user([item]) for item in items
-        ]
-        return [user([block for part in parts for block in part.blocks])]
+        blocks: list[Block] = []
+        for item in items:
+            part = _decode([{"role": "user", "content": item}])[0] if isinstance(item, Mapping) else user([item])
+            blocks += part.blocks
+        return [user(blocks)]
     messages: list[Message] = []
     chat_messages: list[Any] = []  # decoded together: a result takes its tool's name from the call before it
     for item in items:
@@ -47,6 +48,10 @@ def to_messages(prompt: Any) -> list[Message]:
         chat_messages = []
         messages.append(item if isinstance(item, Message) else user(item))
     return messages + _decode(chat_messages)
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item)
 
 
 def _is_blank(item: Any) -> bool:
@@ -70,20 +75,26 @@ def _decode(messages: list[Any]) -> list[Message]:
         decoded = decode_request(OPENAI_CHAT, {"model": "", "messages": chat}).messages
     except MalformedRequest as e:
         raise UsageError(f"the messages of the prompt cannot be read: {e}") from e
-    return [
-        # A message with parts that only OpenAI understands stays OpenAI's.
-        message
-        if message.opaque or any(getattr(block, "opaque", True) for block in message.blocks)
-        else replace(message, origin=None)
-        for message in decoded
-    ]
+    return [_forget_origin(message) for message in decoded]
+
+
+def _forget_origin(message: Message) -> Message:
+    """Return a message without its origin; one with parts that only OpenAI understands stays OpenAI's."""
+    if message.opaque or any(getattr(block, "opaque", True) for block in message.blocks):
+        return message
+    return replace(message, origin=None)
 
 
 def _to_parts(content: Any) -> Any:
     if content is None or isinstance(content, str):
         return content
     parts = cast(list[Any], content if isinstance(content, list | tuple) else [content])
-    for part in parts:
-        if not isinstance(part, str) and not (isinstance(part, Mapping) and "type" in part):
-            raise UsageError(f'a part of a message is text or {{"type": …}}, not {type(cast(Any, part)).__name__}')
-    return [{"type": "text", "text": part} if isinstance(part, str) else dict(part) for part in parts]
+    return list(map(_to_part, parts))
+
+
+def _to_part(part: Any) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if isinstance(part, Mapping) and "type" in part:
+        return dict(cast(Mapping[str, Any], part))
+    raise UsageError(f'a part of a message is text or {{"type": …}}, not {type(cast(Any, part)).__name__}')

@@ -109,23 +109,21 @@ class RequestBuilder:
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """Return the request for a step of the run."""
         config, output, view = self.setup.config, self.parts.output, self.view
-        tools, choice = self._tools, view.map_tool_choice(step.tool_choice)
+        choice = view.map_tool_choice(step.tool_choice)
         has_answer_tool = FINAL_ANSWER_TOOL in self.state.caller.added_tools
-        if output is not None and output.failures and has_answer_tool and not step.last:
+        if has_answer_tool and output is not None and output.failures and not step.last:
             choice = ToolChoice("required", (FINAL_ANSWER_TOOL,))  # the model answered in plain text
-        if choice is not None and choice.names and any(tool.deferred and choice.includes(tool) for tool in tools):
-            # A tool that is to be called is shown, found or not; it has been called then, and stays.
-            tools = self._tools = tuple(replace(tool, deferred=tool.deferred and not choice.includes(tool)) for tool in tools)
-        return Request(
-            self.setup.models.engine.model,
-            self.state.visible_messages(view, self.parts.instructions),
-            tools,
-            choice if tools else None,
-            config.config.parallel if tools else None,
-            config.options,
-            Output(output.schema) if output is not None and not has_answer_tool else None,
-            stream,
-        )
+        if choice is not None and choice.names:
+            self._tools = _show_chosen(self._tools, choice)
+        tools, parallel = self._tools, config.config.parallel
+        if not tools:
+            choice = parallel = None
+        output_format = None
+        if output is not None and not has_answer_tool:
+            output_format = Output(output.schema)
+        messages = self.state.visible_messages(view, self.parts.instructions)
+        model = self.setup.models.engine.model
+        return Request(model, messages, tools, choice, parallel, config.options, output_format, stream)
 
     def note_sent(self, request: Request) -> None:
         """Remember what a request, as the hooks left it, allows the model to call."""
@@ -199,3 +197,10 @@ class RequestBuilder:
             log.warning("the conversation could not be summarized: %s", e)
             return "", Usage(), f"it could not be summarized: {e}"
         return reply.text.strip(), reply.usage, "" if reply.text.strip() else "the model returned no summary"
+
+
+def _show_chosen(tools: tuple[ToolDefinition, ...], choice: ToolChoice) -> tuple[ToolDefinition, ...]:
+    """Return the tools of a request. One that is to be called is shown, found or not; it has been called then, and stays."""
+    if not any(tool.deferred and choice.includes(tool) for tool in tools):
+        return tools
+    return tuple(replace(tool, deferred=tool.deferred and not choice.includes(tool)) for tool in tools)

@@ -198,25 +198,29 @@ class Run:
         self.rulings, self.distrust_reason = {}, ""
         if reply.stop in ("refusal", "filtered", "error"):
             self._stop = reply.stop
-        elif is_last:
-            self._stop = "max_iterations" if calls or reply.stop == "pause" else "length" if reply.stop == "length" else "end"
-        elif not calls and reply.stop != "pause":
+        elif calls or reply.stop == "pause":  # the model would go on
+            if is_last:
+                self._stop = "max_iterations"
+        else:
             self._stop = "length" if reply.stop == "length" else "end"
-        # The calls of a reply that must not be acted on get their results at once.
-        if self._stop is not None:
-            reason = _TURNS_USED_UP if is_last else "the reply was stopped"
-            turn.refuse("limit" if is_last else "cancelled", _NOT_RUN.format(reason))
-        elif reply.stop == "pause":
-            turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
-        elif reply.stop == "length":
-            # Broken calls may be incomplete, and so may a call at the very end of the reply.
-            broken = [index for index, call in enumerate(calls) if call.arguments is None and not call.freeform]
-            ends_with_call = bool(reply.blocks) and isinstance(reply.blocks[-1], ToolCall)
-            turn.refuse("truncated", _TRUNCATED, only=[*broken, len(calls) - 1] if ends_with_call else broken)
+        if calls:
+            self._refuse_unfit(reply, is_last=is_last)
         for index, error in not_offered:
             turn.refuse(error.kind, str(error), only=[index], code=error.code)
         results = enumerate(zip(calls, turn.results, strict=True))
         self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
+
+    def _refuse_unfit(self, reply: Reply, *, is_last: bool) -> None:
+        """Answer the calls of a reply that must not be acted on."""
+        turn = self._turn
+        if self._stop is not None and is_last:
+            turn.refuse("limit", _NOT_RUN.format(_TURNS_USED_UP))
+        elif self._stop is not None:
+            turn.refuse("cancelled", _NOT_RUN.format("the reply was stopped"))
+        elif reply.stop == "pause":
+            turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
+        elif reply.stop == "length":
+            turn.refuse("truncated", _TRUNCATED, only=_find_incomplete(reply))
 
     def take_refusals(self) -> list[tuple[int, ToolCall, ToolResult]]:
         """Return the calls answered by the run itself, rather than by a tool, since this was last called."""
@@ -335,6 +339,15 @@ class Run:
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
         self.conversation.append(Message("tool", tuple(results)))
         self._turn, self.rulings, self.distrust_reason = RunState(), {}, ""
+
+
+def _find_incomplete(reply: Reply) -> list[int]:
+    """Return which calls of a truncated reply may be incomplete: broken ones, and a call at the very end."""
+    calls = reply.calls
+    indexes = [index for index, call in enumerate(calls) if call.arguments is None and not call.freeform]
+    if reply.blocks and isinstance(reply.blocks[-1], ToolCall):
+        indexes.append(len(calls) - 1)
+    return indexes
 
 
 def find_last_prompt(conversation: Sequence[Message]) -> int | None:
