@@ -52,8 +52,7 @@ class AuditLog:
         reason: str = "",
     ) -> None:
         """Write an execution, a refusal or a waiting call. `approved`: None if no approval was needed."""
-        result, secrets = outcome.result, [*self._secrets()]
-        kind = "pending" if decided_by == "pending" else (result.error_kind or "execution") if result.is_error else "ok"
+        secrets = [*self._secrets()]
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "run": run_id,
@@ -63,7 +62,7 @@ class AuditLog:
             "effects": sorted(effects),
             "target": redact(target[:_MAX_TEXT], secrets, by_name=True),
             "arguments": sha256(outcome.call.text.encode("utf-8", "surrogatepass")).hexdigest(),
-            "outcome": kind,
+            "outcome": _describe_outcome(outcome, decided_by),
             "seconds": round(outcome.seconds, 6),
             "retries": outcome.retries,
             "decided_by": decided_by,
@@ -75,3 +74,12 @@ class AuditLog:
             line["caller"] = outcome.call.caller
         with self._lock:
             self._sink(dumps(line) + b"\n")
+
+
+def _describe_outcome(outcome: ToolOutcome, decided_by: DecidedBy) -> str:
+    """Return "ok", "pending" or the kind of the error."""
+    if decided_by == "pending":
+        return "pending"
+    if not outcome.result.is_error:
+        return "ok"
+    return outcome.result.error_kind or "execution"

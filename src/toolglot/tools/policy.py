@@ -63,11 +63,9 @@ def find_allowed(config: ToolConfig, tools: Iterable[str], names: PolicyNames) -
     allowed, rules = config.allow, RuleSet((), config.deny, names)
     if allowed is None and all(rule.pattern for rule in rules.deny):
         return None
-    return frozenset(
-        tool
-        for tool in tools
-        if (allowed is None or names.is_listed(tool, allowed)) and rules.find_complete_denial(tool) is None
-    )
+    if allowed is not None:
+        tools = [tool for tool in tools if names.is_listed(tool, allowed)]
+    return frozenset(tool for tool in tools if rules.find_complete_denial(tool) is None)
 
 
 def allow_only_readers(config: ToolConfig, tools: Iterable[Tool], policy_names: PolicyNames = _OWN_NAMES_ONLY) -> ToolConfig:

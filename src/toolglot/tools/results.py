@@ -321,22 +321,35 @@ def limit_result(result: ToolResult, limit: int, store: ResultStore | None) -> T
         block = result.content[0]
         if isinstance(block, Text) and len(block.text) <= limit:
             return result
-    content: list[ResultBlock] = []
-    for block in result.content:
-        if isinstance(block, Media) and block.data and (size := len(block.data) * 3 // 4) > MAX_MEDIA:
-            block = Text(f"[{block.kind} of {size // 2**20} MB left out: models accept at most {MAX_MEDIA // 2**20} MB]")
-        content.append(block)
+    content = [_limit_media(block) for block in result.content]
     text = "".join(block.text for block in content if isinstance(block, Text))
-    if len(text) <= limit:
-        # Some wires send the data instead of the text, so it is limited as well.
-        fits = result.data is None or len(_encode(result.data)) <= limit * 4
-        if fits and tuple(content) == result.content:
-            return result
-        return msgspec.structs.replace(result, content=tuple(content), data=result.data if fits else None)
+    if len(text) > limit:
+        shortened = _truncate(text, limit, store)
+        return msgspec.structs.replace(result, content=_replace_texts(content, shortened), data=None)
+    data = result.data
+    # Some wires send the data instead of the text, so it is limited as well.
+    if data is not None and len(_encode(data)) > limit * 4:
+        data = None
+    if data is result.data and tuple(content) == result.content:
+        return result
+    return msgspec.structs.replace(result, content=tuple(content), data=data)
+
+
+def _replace_texts(content: list[ResultBlock], text: str) -> tuple[ResultBlock, ...]:
+    """Return content with one text in the place of its first, and without the others."""
     first = next(index for index, block in enumerate(content) if isinstance(block, Text))
-    content[first] = Text(_truncate(text, limit, store))
-    kept = (block for index, block in enumerate(content) if index == first or not isinstance(block, Text))
-    return msgspec.structs.replace(result, content=tuple(kept), data=None)
+    others = [block for block in content[first:] if not isinstance(block, Text)]
+    return (*content[:first], Text(text), *others)
+
+
+def _limit_media(block: ResultBlock) -> ResultBlock:
+    """Return a block of a result, or a text in place of media that are too large for any model."""
+    if not isinstance(block, Media) or not block.data:
+        return block
+    size = len(block.data) * 3 // 4  # of Base64
+    if size <= MAX_MEDIA:
+        return block
+    return Text(f"[{block.kind} of {size // 2**20} MB left out: models accept at most {MAX_MEDIA // 2**20} MB]")
 
 
 def _truncate(text: str, limit: int, store: ResultStore | None) -> str:

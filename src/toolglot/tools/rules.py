@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ _ADDRESS = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\*|(?:\*\.)?[^\s/:@*?#]+)(?::(?P<port>\d{1,5}))?(?P<path>/[^\s?#]*)?"
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}  # within a name, as regular expressions
 _OWN_NAMES_ONLY = PolicyNames()
 # A tool that can do what the others do: a rule that denies one of them denies it, too.
 ACTS_AS: dict[str, tuple[str, ...]] = {
@@ -108,22 +109,26 @@ class RuleSet:
         """Return a rule that denies a call, and whether that is certain; None if there is none."""
         if (complete := self.find_complete_denial(tool)) is not None:
             return complete, True
+        rules = [rule for rule in self.deny if rule.pattern]
         doubtful: Rule | None = None
-        for rule in (rule for rule in self.deny if rule.pattern):
-            if subjects:
-                about = [
-                    subject
-                    for subject in subjects
-                    # A file that must not be read must not be changed either: a change reveals its contents.
-                    if self._names.covers(rule.tool, tool, subject.tool, "read" if subject.tool == "write" else "", denies=True)
-                ]
-                verdicts = [_matches(rule.pattern, subject, is_denial=True) for subject in about]
-                if True in verdicts:
-                    return rule, True
-                doubtful = rule if None in verdicts else doubtful
-            elif self._names.covers(rule.tool, tool, denies=True):  # the tool does not say what the call is about
+        for rule in rules:
+            if not subjects:  # the tool does not say what the call is about
+                if self._names.covers(rule.tool, tool, denies=True):
+                    doubtful = rule
+                continue
+            about = [subject for subject in subjects if self._denies(rule, tool, subject)]
+            verdicts = [_matches(rule.pattern, subject, is_denial=True) for subject in about]
+            if True in verdicts:
+                return rule, True
+            if None in verdicts:
                 doubtful = rule
         return None if doubtful is None else (doubtful, False)
+
+    def _denies(self, rule: Rule, tool: str, subject: Subject) -> bool:
+        """Return whether a rule is about what a call of a tool does to a subject."""
+        # A file that must not be read must not be changed either: a change reveals its contents.
+        implied_tool = "read" if subject.tool == "write" else ""
+        return self._names.covers(rule.tool, tool, subject.tool, implied_tool, denies=True)
 
     def find_approval(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[tuple[Rule, ...], str]:
         """Return the rules that together allow a call; if none do, what is not allowed ("" if no rule is for the tool)."""
@@ -132,25 +137,36 @@ class RuleSet:
                 return (rule,), ""
         used: dict[Rule, None] = {}
         for subject in subjects or ():
-            if not (rules := [rule for rule in self.approve if self._names.covers(rule.tool, tool, subject.tool)]):
+            rules = [rule for rule in self.approve if self._names.covers(rule.tool, tool, subject.tool)]
+            if not rules:
                 return (), ""
-            parts, problem = [subject], f"no pattern covers {subject}" if subject.kind == "other" else ""
-            if subject.kind == "command":  # each of its commands must be allowed
-                line = split_command(subject.value)
-                parts = [Subject("command", shlex.join(words)) for words in line.commands]
-                problem = f"the command contains {line.unclear}" if line.unclear else "" if parts else "there is no command"
-            for part in () if problem else parts:
-                covering = (rule for rule in rules if not rule.pattern or _matches(rule.pattern, part, is_denial=False))
-                if (match := next(covering, None)) is None:
-                    problem = f"no rule allows {str(part)!r}"
-                    break
-                used[match] = None
+            parts, problem = _split_subject(subject)
             if problem:
                 return (), problem
+            for part in parts:
+                covering = (rule for rule in rules if not rule.pattern or _matches(rule.pattern, part, is_denial=False))
+                match = next(covering, None)
+                if match is None:
+                    return (), f"no rule allows {str(part)!r}"
+                used[match] = None
         return tuple(used), ""
 
 
 # ---- subjects and patterns
+
+
+def _split_subject(subject: Subject) -> tuple[list[Subject], str]:
+    """Return the parts of a subject that must all be allowed, and why no rule can allow it ("" if one can)."""
+    if subject.kind == "other":
+        return [], f"no pattern covers {subject}"
+    if subject.kind != "command":
+        return [subject], ""
+    line = split_command(subject.value)
+    if line.unclear:
+        return [], f"the command contains {line.unclear}"
+    if not line.commands:
+        return [], "there is no command"
+    return [Subject("command", shlex.join(words)) for words in line.commands], ""
 
 
 def _matches(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
@@ -222,33 +238,57 @@ def _translate_path(pattern: str) -> re.Pattern[str]:
 
 
 def _translate_name(segment: str) -> str:
-    return "".join("[^/]*" if char == "*" else "[^/]" if char == "?" else re.escape(char) for char in segment)
+    return "".join(_WILDCARDS.get(char) or re.escape(char) for char in segment)
 
 
 def match_address(pattern: str, url: str, *, is_denial: bool) -> bool:
     """Return whether a URL is at the host of a pattern, and below its path. A denial covers subdomains and any port."""
-    wanted = _ADDRESS.fullmatch(pattern.lower() if "/" not in pattern else pattern)
-    try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").rstrip("."), parts.port or _DEFAULT_PORTS.get(parts.scheme)
-    except ValueError:
+    wanted = _ADDRESS.fullmatch(pattern if "/" in pattern else pattern.lower())
+    location = _locate(url)
+    if wanted is None or location is None:
         return False
-    if wanted is None or not host or parts.scheme not in _DEFAULT_PORTS or "@" in parts.netloc or "\\" in url:
-        return False
+    parts, host, port = location
     name = wanted["host"].lower()
-    same_host = name in ("*", host) or (name.startswith("*.") and host.endswith(name[1:]))
-    if is_denial:
-        same_host = same_host or host.endswith("." + name.removeprefix("*."))
-    if not same_host or (wanted["scheme"] or parts.scheme) != parts.scheme:
+    if not _is_same_host(name, host, is_denial=is_denial):
         return False
-    if wanted["port"] is not None or not is_denial:
-        expected = int(wanted["port"]) if wanted["port"] is not None else _DEFAULT_PORTS[parts.scheme]
-        if port != expected and name != "*":
-            return False
+    if wanted["scheme"] not in (None, parts.scheme):
+        return False
+    covers_any_port = name == "*" or (is_denial and wanted["port"] is None)
+    if not covers_any_port and port != int(wanted["port"] or _DEFAULT_PORTS[parts.scheme]):
+        return False
     if wanted["path"] is None:
         return True
-    path = parts.path or "/"
-    # A query could carry secrets, and a server may decode an encoded path to another one.
-    if parts.query or parts.fragment or "?" in url or "%" in path or ".." in path:
+    if _may_mean_more(parts, url):
         return is_denial
-    return _translate_path(wanted["path"]).fullmatch(path) is not None
+    return _translate_path(wanted["path"]).fullmatch(parts.path or "/") is not None
+
+
+def _locate(url: str) -> tuple[SplitResult, str, int] | None:
+    """Return the parts of a URL, its host and its port; None if clients may disagree about them."""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _DEFAULT_PORTS or not host:
+        return None
+    if "@" in parts.netloc or "\\" in url:
+        return None
+    return parts, host, port or _DEFAULT_PORTS[parts.scheme]
+
+
+def _is_same_host(name: str, host: str, *, is_denial: bool) -> bool:
+    """Return whether a host has the name in a pattern. A denial covers its subdomains, too."""
+    if name in ("*", host):
+        return True
+    if name.startswith("*.") and host.endswith(name[1:]):
+        return True
+    return is_denial and host.endswith("." + name.removeprefix("*."))
+
+
+def _may_mean_more(parts: SplitResult, url: str) -> bool:
+    """Return whether a URL may have another effect than its path says."""
+    # A query could carry secrets, and a server may decode an encoded path to another one.
+    if parts.query or parts.fragment or "?" in url:
+        return True
+    return "%" in parts.path or ".." in parts.path

@@ -113,26 +113,32 @@ class ToolIndex:
             return [self.tools[index] for index in selected]
         required = {_stem(word) for part in re.findall(r"\+(\S+)", query) for word in _WORD.findall(part)}
         words = split_words(query)
-        scores = self._score([word for word in words if word not in _STOP_WORDS] or words)
+        telling_words = [word for word in words if word not in _STOP_WORDS]
+        scores = self._score(telling_words or words)
         prefix = "_".join(words)
-        candidates = [
-            (
-                0 if index in selected else 1 if prefix and self._names[index].startswith(prefix) else 2,
-                -scores.get(index, 0.0),
-                index,
-            )
-            for index in range(len(self.tools))
-            if (index in scores or index in selected) and required <= self._name_words[index]
-        ]
-        return [self.tools[index] for _, _, index in sorted(candidates)[:limit]]
+        ranked: list[tuple[int, float, int]] = []
+        for index in {*scores, *selected}:
+            if not required <= self._name_words[index]:
+                continue
+            if index in selected:
+                rank = 0
+            elif prefix and self._names[index].startswith(prefix):
+                rank = 1
+            else:
+                rank = 2
+            ranked.append((rank, -scores.get(index, 0.0), index))
+        ranked.sort()
+        return [self.tools[index] for _, _, index in ranked[:limit]]
 
     def _select(self, names: Iterable[str]) -> list[int]:
         """Return the tools of these names, in this order; the namespace, case and separators may be missing."""
         selected: dict[int, None] = {}
         for name in names:
             key = "_".join(split_words(name))
-            for index, qualified_name in enumerate(self._names):
-                if key and (qualified_name == key or "_".join(split_words(self.tools[index].name)) == key):
+            if not key:
+                continue
+            for index, tool in enumerate(self.tools):
+                if key in (self._names[index], "_".join(split_words(tool.name))):
                     selected[index] = None
         return list(selected)
 
@@ -154,13 +160,14 @@ class ToolIndex:
         """Return the indexed words that a word of the query can mean, each with its weight."""
         matches = [(word, 1.0)] if word in self._postings else []
         matches += [(other, _SYNONYM) for other in _load_synonyms().get(word, ()) if other in self._postings]
-        if len(word) >= 3:  # `repo` and `repository`, `config` and `configuration`
-            matches += [
-                (other, _SIMILAR)
-                for other in self._postings
-                if other != word and (other.startswith(word) or (len(other) >= 4 and word.startswith(other)))
-            ]
+        if len(word) >= 3:
+            matches += [(other, _SIMILAR) for other in self._postings if other != word and _is_similar(other, word)]
         return matches
+
+
+def _is_similar(other: str, word: str) -> bool:
+    """Return whether one word begins with the other: `repo` and `repository`, `config` and `configuration`."""
+    return other.startswith(word) or (len(other) >= 4 and word.startswith(other))
 
 
 def _weigh_words(tool: ToolDefinition) -> Counter[str]:

@@ -120,13 +120,8 @@ class Tool(Generic[Parameters, Returned]):
         names: Mapping[str, Any] | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        if unknown := options.keys() - ToolOptions.__annotations__.keys():
-            raise UnknownName("tool option", min(unknown), ToolOptions.__annotations__)
+        _check_options(options)
         self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
-        for option, kinds in _OPTION_TYPES.items():
-            if option in options and not isinstance(value := self._options[option], kinds):
-                words = " | ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
-                raise InvalidTool(f"{option} of a tool: expected {words}, got {value!r:.80}")
         self._binding: type[Any] = type(function)
         if isinstance(function, (staticmethod, classmethod)):
             function = cast(Any, function).__func__
@@ -134,17 +129,22 @@ class Tool(Generic[Parameters, Returned]):
         if not callable(function):
             hint = "; a plug-in's tools are load_plugin('tools', NAME)" if isinstance(function, str) else ""
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called{hint}")
-        name = definition.name if definition else options.get("name") or function_name(function)
-        self.name = _check_name(name, function, is_given=bool(definition or options.get("name")))
-        self.namespace = definition.namespace if definition else options.get("namespace", "")
+        if definition is not None:
+            name, is_given = definition.name, True
+            self.namespace = definition.namespace
+            tags, callers = definition.tags, definition.callers
+        else:
+            is_given = bool(options.get("name"))
+            name = options.get("name") or function_name(function)
+            self.namespace = options.get("namespace", "")
+            tags, callers = options.get("tags", ()), as_items(options.get("callers", ()))
+        self.name = _check_name(name, function, is_given=is_given)
         self.key = (self.namespace, self.name)
-        tags, effects = definition.tags if definition else options.get("tags", ()), options.get("effects", ())
-        self.tags = frozenset((tags,) if isinstance(tags, str) else tags)
-        self.effects: frozenset[Effect] = frozenset((effects,) if isinstance(effects, str) else effects) or ANY_EFFECT
+        self.tags = _as_set(tags)
+        self.effects: frozenset[Effect] = _as_set(options.get("effects", ())) or ANY_EFFECT
         if unknown_effects := self.effects - ANY_EFFECT:
             effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
             raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known: {known}")
-        callers = definition.callers if definition else as_items(options.get("callers", ()))
         if unknown_callers := [caller for caller in callers if caller not in ("model", "code")]:
             raise InvalidTool(f"tool {self.name!r}: unknown caller {unknown_callers[0]!r:.80}; known: model, code")
         for option in options.keys() & _ATTRIBUTES:
@@ -266,9 +266,11 @@ class Tool(Generic[Parameters, Returned]):
     @property
     def is_unbound(self) -> bool:
         """Whether it is a method without its object: `Class.method`."""
-        return isinstance(self.function, FunctionType) and (
-            self._binding is classmethod or (is_in_class(self.function) and first_parameter(self.function) in ("self", "cls"))
-        )
+        if not isinstance(self.function, FunctionType):
+            return False
+        if self._binding is classmethod:
+            return True
+        return is_in_class(self.function) and first_parameter(self.function) in ("self", "cls")
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> "Tool[Parameters, Returned]": ...
@@ -313,13 +315,17 @@ class Tool(Generic[Parameters, Returned]):
         parameters, extra = list_parameters(self.function)
         context = next((p.name for p in parameters if is_context_annotation(p.annotation)), None)
         names = [p.name for p in parameters if p.name != context]
-        is_freeform = definition.kind == "freeform"
-        if is_freeform and not names:
-            function = qualified_name(self.function)
-            raise InvalidTool(f"{function} cannot be the freeform tool {definition.name!r}: it has no parameter for the text")
-        takes_all = len(names) == 1 and extra is None and names[0] not in binder.parameter_names
+        sole_parameter = ""
+        if definition.kind == "freeform":
+            if not names:
+                function = qualified_name(self.function)
+                reason = "it has no parameter for the text"
+                raise InvalidTool(f"{function} cannot be the freeform tool {definition.name!r}: {reason}")
+            sole_parameter = names[0]
+        elif len(names) == 1 and extra is None and names[0] not in binder.parameter_names:
+            sole_parameter = names[0]  # it takes all arguments
         positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
-        return _ToolSpec(definition, binder, context, positional, names[0] if is_freeform or takes_all else "")
+        return _ToolSpec(definition, binder, context, positional, sole_parameter)
 
     def _build_definition(self, description: str, schema: dict[str, Any]) -> ToolDefinition:
         options = self._options
@@ -401,33 +407,40 @@ def tool_from_schema(
 def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
     """Create tools from an object's public methods, or from a module's own functions, in definition order."""
     local_names = vars(cast(type[Any], type(obj)))
-    members = _public_members(obj)
+    members = _module_functions(obj) if isinstance(obj, ModuleType) else _public_methods(obj)
     tools: list[Tool] = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members]
     return [tool.replace(name=prefix + tool.name) if prefix else tool for tool in tools]
 
 
-def _public_members(obj: Any) -> Iterable[Any]:
-    if isinstance(obj, ModuleType):
-        for name, value in vars(obj).items():
-            if not name.startswith("_") and isinstance(value, (FunctionType, Tool)) and value.__module__ == obj.__name__:
-                yield value
-        return
+def _module_functions(module: ModuleType) -> Iterable[Any]:
+    for name, value in vars(module).items():
+        is_function = isinstance(value, (FunctionType, Tool))
+        if is_function and not name.startswith("_") and value.__module__ == module.__name__:
+            yield value
+
+
+def _public_methods(obj: Any) -> Iterable[Any]:
+    """Yield the methods of an object, or those of a class that need no object."""
     kind = cast(type[Any], obj if inspect.isclass(obj) else type(obj))
-    names = {name: None for base in reversed(kind.__mro__[:-1]) for name in vars(base) if not name.startswith("_")}
+    names = {name: None for base in reversed(kind.__mro__[:-1]) for name in vars(base)}
     for name in names:
+        if name.startswith("_"):
+            continue
         static = inspect.getattr_static(obj, name)
         if not isinstance(static, (FunctionType, staticmethod, classmethod, Tool)):
             continue
         value = getattr(obj, name)
         if isinstance(value, MethodType) and isinstance(inner := cast(Any, value.__func__), Tool):  # @classmethod over @tool
             value = Tool(cast(Any, MethodType(inner.function, value.__self__)), **inner._options)  # pyright: ignore[reportPrivateUsage]
-        needs_object = (
-            value.is_unbound
-            if isinstance(value, Tool)
-            else isinstance(value, FunctionType) and first_parameter(value) == "self"
-        )
-        if not needs_object:
+        if not _needs_object(value):
             yield value
+
+
+def _needs_object(function: Any) -> bool:
+    """Return whether this is a method without its object."""
+    if isinstance(function, Tool):
+        return function.is_unbound
+    return isinstance(function, FunctionType) and first_parameter(function) == "self"
 
 
 # ---- inspecting functions
@@ -478,9 +491,25 @@ def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
     if not words:
         return None
     local = dict(frame.f_locals)
-    if "__qualname__" in local and frame.f_back and frame.f_back.f_code.co_name != "<module>":  # the body of a class
-        local = {**frame.f_back.f_locals, **local}
+    outer = frame.f_back
+    is_class_body = "__qualname__" in local
+    if is_class_body and outer is not None and outer.f_code.co_name != "<module>":
+        local = {**outer.f_locals, **local}
     return {word: local[word] for word in words if word in local}
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise UnknownName or InvalidTool for an option that there is not, or of another type."""
+    if unknown := options.keys() - ToolOptions.__annotations__.keys():
+        raise UnknownName("tool option", min(unknown), ToolOptions.__annotations__)
+    for option, kinds in _OPTION_TYPES.items():
+        if option in options and not isinstance(value := options[option], kinds):
+            words = " | ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+            raise InvalidTool(f"{option} of a tool: expected {words}, got {value!r:.80}")
+
+
+def _as_set(names: Any) -> frozenset[Any]:
+    return frozenset((names,) if isinstance(names, str) else names)
 
 
 def _check_name(name: str, function: Any, *, is_given: bool) -> str:
