@@ -96,13 +96,14 @@ def call(
     require_read = jsonl and (model is not None or flags["facade"] is not None)
     # Start servers only if the tool may be one of theirs.
     use_servers = "wait" if jsonl or (tool or "").startswith(MCP_PREFIX) else "no"
+    has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
+    can_approve = yes or has_user
     with (
         prepare(Flags(**flags), want_builtin=True, require_read=require_read, use_servers=use_servers) as cli_setup,
         asyncio.Runner() as runner,
     ):
         if tool is None or use_servers != "no" or "shell" in (tool, *find_base_tools(tool)):
             cli_setup.print_notices()
-        has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
         host = _open_host(cli_setup, _choose_approve(yes=yes, has_user=has_user))
         view = _open_view(cli_setup, model)
         caller, facade = view.caller(can_ask=True), view.facade
@@ -110,12 +111,9 @@ def call(
         def execute(call: ToolCall) -> ToolOutcome:
             with redirect_stdout(ToolPrints()):
                 outcome = runner.run(host.run(caller.interpret(call), caller))
-            if outcome.result.error_kind == "not_found" and not outcome.ran:
+            if _is_missing(outcome):
                 _explain_missing(call.name, cli_setup, facade)
-            for repair in outcome.repairs:
-                print_note(str(repair))
-            if not (yes or has_user) and outcome.result.error_kind == "rejected":
-                print_note(f"{shorten(call.name, 60)} needs approval ({ways_to_allow([call.name])})")
+            _print_notes(outcome, call.name, can_approve=can_approve)
             return outcome
 
         if explain and tool is not None:
@@ -126,12 +124,15 @@ def call(
             raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
         else:
             outcome = execute(_parse_call(tool, arguments, facade, cli_setup.tools))
-            exit_code = int(outcome.result.is_error)
-            if outcome.result.error_kind == "not_found" and not outcome.ran:  # there is no such tool
-                exit_code = 2
-            _print_outcome(outcome, json=json, is_reported=not (yes or has_user))
+            exit_code = 2 if _is_missing(outcome) else int(outcome.result.is_error)
+            _print_outcome(outcome, json=json, is_reported=not can_approve)
         _warn_running_commands(cli_setup)
     return exit_code
+
+
+def _is_missing(outcome: ToolOutcome) -> bool:
+    """Return whether there is no such tool."""
+    return outcome.result.error_kind == "not_found" and not outcome.ran
 
 
 def _explain(host: ToolHost, caller: Caller, call: ToolCall) -> int:
@@ -253,6 +254,14 @@ def _open_view(cli_setup: CliSetup, model: str | None) -> ToolView:
     if isinstance(facade, str):
         facade = resolve_facade(facade, name)
     return ToolView(registry, config, facade, name)
+
+
+def _print_notes(outcome: ToolOutcome, name: str, *, can_approve: bool) -> None:
+    """Print how a call was repaired, and how it can be allowed."""
+    for repair in outcome.repairs:
+        print_note(str(repair))
+    if outcome.result.error_kind == "rejected" and not can_approve:
+        print_note(f"{shorten(name, 60)} needs approval ({ways_to_allow([name])})")
 
 
 def _outcome_record(id: object, outcome: ToolOutcome) -> Record:
