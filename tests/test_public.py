@@ -68,7 +68,7 @@ INTERNAL = {
     "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "ConversationState",
     "Done", "Encoding", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
-    "NeedApproval", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "UrlParameters",
+    "NeedApproval", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "SuspensionRecord", "UrlParameters",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import toolglot
 from toolglot.engine.factory import EngineOptions, UrlParameters, create_engine
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.agent.config import AgentConfig, AgentOptions
-from toolglot.loop.agent.runs import RunOptions
+from toolglot.loop.conversation_state import RunOptions
 from toolglot.providers.catalog import PROFILES
 from toolglot.tools.options import ToolOptions
 

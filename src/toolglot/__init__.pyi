@@ -77,12 +77,12 @@ from toolglot.loop.agent.agent import Agent as Agent
 from toolglot.loop.agent.agent import Orchestrator as Orchestrator
 from toolglot.loop.agent.config import AgentOptions as AgentOptions
 from toolglot.loop.agent.config import PromptContext as PromptContext
-from toolglot.loop.agent.runs import ResumeOptions as ResumeOptions
-from toolglot.loop.agent.runs import RunOptions as RunOptions
 from toolglot.loop.agent.view import AgentView as AgentView
 from toolglot.loop.attachments import load_attachment as load_attachment
 from toolglot.loop.context_window import ContextPolicy as ContextPolicy
 from toolglot.loop.context_window import ContextUsage as ContextUsage
+from toolglot.loop.conversation_state import ResumeOptions as ResumeOptions
+from toolglot.loop.conversation_state import RunOptions as RunOptions
 from toolglot.loop.deferral import Deferral as Deferral
 from toolglot.loop.run import Run as Run
 from toolglot.providers.catalog import resolve_profile as resolve_profile

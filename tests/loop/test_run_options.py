@@ -11,6 +11,7 @@ from toolglot.builtin.tools import coding_tools
 from toolglot.errors import MissingOutput, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.agent.config import PromptContext
+from toolglot.loop.conversation_state import RunOptions, RunSettings
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation
@@ -30,6 +31,10 @@ class City:
 
 
 PARIS = '{"name": "Paris", "population": 2100000}'
+
+
+def test_every_option_is_a_setting_of_the_run() -> None:
+    assert {*RunSettings.__struct_fields__} == {"output_type", *RunOptions.__annotations__} - {"conversation"}
 
 
 # ---- the output type

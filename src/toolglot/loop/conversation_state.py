@@ -1,13 +1,17 @@
-"""Everything that is kept for one conversation between its runs."""
+"""Everything that is kept for one conversation between its runs, and what one of its runs has instead of the agent's own.
+
+An option of a run is declared as a key of `RunOptions`, and with its default in `RunSettings`.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.common.type_parameters import Data
 from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UnknownName, UsageError
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
     from toolglot.telemetry.runs import RunTelemetry
 
-__all__ = ["ConversationState", "RunSettings"]
+__all__ = ["ConversationState", "ResumeOptions", "RunOptions", "RunSettings"]
 
 
 class _SavedState(msgspec.Struct, frozen=True):
@@ -51,7 +55,28 @@ class _SavedState(msgspec.Struct, frozen=True):
     """Texts that were too long for the model to see whole; it can still read them."""
 
 
-_RUN_OPTIONS = ("data", "conversation", "tool_choice", "allow")
+class RunOptions(TypedDict, Generic[Data], total=False):
+    """Options that override the agent's own for one run, besides its output type."""
+
+    data: Data | None
+    """Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data."""
+    conversation: Conversation | None
+    """The conversation to continue instead of the agent's own."""
+    tool_choice: ToolChoice | str | None
+    """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
+    allow: Iterable[str] | None
+    """The tools that may be called, out of those that the agent has and allows."""
+
+
+class ResumeOptions(TypedDict, Generic[Data], total=False):
+    """Options for the rest of a run; by default, those that it was started with."""
+
+    data: Data | None
+    """Passed to tools. It is not saved, so pass it again after `load`."""
+    output_type: Any
+    """A type, or a JSON Schema, for `result.output`. It is not saved either."""
+    conversation: Conversation | None
+    """The run's conversation, if it is not the agent's own."""
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -65,12 +90,17 @@ class RunSettings(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, options: Mapping[str, Any], output_type: Any) -> "RunSettings":
         """Return the settings in the options of a run. Raises UnknownName."""
-        for name in options:
-            if name not in _RUN_OPTIONS:
-                raise UnknownName("run option", name, ("output_type", *_RUN_OPTIONS))
-        names = options.get("allow")
-        allowed = None if names is None else frozenset(as_items(names))
-        return cls(options.get("data"), output_type, parse_tool_choice(options.get("tool_choice")), allowed)
+        fields = dict[str, Any]()
+        for name, value in options.items():
+            if name not in RunOptions.__annotations__:
+                raise UnknownName("run option", name, ("output_type", *RunOptions.__annotations__))
+            if name in cls.__struct_fields__:
+                fields[name] = value
+        if fields.get("allow") is not None:
+            fields["allow"] = frozenset(as_items(fields["allow"]))
+        if "tool_choice" in fields:
+            fields["tool_choice"] = parse_tool_choice(fields["tool_choice"])
+        return cls(output_type=output_type, **fields)
 
     def apply(self, config: ToolConfig, names: PolicyNames) -> ToolConfig:
         """Return how the tools of the run are run. It can allow fewer tools than the agent, not more."""

@@ -22,12 +22,12 @@ from toolglot.engine.factory import EngineOptions
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.agent.config import AgentConfig, AgentOptions, AnyTools, OutputType, check_option, split_options
 from toolglot.loop.agent.models import Models
-from toolglot.loop.agent.runs import Decisions, ResumeOptions, RunOptions, Runs
+from toolglot.loop.agent.runs import Decisions, Runs
 from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.agent.view import AgentView
 from toolglot.loop.background_loop import blocking, iterate_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
-from toolglot.loop.conversation_state import ConversationState, RunSettings
+from toolglot.loop.conversation_state import ConversationState, ResumeOptions, RunOptions, RunSettings
 from toolglot.loop.prompts import Prompt
 from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign

@@ -1,14 +1,13 @@
 """Starts and resumes the runs of an agent, and reads them to their end or as a stream of events."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from threading import Event
-from typing import Any, Generic, TypedDict
+from typing import Any
 from weakref import finalize
 
 from msgspec.structs import replace
 
-from toolglot.common.type_parameters import Data
 from toolglot.errors import NameConflict, ToolError, UnknownName, UsageError
 from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.conversation_state import ConversationState, RunSettings
@@ -24,38 +23,14 @@ from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
 from toolglot.values.approvals import Decision, Deny, Ruling, Suspended, read_decision
 from toolglot.values.events import RunDone, RunEvent, RunResult
-from toolglot.values.messages import Conversation, ToolCall
+from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
-__all__ = ["Decisions", "ResumeOptions", "RunOptions", "Runs"]
+__all__ = ["Decisions", "Runs"]
 
 Decisions = Mapping[str, Decision] | None
 Start = Callable[[], Awaitable[Driver]]
 """Starts or resumes a run."""
-
-
-class RunOptions(TypedDict, Generic[Data], total=False):
-    """Options that override the agent's own for one run, besides its output type."""
-
-    data: Data | None
-    """Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data."""
-    conversation: Conversation | None
-    """The conversation to continue instead of the agent's own."""
-    tool_choice: ToolChoice | str | None
-    """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
-    allow: Iterable[str] | None
-    """The tools that may be called, out of those that the agent has and allows."""
-
-
-class ResumeOptions(TypedDict, Generic[Data], total=False):
-    """Options for the rest of a run; by default, those that it was started with."""
-
-    data: Data | None
-    """Passed to tools. It is not saved, so pass it again after `load`."""
-    output_type: Any
-    """A type, or a JSON Schema, for `result.output`. It is not saved either."""
-    conversation: Conversation | None
-    """The run's conversation, if it is not the agent's own."""
 
 
 class Runs:
