@@ -322,7 +322,7 @@ class TestWindow:
             chat.press("ctrl-c")
             chat.wait_for("again to exit")
             chat.press("ctrl-c")
-            assert chat.wait_exit() == 130
+            assert chat.wait_exit() == 0
 
     def test_a_paste_attaches_no_file(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic") as chat:

@@ -76,6 +76,7 @@ class Chat:
         self._main_task: asyncio.Task[Any] | None = None
         self.clock: Callable[[], float] = time.monotonic
         self._exits_until = float("-inf")  # when Ctrl-C exits
+        self._cancelled_code = 130  # what a program that Ctrl-C or SIGTERM ends returns
         self._context_usage = ""
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
@@ -102,7 +103,7 @@ class Chat:
             except EndOfInput:
                 return 0
             except asyncio.CancelledError:
-                return 0 if self.is_leaving else 130
+                return self._cancelled_code
 
     async def _read_and_handle(self) -> None:
         try:
@@ -310,7 +311,7 @@ class Chat:
         elif not self.keyboard.is_terminal:
             self._terminate()
         elif self._is_second_interrupt():
-            self.is_leaving = True  # as at the prompt, which is not there yet
+            self._cancelled_code = 0  # as at the prompt, which is not there yet
             self._terminate()
 
     def _is_second_interrupt(self) -> bool:
