@@ -15,7 +15,7 @@ from toolglot.values.messages import Block, Foreign, Media, Text, Thinking, Tool
 from toolglot.values.request import Options, Request
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
-from toolglot.wire.writer import Place, Writer
+from toolglot.wire.writer import Place, Writer, is_blank
 
 _FORMS: dict[str, Doc] = {"cache_control": {"type": "ephemeral"}, "prompt_cache_breakpoint": {"mode": "explicit"}}
 _MINUTES = {"m": 1, "h": 60, "d": 1440}
@@ -46,14 +46,18 @@ def lift_marks(request: Request) -> Request:
 def _lift(block: AnyBlock) -> AnyBlock:
     if isinstance(block, ToolResult) and block.content:
         block = replace(block, content=tuple(map(_lift, block.content)))
+    if isinstance(block, Thinking | ToolsChanged):  # they have no field for it
+        return block
     mark = _read_own_mark(block)
-    return replace(block, cache=mark) if mark and not isinstance(block, Thinking | ToolsChanged) else block
+    return replace(block, cache=mark) if mark else block
 
 
 def _read_own_mark(block: Block | ToolDefinition) -> CacheMark | None:
     """Return the mark that a block has in the form of its own wire."""
     opaque = None if isinstance(block, Foreign) else block.opaque
-    return (read_mark(opaque) or read_mark(as_dict(opaque.get("more")))) if opaque else None  # `more`: of OpenAI's media
+    if not opaque:
+        return None
+    return read_mark(opaque) or read_mark(as_dict(opaque.get("more")))  # `more`: of OpenAI's media
 
 
 def count_marks(blocks: Iterable[Block]) -> int:
@@ -95,9 +99,10 @@ def can_carry(block: Block, place: Place, writer: Writer) -> bool:
     """Return whether the target takes a mark on a block."""
     if writer.is_own and _read_own_mark(block):
         return True
-    if isinstance(block, Text) and not block.text.strip():  # blank text is dropped, or refused with a mark
+    if is_blank(block):  # blank text is dropped, or refused with a mark
         return False
-    wire, field = writer.profile.wire, writer.profile.cache_field
+    wire = writer.profile.wire
+    field = writer.profile.cache_field
     if isinstance(block, ToolCall):  # only Messages has a field on a call
         return field == "cache_control" and wire == ANTHROPIC_MESSAGES
     if field == "prompt_cache_breakpoint" and wire == OPENAI_RESPONSES:  # instructions and answers are plain text
@@ -117,7 +122,9 @@ def check_tool_mark(tool: ToolDefinition, writer: Writer) -> ToolDefinition:
     """Return a tool without its mark if the target does not take it."""
     if not tool.cache or _can_carry_on_tool(tool, writer):
         return tool
-    reason = "a deferred tool cannot have one" if tool.deferred and writer.profile.cache_field == "cache_control" else ""
+    reason = ""
+    if tool.deferred and writer.profile.cache_field == "cache_control":
+        reason = "a deferred tool cannot have one"
     return drop_mark(tool, writer, reason, at=f"tool {tool.name!r}")
 
 
@@ -125,8 +132,11 @@ def _can_carry_on_tool(tool: ToolDefinition, writer: Writer) -> bool:
     is_own = tool.wire == writer.profile.wire
     if is_own and _read_own_mark(tool):  # it goes back as it came
         return True
-    # A deferred tool with a mark is refused (recorded 400), and another vendor's tool is not sent at all.
-    return writer.profile.cache_field == "cache_control" and not tool.deferred and (is_own or tool.kind != "hosted")
+    if tool.deferred:  # refused with a mark (recorded 400)
+        return False
+    if tool.kind == "hosted" and not is_own:  # another vendor's tool is not sent at all
+        return False
+    return writer.profile.cache_field == "cache_control"
 
 
 def encode_mark(block: Text | Media | ToolCall | ToolResult | ToolDefinition, writer: Writer, *, is_head: bool = False) -> Doc:
@@ -146,14 +156,16 @@ def encode_mark(block: Text | Media | ToolCall | ToolResult | ToolDefinition, wr
 def format_mark(mark: CacheMark, writer: Writer) -> Doc:
     """Return the target's field for a mark, {} if it has none."""
     field = writer.profile.cache_field
-    return {field: {**_FORMS[field], **encode_ttl(mark, writer)}} if field else {}
+    if not field:
+        return {}
+    return {field: {**_FORMS[field], **encode_ttl(mark, writer)}}
 
 
 def encode_cache_option(options: Options, writer: Writer) -> Doc:
     """Return the field of OpenAI's bodies that asks for caching: a router's mark, or a time to live. Else it is automatic."""
-    mark = options.cache if isinstance(options.cache, CacheMark) else CacheMark()
     if not options.cache:
         return {}
+    mark = options.cache if isinstance(options.cache, CacheMark) else CacheMark()
     writer.enter("options")
     if writer.profile.cache_field == "cache_control":  # a router that passes the mark on to Anthropic
         return format_mark(mark, writer)
@@ -172,9 +184,13 @@ def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
         writer.record_loss("cache ttl", f"{writer.profile.title} has no time to live")
         return {}
     long_enough = [ttl for ttl in ttls if _minutes(ttl) >= _minutes(mark.ttl)]
-    ttl = long_enough[0] if long_enough else ttls[-1]
-    longest = "" if long_enough else ", the longest there is"
-    writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}{longest}")
+    if long_enough:
+        ttl = long_enough[0]
+        remark = ""
+    else:
+        ttl = ttls[-1]
+        remark = ", the longest there is"
+    writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}{remark}")
     return {"ttl": ttl}
 
 
@@ -190,5 +206,8 @@ def count_head_marks(request: Request, leading_count: int, writer: Writer) -> in
 
 
 def _minutes(ttl: str) -> float:
-    number, unit = ttl[:-1], ttl[-1:]
-    return int(number) * _MINUTES[unit] if number.isdigit() and unit in _MINUTES else 0
+    number = ttl[:-1]
+    unit = ttl[-1:]
+    if not number.isdigit() or unit not in _MINUTES:
+        return 0
+    return int(number) * _MINUTES[unit]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from toolglot.errors import UsageError
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
+from toolglot.values.losses import Repair
 from toolglot.values.messages import Message, ToolCall, ToolResult, tool_results
 from toolglot.values.request import Request, ToolChoice, ToolDefinition, parse_tool_choice
 from toolglot.wire import spec
@@ -55,38 +56,49 @@ def encode_results(results: Iterable[ToolResult], target: Profile | str, *, call
     `calls`: the calls that they answer. Without them, a call is assumed to have the result's id and name.
     """
     profile = _find_profile(target)
-    encoder, writer = load_request_encoder(profile.wire), Writer(profile)
+    encoder = load_request_encoder(profile.wire)
+    writer = Writer(profile)
     answered, results = _pair(list(calls), list(results), writer)
     writer.calls |= {call.id: call for call in answered}
     writer.enter("calls")
     encoder.encode_message(Message("assistant", tuple(answered)), writer)  # a result's id and name follow its call
     writer.losses.clear()
-    messages = encode_messages(filter_visible([tool_results(*results)], writer, 0), encoder, writer, 0) if results else []
+    messages: list[Any] = []
+    if results:
+        visible = filter_visible([tool_results(*results)], writer, 0)
+        messages = encode_messages(visible, encoder, writer, 0)
     losses = tuple(replace(loss, where="results") for loss in writer.losses)
-    repairs = tuple(replace(repair, where="results") if repair.where != "calls" else repair for repair in writer.repairs)
-    return EncodedResults(losses, repairs, writer.names, messages=messages)
+    repairs: list[Repair] = []
+    for repair in writer.repairs:
+        if repair.where != "calls":
+            repair = replace(repair, where="results")
+        repairs.append(repair)
+    return EncodedResults(losses, tuple(repairs), writer.names, messages=messages)
 
 
 def _pair(calls: list[ToolCall], results: list[ToolResult], writer: Writer) -> tuple[list[ToolCall], list[ToolResult]]:
     """Return the calls that have results, and the results, each with an id of its own in here; on the wire ids may repeat."""
     known = {call.id for call in calls}
-    calls = [
-        *calls,
-        *(ToolCall(result.call_id, result.name, {}) for result in results if result.name and result.call_id not in known),
-    ]
+    calls = list(calls)
+    for result in results:
+        if result.name and result.call_id not in known:
+            calls.append(ToolCall(result.call_id, result.name, {}))
     owners = match_results([Message("assistant", tuple(calls)), Message("tool", tuple(results))])
     answered: dict[str, ToolCall] = {}
     paired: list[ToolResult] = []
     for number, result in enumerate(results):
         position = owners.get((1, number))
-        if position is not None:
-            call = calls[position[1]]
-            id = call.id if answered.get(call.id, call) is call else f"{call.id}\0{position[1]}"
-            if id != call.id:
-                writer.share_call_id(id, call.id)
-            answered[id] = call if id == call.id else replace(call, id=id)
-            result = replace(result, call_id=id)
-        paired.append(result)
+        if position is None:
+            paired.append(result)
+            continue
+        call = calls[position[1]]
+        id = call.id
+        if answered.get(id, call) is not call:  # another call has it
+            id = f"{call.id}\0{position[1]}"
+            writer.share_call_id(id, call.id)
+            call = replace(call, id=id)
+        answered[id] = call
+        paired.append(replace(result, call_id=id))
     return list(answered.values()), paired
 
 

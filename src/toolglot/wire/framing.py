@@ -38,10 +38,13 @@ class SseDecoder:
         if self._started and not self._pieces and not self._ends_cr:
             if data[-2:] == b"\n\n" and b"\r" not in data:
                 return self._split_frames(data[:-2].split(b"\n\n"))
-            if data[-4:] == b"\r\n\r\n" and b"\r" not in (bare := data.replace(b"\r\n", b"\n")):
-                return self._split_frames(bare[:-2].split(b"\n\n"))
+            if data[-4:] == b"\r\n\r\n":
+                bare = data.replace(b"\r\n", b"\n")
+                if b"\r" not in bare:
+                    return self._split_frames(bare[:-2].split(b"\n\n"))
         if not self._started:
-            data, self._pieces = b"".join(self._pieces) + data, []
+            data = b"".join(self._pieces) + data
+            self._pieces = []
             if len(data) < len(BOM) and BOM.startswith(data):  # a BOM may be cut, too
                 self._pieces = [data]
                 return []
@@ -77,16 +80,23 @@ class SseDecoder:
                 frames.append(("", event[6:]))
                 continue
             head, _, data = event.partition(b"\ndata: ")
-            if (name := _EVENT_NAMES.get(head)) and data and b"\n" not in data:  # and of the others
+            name = _EVENT_NAMES.get(head)
+            if name and data and b"\n" not in data:  # and of the others
                 frames.append((name, data))
-            elif event and (frame := self._parse_event(event)):
-                frames.append(frame)
-                if head == b"event: " + frame[0].encode() and len(_EVENT_NAMES) < _MAX_EVENT_NAMES:
-                    _EVENT_NAMES[head] = frame[0]
+                continue
+            frame = self._parse_event(event)
+            if frame is None:
+                continue
+            frames.append(frame)
+            is_new = head == b"event: " + frame[0].encode()
+            if is_new and len(_EVENT_NAMES) < _MAX_EVENT_NAMES:
+                _EVENT_NAMES[head] = frame[0]
         return frames
 
     def _parse_event(self, event: bytes) -> Frame | None:
-        name, data = "", list[bytes]()
+        """Parse the lines of an event; None if there is no data in it."""
+        name = ""
+        data: list[bytes] = []
         for line in event.split(b"\n"):
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")

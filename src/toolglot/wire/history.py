@@ -13,7 +13,7 @@ from toolglot.wire.cache_marks import can_carry, count_marks, drop_mark, report_
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tools_over_time import describe_loaded, is_native
-from toolglot.wire.writer import Writer
+from toolglot.wire.writer import Writer, is_blank
 
 
 def prepare_history(messages: Sequence[Message], writer: Writer, *, stateful: bool = False, first: int = 0) -> list[Message]:
@@ -47,8 +47,9 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
         has_changes = any(isinstance(block, ToolsChanged) for block in message.blocks)
         if has_changes and not blocks:
             continue  # the head declares the tools
-        is_unchanged = tuple(blocks) == message.blocks
-        visible.append(message if is_unchanged else replace(message, blocks=tuple(blocks)))
+        if tuple(blocks) != message.blocks:
+            message = replace(message, blocks=tuple(blocks))
+        visible.append(message)
     return visible
 
 
@@ -80,8 +81,10 @@ def _are_plain_texts(parts: Sequence[Block]) -> bool:
 
 
 def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
-    if isinstance(block, Text | Media | ToolCall | ToolResult) and block.cache and not can_carry(block, writer.place, writer):
-        block = drop_mark(block, writer)
+    """Return what of a block the target may see: nothing, the block itself, or what stands for it."""
+    if isinstance(block, Text | Media | ToolCall | ToolResult) and block.cache:
+        if not can_carry(block, writer.place, writer):
+            block = drop_mark(block, writer)
     match block:
         case Thinking():
             # Never sent as text instead: Claude starts to imitate <thinking> tags that it finds in the history.
@@ -90,8 +93,7 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             writer.record_loss("thinking", "it is only sent back to the model that produced it")
             return []
         case Foreign():
-            is_understood = block.wire == writer.profile.wire and writer.is_same_vendor
-            return [block] if is_understood else _replace_foreign(block, writer)
+            return _filter_foreign(block, writer)
         case Media("image", "application/pdf") if not writer.is_own:  # providers accept it only as a file
             writer.record_repair("image", "it is a PDF; sent as a file")
             return [replace(block, kind="file")]
@@ -111,8 +113,10 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             return [block]
 
 
-def _replace_foreign(block: Foreign, writer: Writer) -> list[Block]:
-    """Return what is left of an item that only another provider understands: the model still reads what was found."""
+def _filter_foreign(block: Foreign, writer: Writer) -> list[Block]:
+    """Return an item if the target understands it, else its text: the model still reads what was found."""
+    if block.wire == writer.profile.wire and writer.is_same_vendor:
+        return [block]
     item = as_dict(block.item)
     subject = as_text(item.get("type")) or next(iter(item), "content")
     writer.record_loss(subject, f"only {block.wire} understands it")
@@ -127,10 +131,11 @@ def _filter_result(result: ToolResult, role: Role, writer: Writer) -> ToolResult
     for part in result.content:
         content += _filter_block(part, role, writer)
     changes = [part for part in result.content if isinstance(part, ToolsChanged)]
-    has_content = any(not isinstance(part, Text) or part.text.strip() for part in content)
-    if changes and not has_content:
+    if changes and all(map(is_blank, content)):
         content.append(Text(describe_loaded(changes, writer)))
-    return result if tuple(content) == result.content else replace(result, content=tuple(content))
+    if tuple(content) == result.content:
+        return result
+    return replace(result, content=tuple(content))
 
 
 def extract_text(block: Foreign) -> str:
@@ -141,6 +146,7 @@ def extract_text(block: Foreign) -> str:
     if output := as_dict(item.get("codeExecutionResult")).get("output"):
         return f"[output]\n{output}"
     if item.get("type") == "search_result":  # Anthropic
-        texts = [as_text(part.get("text")) for part in iter_dicts(item.get("content"))]
-        return "\n".join([f"[{as_text(item.get('title'))}] {as_text(item.get('source'))}", *texts])
+        lines = [f"[{as_text(item.get('title'))}] {as_text(item.get('source'))}"]
+        lines += (as_text(part.get("text")) for part in iter_dicts(item.get("content")))
+        return "\n".join(lines)
     return as_text(item.get("text")) or as_text(item.get("refusal"))

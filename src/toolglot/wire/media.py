@@ -23,16 +23,21 @@ def media_from_url(kind: MediaKind, url: str, *, name: str = "", extra: Opaque |
     """Decode a data URL, or keep any other URL. `extra` holds fields to send back to the origin."""
     head, comma, data = url.partition(",")
     opaque = {"more": extra} if extra else None
-    if head.startswith("data:") and head.endswith(";base64") and comma:
-        media_type = head[5:-7]
-        return Media(kind if kind != "file" else media_kind(media_type), media_type, data, name=name, opaque=opaque)
-    return Media(kind, url=url, name=name, opaque=opaque)
+    is_data = head.startswith("data:") and head.endswith(";base64")
+    if not is_data or not comma:
+        return Media(kind, url=url, name=name, opaque=opaque)
+    media_type = head[5:-7]
+    if kind == "file":
+        kind = media_kind(media_type)
+    return Media(kind, media_type, data, name=name, opaque=opaque)
 
 
 def media_kind(media_type: str) -> MediaKind:
     """Return the kind of a media type."""
     kind = media_type.partition("/")[0]
-    return cast(MediaKind, kind) if kind in ("image", "audio", "video") else "file"
+    if kind not in ("image", "audio", "video"):
+        return "file"
+    return cast(MediaKind, kind)
 
 
 def extract_file_text(media: Media) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from toolglot import errors
 from toolglot.common.jsontext import dumps_text
 from toolglot.errors import ProviderError
-from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text
 
 # Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as 429.
 _ERRORS_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
@@ -87,8 +87,10 @@ def _find_message(inner: Any, body: Any) -> str:
     fields = as_dict(inner)
     for key in ("message", "detail", "Message", "error", "msg"):
         if value := fields.get(key):
-            return value if isinstance(value, str) else dumps_text(value)
-    return dumps_text(body)[:500] if body else _NO_REASON
+            return to_text(value)
+    if not body:
+        return _NO_REASON
+    return dumps_text(body)[:500]
 
 
 def _read_page(page: str) -> str:

@@ -28,7 +28,7 @@ from toolglot.values.messages import (
     ToolResult,
     ToolsChanged,
 )
-from toolglot.wire.pairing import iter_calls, iter_results, match_mangled, match_results
+from toolglot.wire.pairing import Position, iter_calls, iter_results, match_mangled, match_results
 
 _UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
 _INTERRUPTED_TEXT = "The call was interrupted while it ran. It may have had effects."
@@ -114,7 +114,8 @@ class HistoryRepairer:
     """Repairs one turn after another. It remembers only the ids that are in use and the last message."""
 
     def __init__(self, rules: HistoryRules, *, stateful: bool = False) -> None:
-        self._rules, self._stateful = rules, stateful
+        self._rules = rules
+        self._stateful = stateful
         self._used_ids: set[str] = set()
         self._last: Message | None = None  # the last message that is not a system message
         self._has_messages = False
@@ -123,7 +124,9 @@ class HistoryRepairer:
     def copy(self) -> "HistoryRepairer":
         """Return a repairer that continues from here."""
         other = HistoryRepairer(self._rules, stateful=self._stateful)
-        other._used_ids, other._last, other._has_messages = set(self._used_ids), self._last, self._has_messages
+        other._used_ids = set(self._used_ids)
+        other._last = self._last
+        other._has_messages = self._has_messages
         other.repairs = list(self.repairs)
         return other
 
@@ -132,7 +135,8 @@ class HistoryRepairer:
         ids = _simple_turn_ids(messages)
         if ids is not None and self._last is not None and self._used_ids.isdisjoint(ids):  # nearly every turn of a tool loop
             self._used_ids |= ids
-            self._has_messages, self._last = True, messages[1]
+            self._has_messages = True
+            self._last = messages[1]
             return list(messages)
         messages = self._pair_results(self.make_ids_unique(messages, first), first)
         repaired: list[Message] = []
@@ -141,18 +145,27 @@ class HistoryRepairer:
             if normalized is None:
                 continue
             self._has_messages = True
-            last, role = self._last, normalized.role
-            # Mistral: 400 "Unexpected role 'user' after role 'tool'".
-            if self._rules.filler_after_results and role == "user" and last is not None and last.role == "tool":
-                self._record("assistant message", index, f"{FILLER_TEXT!r} added between results and user")
-                repaired.append(Message("assistant", (Text(FILLER_TEXT),)))
-            elif self._rules.starts_with_user and last is None and role == "assistant":  # Gemini
-                self._record("user message", index, "added, because the conversation must start with one")
-                repaired.append(Message("user", (Text(START_TEXT),)))
+            filler = self._find_filler(normalized, index)
+            if filler is not None:
+                repaired.append(filler)
             repaired.append(normalized)
-            if role != "system":
+            if normalized.role != "system":
                 self._last = normalized
         return repaired
+
+    def _find_filler(self, message: Message, index: int) -> Message | None:
+        """Return the message that the target wants to see before this one, if there is one."""
+        last = self._last
+        # Mistral: 400 "Unexpected role 'user' after role 'tool'".
+        if message.role == "user" and self._rules.filler_after_results:
+            if last is not None and last.role == "tool":
+                self._record("assistant message", index, f"{FILLER_TEXT!r} added between results and user")
+                return Message("assistant", (Text(FILLER_TEXT),))
+        if message.role == "assistant" and self._rules.starts_with_user:  # Gemini
+            if last is None:
+                self._record("user message", index, "added, because the conversation must start with one")
+                return Message("user", (Text(START_TEXT),))
+        return None
 
     @property
     def awaits_model(self) -> bool:
@@ -195,34 +208,46 @@ class HistoryRepairer:
         # Several servers repeat ids in a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
         if not _has_calls_or_results(messages):
             return list(messages)
-        calls, results = dict(iter_calls(messages)), dict(iter_results(messages))
+        calls = dict(iter_calls(messages))
+        results = dict(iter_results(messages))
         owners = match_results(messages)
         mangled = match_mangled(messages, owners)
         for index in dict.fromkeys(index for index, _ in mangled):
             self._record("results", first + index, "their ids match no call; paired in order")
         owners |= mangled
         # A new id is none that a call or a result of the turn came with: a result of no call must not find one by it.
-        taken = {*(call.id for call in calls.values()), *(result.call_id for result in results.values())}
+        taken = {call.id for call in calls.values()}
+        taken |= {result.call_id for result in results.values()}
         if self._stateful:  # the provider stores the calls of results that are left
             self._used_ids |= {result.call_id for position, result in results.items() if position not in owners}
-        new_ids = {position: self._choose_id(call, first + position[0], taken) for position, call in calls.items()}
-        new_ids |= {result: new_ids[call] for result, call in owners.items()}
+        new_ids: dict[Position, str] = {}
+        for position, call in calls.items():
+            new_ids[position] = self._choose_id(call, first + position[0], taken)
+        for result, call in owners.items():
+            new_ids[result] = new_ids[call]
         repaired: list[Message] = []
         for index, message in enumerate(messages):
             blocks = tuple(_with_id(block, new_ids.get((index, number))) for number, block in enumerate(message.blocks))
-            repaired.append(message if blocks == message.blocks else replace(message, blocks=blocks))
+            repaired.append(_with_blocks(message, blocks))
         return repaired
 
     def _choose_id(self, call: ToolCall, index: int, taken: set[str]) -> str:
+        """Return the id of a call: its own, unless it has none or another call had it before."""
         id = call.id
-        attempt = 1
-        while not id or id in self._used_ids or (id in taken and id != call.id):
-            attempt += 1
-            id = f"{call.id or 'call'}_{attempt}"
-        if id != call.id:
+        if not id or id in self._used_ids:
+            id = self._make_id(call, taken)
             self._record(f"call id {call.id!r}", index, f"used before; now {id!r}")
         self._used_ids.add(id)
         return id
+
+    def _make_id(self, call: ToolCall, taken: set[str]) -> str:
+        """Return an id like that of a call which nothing has: neither before this turn nor in it."""
+        attempt = 2
+        while True:
+            id = f"{call.id or 'call'}_{attempt}"
+            if id not in self._used_ids and id not in taken:
+                return id
+            attempt += 1
 
     # ---- pairs
 
@@ -269,11 +294,15 @@ class HistoryRepairer:
 
     def _drop_paired(self, message: Message, call_ids: set[str], index: int) -> Message | None:
         """Return a message without the results that stand after their calls now; None if nothing else was in it."""
-        remaining = tuple(b for b in message.blocks if not isinstance(b, ToolResult) or b.call_id not in call_ids)
+        remaining: list[Block] = []
+        for block in message.blocks:
+            is_paired = isinstance(block, ToolResult) and block.call_id in call_ids
+            if not is_paired:
+                remaining.append(block)
         if not remaining:
             return None
         if self._stateful and message.role == "tool":  # their calls may be stored by the provider
-            return replace(message, blocks=remaining)  # nothing to pair them with here
+            return replace(message, blocks=tuple(remaining))  # nothing to pair them with here
         return self._orphans_as_text(message, remaining, index)
 
     def _build_results(
@@ -297,7 +326,7 @@ class HistoryRepairer:
         message_sources = [sources[call.id] for call in message.calls if call.id in sources]
         if any(source is not following for source in message_sources):
             self._record("results", index, "moved right after their calls")
-        elif following is not None and len(following.results) == len(blocks) != 1:
+        elif following is not None and len(blocks) != 1 and len(following.results) == len(blocks):
             self._record("results", index + 1, "sorted into the order of their calls")
         if not message_sources:
             return Message("tool", tuple(blocks))
@@ -308,16 +337,18 @@ class HistoryRepairer:
                 blocks[number] = _without_state(block)
         return Message("tool", tuple(blocks), source.origin, source.opaque)
 
-    def _orphans_as_text(self, message: Message, remaining: tuple[Block, ...], index: int) -> Message:
+    def _orphans_as_text(self, message: Message, remaining: Sequence[Block], index: int) -> Message:
         blocks: list[Block] = []
         for block in remaining:
-            if isinstance(block, ToolResult):
-                self._record(f"result of {block.call_id!r}", index, "it belongs to no call; shown as text")
-                blocks.append(Text(f"[Result of an earlier tool call{f' to {block.name}' if block.name else ''}]"))
-                blocks.extend(block.content)
-            else:
+            if not isinstance(block, ToolResult):
                 blocks.append(block)
-        return Message("user" if message.role == "tool" else message.role, tuple(blocks), message.origin, message.opaque)
+                continue
+            self._record(f"result of {block.call_id!r}", index, "it belongs to no call; shown as text")
+            target = f" to {block.name}" if block.name else ""
+            blocks.append(Text(f"[Result of an earlier tool call{target}]"))
+            blocks.extend(block.content)
+        role = "user" if message.role == "tool" else message.role
+        return Message(role, tuple(blocks), message.origin, message.opaque)
 
     def _normalize_message(self, message: Message, index: int) -> Message | None:
         """Drop empty text and put calls last if the target requires it. Return None if nothing remains."""
@@ -329,10 +360,16 @@ class HistoryRepairer:
             return None
         if len(blocks) < len(message.blocks):
             self._record("blank text", index, "dropped")
-        if self._rules.calls_last and message.role == "assistant" and not _has_calls_last(blocks):
+        must_have_calls_last = self._rules.calls_last and message.role == "assistant"
+        if must_have_calls_last and not _has_calls_last(blocks):
             self._record("text", index, "moved before the calls of its message")
             blocks = tuple(sorted(blocks, key=_is_call))
-        return message if blocks == message.blocks else replace(message, blocks=blocks)
+        return _with_blocks(message, blocks)
+
+
+def _with_blocks(message: Message, blocks: tuple[Block, ...]) -> Message:
+    """Return a message with these blocks: the same object if it has them already."""
+    return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
 def _pauses(block: Block) -> bool:
@@ -399,17 +436,24 @@ def _strip_prefill(messages: list[Message]) -> list[Message]:
 
 def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
     """Return the ids of a turn that is legal everywhere: only calls, then only their results, in order. Else None."""
-    if len(messages) != 2 or messages[0].role != "assistant" or messages[1].role != "tool":
+    if len(messages) != 2:
         return None
-    calls, results = messages[0].blocks, messages[1].blocks
-    if len(calls) != len(results):
+    question, answer = messages
+    if question.role != "assistant" or answer.role != "tool":
+        return None
+    calls = question.blocks
+    results = answer.blocks
+    if not calls or len(calls) != len(results):
         return None
     ids: set[str] = set()
     for call, result in zip(calls, results, strict=True):
-        if type(call) is not ToolCall or type(result) is not ToolResult or call.id != result.call_id:
+        if type(call) is not ToolCall or type(result) is not ToolResult:
+            return None
+        if not call.id or call.id != result.call_id:
             return None
         ids.add(call.id)
-    return ids if calls and len(ids) == len(calls) and "" not in ids else None
+    are_unique = len(ids) == len(calls)
+    return ids if are_unique else None
 
 
 def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
@@ -417,14 +461,19 @@ def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
     content: list[ResultBlock] = []
     for result in (first, second):
         if result.data is not None and not result.text:
-            content.append(Text(result.data if isinstance(result.data, str) else dumps_text(result.data)))
+            text = result.data if isinstance(result.data, str) else dumps_text(result.data)
+            content.append(Text(text))
         content += result.content
     return replace(first, content=tuple(content), data=None, is_error=first.is_error or second.is_error)
 
 
 def _without_state(result: ToolResult) -> ToolResult:
-    content = tuple(part if isinstance(part, Foreign) else replace(part, opaque=None) for part in result.content)
-    return replace(result, opaque=None, content=content)
+    content: list[ResultBlock] = []
+    for part in result.content:
+        if not isinstance(part, Foreign):
+            part = replace(part, opaque=None)
+        content.append(part)
+    return replace(result, opaque=None, content=tuple(content))
 
 
 def _is_empty(block: Block, rules: HistoryRules) -> bool:

@@ -42,6 +42,11 @@ class OpenCalls:
         return None
 
 
+def wrap_extras(fields: Doc, wire: str) -> dict[str, Doc]:
+    """Return the fields of a body without a neutral form as the extras of a request."""
+    return {wire: fields} if fields else {}
+
+
 def is_search_name(name: str) -> bool:
     """Return whether a function is named like one that finds tools: no wire says it of a function."""
     return _SEARCH_NAME.fullmatch(name) is not None

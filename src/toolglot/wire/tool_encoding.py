@@ -100,7 +100,7 @@ def _select_usable(tools: Iterable[ToolDefinition], writer: Writer) -> list[Tool
     for tool in tools:
         first = seen.get((tool.namespace, tool.name))
         if first is not None and tool.kind != "hosted":  # Anthropic and Gemini refuse two tools with one name
-            if first != tool:
+            if tool != first:
                 writer.record_loss(f"tool {tool.name!r}", "another tool has the same name; the first one is kept", at="tools")
             continue
         seen[tool.namespace, tool.name] = tool
@@ -123,9 +123,11 @@ def _select_choice(
         return tools, None
     if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
         return _emulate_choice(tools, "none", [], writer)
+    chosen = [tool for tool in tools if choice.includes(tool)]
     names = {tool.qualified_name for tool in tools}  # Anthropic: the head has what the history brings
-    others = [tool for tool in inline.values() if tool.qualified_name not in names]
-    chosen = [tool for tool in (*tools, *others) if choice.includes(tool)]
+    for tool in inline.values():
+        if tool.qualified_name not in names and choice.includes(tool):
+            chosen.append(tool)
     if choice.names and not chosen:
         writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
         return tools, None
@@ -167,15 +169,21 @@ def _ask_for_call(tools: Sequence[ToolDefinition], wanted: Sequence[ToolDefiniti
 
 def can_name(chosen: Sequence[ToolDefinition], mode: str, writer: Writer) -> bool:
     """Return whether the target can be told to choose between these tools; otherwise it gets no others."""
-    features, is_single = writer.profile.features, len(chosen) == 1 and mode == "required"
+    features = writer.profile.features
     # A tool in a namespace cannot be chosen by its name: "Tool choice … not found in 'tools' parameter".
-    is_inner = features.namespaces and any(tool.namespace for tool in chosen)
-    return not is_inner and ("named" if is_single else "subset") in features.choices
+    if features.namespaces and any(tool.namespace for tool in chosen):
+        return False
+    if len(chosen) == 1 and mode == "required":
+        return "named" in features.choices
+    return "subset" in features.choices
 
 
 def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> None:
-    prefixes = [f"{tool.namespace}." if tool.namespace and writer.profile.features.namespaces else "" for tool in tools]
-    names = [prefix + writer.map_tool_name(tool.name, tool.namespace) for prefix, tool in zip(prefixes, tools, strict=True)]
+    names: list[str] = []
+    for tool in tools:
+        name = writer.map_tool_name(tool.name, tool.namespace)
+        is_inner = bool(tool.namespace) and writer.profile.features.namespaces
+        names.append(f"{tool.namespace}.{name}" if is_inner else name)
     for name in names:
         writer.record_loss(f"tool {name!r}", f"omitted from this request: {reason}", at="tools")
     if names:  # the history may contain calls to them
@@ -194,7 +202,9 @@ def native_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | 
     if tool.kind == "hosted":
         return tool.opaque if tool.wire == writer.profile.wire else None
     definition = tool.typed.get(writer.profile.wire)
-    return definition if definition is not None and definition["type"] in writer.profile.features.typed else None
+    if definition is None or definition["type"] not in writer.profile.features.typed:
+        return None
+    return definition
 
 
 def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
@@ -249,7 +259,8 @@ def encode_callers(tool: ToolDefinition, writer: Writer) -> dict[str, Any]:
         return {}
     fields: dict[str, Any] = {}
     if tool.callers:
-        fields["allowed_callers"] = [code_caller if caller == "code" else "direct" for caller in tool.callers]
+        names = {"code": code_caller}
+        fields["allowed_callers"] = [names.get(caller, "direct") for caller in tool.callers]
     # Only OpenAI's programmatic calling has a field for results (openai 3.49).
     if tool.output_schema is not None and code_caller == "programmatic":
         fields["output_schema"] = tool.output_schema
@@ -259,7 +270,8 @@ def encode_callers(tool: ToolDefinition, writer: Writer) -> dict[str, Any]:
 def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: Writer) -> None:
     """Report changes of shape that `restore_calls` undoes when the call arrives."""
     for restoration in lowered.restorations:
-        where, names = f"tool {tool.name!r} at {restoration.pointer}", restoration.names
+        where = f"tool {tool.name!r} at {restoration.pointer}"
+        names = restoration.names
         match restoration.kind:
             case "pairs":
                 writer.record_loss("map", "sent as a list of keys and values; restored in the call", at=where)
@@ -298,7 +310,7 @@ def is_usable(tool: ToolDefinition, writer: Writer) -> bool:
 
 def describe_tool(tool: ToolDefinition, note: str = "") -> str:
     """Return the description, with what the target has no field for."""
-    lines = [line for line in (tool.description, note) if line]
+    lines = list(filter(None, (tool.description, note)))
     for example in tool.examples:
         caption = f" ({example.description})" if example.description else ""
         lines.append(f"Example{caption}: {dumps_text(example.input)}")

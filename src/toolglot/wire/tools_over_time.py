@@ -9,7 +9,7 @@ the caller runs (`finds_tools`). Otherwise it is declared at once.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 from msgspec.structs import replace
 
@@ -66,9 +66,10 @@ def find_changes(messages: Sequence[Message], leading_count: int, start: int = 0
     """Find every change of the tools in the messages from `start` on. The first ones are sent outside of the history."""
     changes: list[PlacedChange] = []
     for index, message in enumerate(messages[start:], start):
+        place: Place = "start" if index < leading_count else message.role
         for block in message.blocks:  # `type(...) is` instead of isinstance: this runs for every block of every request
             if type(block) is ToolsChanged:
-                changes.append(PlacedChange(block, "start" if index < leading_count else message.role, message.origin))
+                changes.append(PlacedChange(block, place, message.origin))
             elif type(block) is ToolResult:
                 for part in block.content:
                     if type(part) is ToolsChanged:
@@ -90,7 +91,8 @@ def is_native(place: Place, origin: Origin | None, writer: Writer) -> bool:
 def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer) -> ToolPlan:
     """Plan which tools the head declares, each with `deferred` as it is sent, and which the history brings."""
     known = _index_tools(request.tools)
-    if not changes and not any(tool.deferred or tool.finds_tools for tool in request.tools):  # nearly every request
+    are_static = not any(tool.deferred or tool.finds_tools for tool in request.tools)
+    if are_static and not changes:  # nearly every request
         writer.known_tools = known
         return ToolPlan(tuple(request.tools), {}, known)
     writer.referred = _find_referred(request.tools, changes, writer)
@@ -193,19 +195,27 @@ def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChan
         return frozenset()
     names = {tool.qualified_name for tool in tools if tool.deferred}
     for change, _, _ in changes:
-        names.update(tool.qualified_name for tool in change.added)
         names.update(change.loaded, change.removed)
+        for tool in change.added:
+            names.add(tool.qualified_name)
     return frozenset(name for name in names if len(name) >= REFERENCE_LENGTH)
 
 
 def _find_referable(choice: ToolChoice | None, tools: Sequence[ToolDefinition], writer: Writer) -> frozenset[str]:
     """Return the tools that the history may refer to: those that the choice leaves in the head."""
     referable = tools
-    if choice is not None and choice.names and choice.mode != "none":
+    if _limits_tools(choice):
         chosen = [tool for tool in tools if choice.includes(tool)]
         if chosen and not can_name(chosen, choice.mode, writer):
             referable = chosen
     return frozenset(tool.qualified_name for tool in referable)
+
+
+def _limits_tools(choice: ToolChoice | None) -> TypeGuard[ToolChoice]:
+    """Return whether a choice names the only tools that may be called."""
+    if choice is None or choice.mode == "none":
+        return False
+    return bool(choice.names)
 
 
 # ---- tools that the model has not found yet
@@ -259,12 +269,14 @@ def _replace_foreign_searches(tools: list[ToolDefinition], writer: Writer) -> No
 
 def _may_stay_deferred(tools: Sequence[ToolDefinition], deferred: Sequence[ToolDefinition], wire: str) -> bool:
     """Return whether the model will find the deferred tools where the target has a search for them."""
-    if any(_is_provider_search(tool) and tool.wire == wire for tool in tools):
+    own_searches = [tool for tool in tools if _is_provider_search(tool) and tool.wire == wire]
+    if own_searches:
         return True
     if all(tool.wire == wire for tool in deferred):  # they go back as they came
         return True
-    # Anthropic: any result can refer to them. OpenAI: 400 "Deferred tools require tools.tool_search".
-    return SPECS[wire].tool_changes == "references" and any(map(_is_caller_search, tools))
+    if SPECS[wire].tool_changes != "references":  # OpenAI: 400 "Deferred tools require tools.tool_search"
+        return False
+    return any(map(_is_caller_search, tools))  # Anthropic: any result can refer to them
 
 
 def _settle_unfindable(
@@ -312,8 +324,10 @@ def _explain_search(finder: ToolDefinition, hidden: Sequence[ToolDefinition], wr
 
 
 def _wire_name(tool: ToolDefinition, writer: Writer) -> str:
+    """Return how the model knows a tool: in a namespace, its name alone says too little."""
     name = writer.map_tool_name(tool.name, tool.namespace)
-    return f"{tool.namespace}.{name}" if tool.namespace and writer.profile.features.namespaces else name
+    is_inner = bool(tool.namespace) and writer.profile.features.namespaces
+    return f"{tool.namespace}.{name}" if is_inner else name
 
 
 def describe_loaded(changes: Sequence[ToolsChanged], writer: Writer) -> str:
@@ -323,6 +337,9 @@ def describe_loaded(changes: Sequence[ToolsChanged], writer: Writer) -> str:
         names += [_wire_name(tool, writer) for tool in change.added]
     for change in changes:
         for name in change.loaded:
-            tool = writer.plan.known.get(name)
-            names.append(_wire_name(tool, writer) if tool else name)
-    return f"Loaded: {', '.join(dict.fromkeys(names))}." if names else ""
+            if tool := writer.plan.known.get(name):
+                name = _wire_name(tool, writer)
+            names.append(name)
+    if not names:
+        return ""
+    return f"Loaded: {', '.join(dict.fromkeys(names))}."

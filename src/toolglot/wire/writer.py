@@ -68,6 +68,11 @@ Place = Literal["start", "system", "user", "assistant", "tool"]
 """Where something stands: instructions that are sent outside of the history are the "start"; else the role of a message."""
 
 
+def is_blank(block: Block) -> bool:
+    """Return whether a block is text that shows nothing."""
+    return isinstance(block, Text) and not block.text.strip()
+
+
 class ToolPlan(msgspec.Struct, frozen=True):
     """What a request does with tools that change over time. Names are qualified."""
 
@@ -88,7 +93,9 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
     def head_key(self, choice: ToolChoice | None) -> object:
         """Return what the head of the request, and what was sent before, depends on."""
-        chosen = tuple(name for name, tool in self.inline.items() if choice and choice.names and choice.includes(tool))
+        chosen: tuple[str, ...] = ()
+        if choice and choice.names:
+            chosen = tuple(name for name, tool in self.inline.items() if choice.includes(tool))
         return self.head, self.removed, self.hints, self.referred, bool(self.inline), chosen
 
 
@@ -139,12 +146,14 @@ class Writer:
 
     def finish(self, body: dict[str, Any]) -> EncodedRequest:
         """Return the finished encoding."""
-        losses, repairs = tuple(self.losses), tuple(self.repairs)
+        losses = tuple(self.losses)
+        repairs = tuple(self.repairs)
         return EncodedRequest(losses, repairs, self.names, self.lowerings, frozenset(self.freeform), body=body)
 
     def enter(self, where: str, origin: Origin | None = None) -> None:
         """Set the place and the origin of what is encoded next."""
-        self.where, self.origin = where, origin
+        self.where = where
+        self.origin = origin
 
     def record_loss(self, subject: str, reason: str, *, at: str = "") -> None:
         """Record something that the target cannot express, here or `at` another place."""
@@ -186,9 +195,10 @@ class Writer:
             return {}
         if self.is_own:
             return opaque
+        owner = self.origin.wire if self.origin else "its origin"
         for key, value in opaque.items():
             if key not in _SILENT_KEYS and value not in (None, [], {}, "", {"type": "direct"}):  # the model itself called it
-                self.record_loss(key, f"only {self.origin.wire if self.origin else 'its origin'} understands it")
+                self.record_loss(key, f"only {owner} understands it")
         return {}
 
     # ---- names and ids
@@ -198,36 +208,47 @@ class Writer:
         key = (namespace, name)
         if key in self._wire_names:
             return self._wire_names[key]
-        is_native = self.profile.features.namespaces
-        flat = f"{namespace}__{name}" if namespace and not is_native else name
-        prefix = f"{namespace}." if is_native and namespace else ""  # two namespaces may contain the same name
-        limit, is_referred = self.profile.limits.name_length, (f"{namespace}.{name}" if namespace else name) in self.referred
-        limit = min(limit, REFERENCE_LENGTH) if is_referred else limit
-        wire = flat if self._name_pattern.fullmatch(flat) and len(flat) <= limit else self._make_legal_name(flat, limit)
+        flat = qualified_name = name
+        prefix = ""
+        if namespace:
+            qualified_name = f"{namespace}.{name}"
+            if self.profile.features.namespaces:
+                prefix = f"{namespace}."  # two namespaces may contain the same name
+            else:
+                flat = f"{namespace}__{name}"
+        limit = self.profile.limits.name_length
+        if qualified_name in self.referred:
+            limit = min(limit, REFERENCE_LENGTH)
+        is_legal = len(flat) <= limit and self._name_pattern.fullmatch(flat)
+        wire = flat if is_legal else self._make_legal_name(flat, limit)
         attempt = 1
         while self.names.get(prefix + wire, key) != key:  # another tool may already have the mapped name
             attempt += 1
             wire = self._make_legal_name(f"{flat}\0{attempt}", limit)
         if wire != flat:
             self.record_repair(f"tool name {name!r}", f"not valid for {self.profile.title}; sent as {wire!r}")
-        self.names[prefix + wire], self._wire_names[key] = key, wire
+        self.names[prefix + wire] = key
+        self._wire_names[key] = wire
         return wire
 
     def _make_legal_name(self, name: str, limit: int) -> str:
         """Return a readable, legal name; the hash keeps names apart that differ only in illegal characters."""
         suffix = name_suffix(name)
         base = re.sub(r"[^a-zA-Z0-9_-]", "_", name.partition("\0")[0])
-        base = base if re.match(r"[a-zA-Z_]", base) else "_" + base  # Gemini: the first character is no digit
+        if not re.match(r"[a-zA-Z_]", base):  # Gemini: the first character is no digit
+            base = "_" + base
         return base[: limit - len(suffix)] + suffix
 
     def map_call_id(self, id: str) -> str:
         """Return the id of a call on the wire."""
         if id in self._ids:
             return self._ids[id]
-        wire, attempt = id, 0
+        wire = seed = id
+        attempt = 0
         while not self._call_id_pattern.fullmatch(wire) or wire in self._wire_ids:  # a mapped id may collide with a legal one
-            wire = hash_id(f"{id}\0{attempt}" if attempt else id, min(20, self.profile.limits.call_id_length))
+            wire = hash_id(seed, min(20, self.profile.limits.call_id_length))
             attempt += 1
+            seed = f"{id}\0{attempt}"
         if wire != id:
             self.record_repair(f"call id {id!r}", f"not valid for {self.profile.title}; sent as {wire!r}")
         self._ids[id] = wire
@@ -253,7 +274,9 @@ class Writer:
         call = self.calls.get(result.call_id)
         if call:
             return self.map_tool_name(call.name, call.namespace)
-        return self.map_tool_name(result.name) if result.name else ""
+        if not result.name:
+            return ""
+        return self.map_tool_name(result.name)
 
     def replace_media(self, media: Media, reason: str = "") -> str:
         """Return text instead of media that the target does not accept: of a text file, else a placeholder and a Loss."""

@@ -13,7 +13,7 @@ from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDe
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, is_search_name
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, is_search_name, wrap_extras
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -27,31 +27,38 @@ def decode(body: Doc, profile: Profile) -> Request:
     """Decode a request body."""
     origin = Origin(ANTHROPIC_MESSAGES, profile.id, as_text(body.get("model")))
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
-    thinking, config = as_dict(body.get("thinking")), as_dict(body.get("output_config"))
-    # Only the plain form has a neutral equivalent; adaptive thinking and its settings stay as they are.
-    budget = thinking.get("budget_tokens") if thinking.keys() == {"type", "budget_tokens"} else None
-    if thinking and budget is None:
+    thinking = as_dict(body.get("thinking"))
+    budget = None
+    if thinking.keys() == {"type", "budget_tokens"}:
+        budget = thinking.get("budget_tokens")
+    if thinking and budget is None:  # adaptive thinking and its settings have no neutral equivalent: they stay as they are
         extras["thinking"] = thinking
+    config = as_dict(body.get("output_config"))
     effort = parse_effort(config.get("effort"))
-    known = ("effort", "format") if effort or "effort" not in config else ("format",)  # a new level is kept verbatim
+    is_new_level = "effort" in config and not effort  # kept verbatim
+    known = ("format",) if is_new_level else ("effort", "format")
     if extra := unknown_fields(config, known):
         extras["output_config"] = extra
-    choice, system = as_dict(body.get("tool_choice")), body.get("system")
-    parallel = choice.get("disable_parallel_tool_use")
     schema = as_dict(config.get("format")).get("schema")
-    instructions = [Message("system", tuple(decode_blocks(system)), origin)] if system else []
-    messages = [*instructions, *decode_messages(body.get("messages"), origin)]
+    output = None if schema is None else Output(as_dict(schema), strict=True)
+    choice = as_dict(body.get("tool_choice"))
+    is_single = choice.get("disable_parallel_tool_use")
+    parallel = None if is_single is None else not is_single
+    messages: list[Message] = []
+    if system := body.get("system"):
+        messages.append(Message("system", tuple(decode_blocks(system)), origin))
+    messages += decode_messages(body.get("messages"), origin)
     cache = read_mark(body)
     return Request(
         model=as_text(body.get("model")),
         messages=messages,
         tools=_mark_searches([decode_tool(tool) for tool in iter_dicts(body.get("tools"))], messages),
         tool_choice=decode_choice(choice),
-        parallel=None if parallel is None else not parallel,
+        parallel=parallel,
         options=Options(**decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget, cache=cache),
-        output=Output(as_dict(schema), strict=True) if schema is not None else None,
+        output=output,
         stream=body.get("stream"),
-        extras={ANTHROPIC_MESSAGES: extras} if extras else {},
+        extras=wrap_extras(extras, ANTHROPIC_MESSAGES),
     )
 
 
@@ -60,8 +67,10 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
     open_calls = OpenCalls()
     for message in iter_dicts(messages):
         if message.get("role") == "assistant":
-            decoder, content = AnthropicReplyDecoder(ToolCallTracker(origin)), message.get("content")
-            decoder.read_blocks([{"type": "text", "text": content}] if isinstance(content, str) else as_list(content))
+            content = message.get("content")
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
+            decoder = AnthropicReplyDecoder(ToolCallTracker(origin))
+            decoder.read_blocks(blocks)
             decoded = decoder.to_message()
             open_calls.add(decoded)
             yield decoded
@@ -69,9 +78,11 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         role = "system" if message.get("role") == "system" else "user"
         blocks = decode_blocks(message.get("content"), open_calls)
         for are_results, group in groupby(blocks, lambda block: isinstance(block, ToolResult)):
-            decoded = Message("tool" if are_results else role, tuple(group), origin)
-            if not are_results:
-                open_calls.add(decoded)
+            if are_results:
+                yield Message("tool", tuple(group), origin)
+                continue
+            decoded = Message(role, tuple(group), origin)
+            open_calls.add(decoded)
             yield decoded
 
 
@@ -84,12 +95,7 @@ def decode_blocks(content: Any, open_calls: OpenCalls | None = None) -> Iterator
             case "text" if isinstance(block.get("text"), str):
                 yield Text(block["text"], unknown_fields(block, ("type", "text")))  # citations and cache marks
             case "tool_result":
-                id = as_text(block.get("tool_use_id"))
-                parts = tuple(part for part in decode_blocks(block.get("content")) if isinstance(part, ResultBlock))
-                opaque = unknown_fields(block, ("type", "tool_use_id", "content", "is_error"))
-                call = open_calls.take(id, "") if open_calls else None
-                name = call.name if call else ""
-                yield ToolResult(id, parts, name, is_error=bool(block.get("is_error")), opaque=opaque)
+                yield _decode_result(block, open_calls)
             case "image" | "document" if block.get("source"):
                 yield decode_media(block)
             case "tool_reference":  # in a result: a search of the caller found it
@@ -101,9 +107,20 @@ def decode_blocks(content: Any, open_calls: OpenCalls | None = None) -> Iterator
                 yield Foreign(ANTHROPIC_MESSAGES, block)
 
 
+def _decode_result(block: Doc, open_calls: OpenCalls | None) -> ToolResult:
+    """Decode a result. The name of its tool is that of the call."""
+    id = as_text(block.get("tool_use_id"))
+    parts = tuple(part for part in decode_blocks(block.get("content")) if isinstance(part, ResultBlock))
+    opaque = unknown_fields(block, ("type", "tool_use_id", "content", "is_error"))
+    call = open_calls.take(id, "") if open_calls else None
+    name = call.name if call else ""
+    return ToolResult(id, parts, name, is_error=bool(block.get("is_error")), opaque=opaque)
+
+
 def decode_change(kind: str, block: Doc) -> ToolsChanged | None:
     """Decode a tool that is offered or withdrawn from here on; None if it is one of an MCP server."""
-    tool, opaque = as_dict(block.get("tool")), unknown_fields(block, ("type", "tool"))
+    tool = as_dict(block.get("tool"))
+    opaque = unknown_fields(block, ("type", "tool"))
     match tool.get("type"):
         case "tool_reference":
             names = (as_text(tool.get("name")),)
@@ -126,8 +143,8 @@ def _mark_searches(tools: list[ToolDefinition], messages: list[Message]) -> tupl
                 searches.add(result.name)
     marked: list[ToolDefinition] = []
     for tool in tools:
-        is_named_so = tool.name in searches or is_search_name(tool.name)
-        if is_named_so and tool.kind == "function" and not tool.deferred:
+        may_search = tool.kind == "function" and not tool.deferred
+        if may_search and (tool.name in searches or is_search_name(tool.name)):
             tool = replace(tool, finds_tools=True)
         marked.append(tool)
     return tuple(marked)
@@ -137,7 +154,8 @@ def decode_media(block: Doc) -> Media:
     """Decode an image or a document."""
     source = as_dict(block["source"])
     kind = "image" if block["type"] == "image" else "file"
-    opaque, name = unknown_fields(block, ("type", "source")), as_text(block.get("title"))
+    name = as_text(block.get("title"))
+    opaque = unknown_fields(block, ("type", "source"))
     match source.get("type"):
         case "base64":
             return Media(kind, as_text(source.get("media_type")), source.get("data"), name=name, opaque=opaque)
@@ -165,10 +183,15 @@ def decode_tool(tool: Doc) -> ToolDefinition:
         finds_tools = as_text(tool.get("type")).startswith("tool_search_tool")
         return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool, finds_tools=finds_tools)
     inputs = as_list(tool.get("input_examples"))
-    examples = tuple(map(ToolExample, inputs)) if all(isinstance(value, dict) for value in inputs) else ()
-    more: Doc = {"strict": tool.get("strict"), "examples": examples, "deferred": tool.get("defer_loading") is True}
-    optional = {"input_examples": examples, "defer_loading": more["deferred"]}
-    known = ("name", "description", "input_schema", "strict", *(key for key, value in optional.items() if value))
+    known = ["name", "description", "input_schema", "strict"]
+    examples: tuple[ToolExample, ...] = ()
+    if inputs and all(isinstance(value, dict) for value in inputs):
+        examples = tuple(map(ToolExample, inputs))
+        known.append("input_examples")
+    is_deferred = tool.get("defer_loading") is True
+    if is_deferred:
+        known.append("defer_loading")
+    more: Doc = {"strict": tool.get("strict"), "examples": examples, "deferred": is_deferred}
     return define_tool(tool, ANTHROPIC_MESSAGES, unknown_fields(tool, known), schema_key="input_schema", **more)
 
 

@@ -15,7 +15,7 @@ from toolglot.wire.media import extract_file_text, guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
-from toolglot.wire.writer import Writer, join_plain
+from toolglot.wire.writer import Writer, is_blank, join_plain
 
 __all__ = ["encode_block", "encode_body", "encode_end", "encode_message", "head_key", "leading_count"]
 
@@ -88,10 +88,9 @@ def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc
     if place == "tool":
         return [{"type": "tool_reference", "tool_name": name, **state} for name in brought]
     removed = _name_references(change.removed, writer)
-    return [
-        *({"type": "tool_addition", "tool": {"type": "tool_reference", "name": name}, **state} for name in brought),
-        *({"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}, **state} for name in removed),
-    ]
+    items = [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": name}, **state} for name in brought]
+    items += [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}, **state} for name in removed]
+    return items
 
 
 def _name_references(names: Iterable[str], writer: Writer) -> list[str]:
@@ -135,7 +134,7 @@ def encode_block(block: Block, writer: Writer, *, is_head: bool = False) -> Doc 
 
 def encode_result(result: ToolResult, writer: Writer) -> Doc:
     encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id)}
-    blocks = [block for block in result.content if not (isinstance(block, Text) and not block.text.strip())]
+    blocks = [block for block in result.content if not is_blank(block)]
     if blocks:  # omitted rather than []: an empty list is not portable
         parts = _encode_blocks(blocks, writer, "tool")
         encoded["content"] = join_plain(parts) if parts else "No tools were loaded."
@@ -157,13 +156,16 @@ def encode_media(media: Media, writer: Writer) -> Doc:
 
 def _encode_source(media: Media) -> Doc | None:
     """Return where the API finds the data of an image or a document; None if it takes no such data."""
-    if media.kind in ("image", "file") and media.url and media.url.startswith("http"):
+    has_address = media.url is not None and media.url.startswith("http")
+    if has_address and media.kind in ("image", "file"):
         return {"type": "url", "url": media.url}
     media_type = media.media_type or guess_media_type(media)
     if media.data is not None and _is_accepted_type(media, media_type):
         return {"type": "base64", "media_type": media_type, "data": media.data}
     text = extract_file_text(media)
-    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
+    if text is None:
+        return None
+    return {"type": "text", "media_type": "text/plain", "data": text}
 
 
 def _is_accepted_type(media: Media, media_type: str) -> bool:
@@ -175,7 +177,8 @@ def _is_accepted_type(media: Media, media_type: str) -> bool:
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
     """Encode the body around the encoded messages, which come last."""
-    options, extras = request.options, select_extras(request, writer)
+    options = request.options
+    extras = select_extras(request, writer)
     max_tokens = options.max_tokens
     if max_tokens is None:
         max_tokens = writer.profile.default_max_tokens or _DEFAULT_MAX_TOKENS
@@ -214,10 +217,12 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
 def _mark_head(options: Options, tools: list[Doc], writer: Writer) -> Doc:
     """Return the mark of the body, and put one on the last tool that is a part of the cached prompt: not a deferred one."""
     writer.enter("options")
-    mark = format_mark(options.cache if isinstance(options.cache, CacheMark) else CacheMark(), writer)
-    last = max((index for index, tool in enumerate(tools) if not tool.get("defer_loading")), default=None)
-    if last is not None:
-        tools[last] = {**mark, **tools[last]}
+    wanted = options.cache if isinstance(options.cache, CacheMark) else CacheMark()
+    mark = format_mark(wanted, writer)
+    for index in reversed(range(len(tools))):
+        if not tools[index].get("defer_loading"):
+            tools[index] = {**mark, **tools[index]}
+            break
     return mark
 
 
@@ -226,7 +231,7 @@ def _encode_system(system: Sequence[Message], writer: Writer) -> Any:
     encoded: list[Doc] = []
     for message in system:
         writer.enter("system", message.origin)
-        blocks = [block for block in message.blocks if not (isinstance(block, Text) and not block.text.strip())]
+        blocks = [block for block in message.blocks if not is_blank(block)]
         if len(blocks) < len(message.blocks):
             writer.record_repair("blank text", "dropped")
         encoded += _encode_blocks(blocks, writer, "start")
@@ -269,18 +274,20 @@ def _is_loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bo
         if message.role != "assistant":
             is_adjacent = False
         elif message.calls or is_adjacent:
-            first, is_adjacent = message, True
+            first = message
+            is_adjacent = True
         else:
             break
     if first is None:
         return False
-    return not (first.blocks and isinstance(first.blocks[0], Thinking) and writer.owns_state(first.origin))
+    starts_with_thinking = bool(first.blocks) and isinstance(first.blocks[0], Thinking)
+    return not starts_with_thinking or not writer.owns_state(first.origin)
 
 
 def _is_sent(block: Block, message: Message, writer: Writer) -> bool:
     if isinstance(block, Thinking):
         return writer.owns_state(message.origin)
-    return not isinstance(block, Text) or bool(block.text.strip())
+    return not is_blank(block)
 
 
 def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
@@ -319,7 +326,9 @@ def encode_choice(
     choice: ToolChoice | None, tools: Sequence[ToolDefinition], parallel: bool | None, writer: Writer
 ) -> Doc | None:
     if choice is None:
-        return {"type": "auto", "disable_parallel_tool_use": True} if parallel is False else None
+        if parallel is False:
+            return {"type": "auto", "disable_parallel_tool_use": True}
+        return None
     encoded: Doc = {"type": _CHOICES[choice.mode]}
     if choice.names:
         # Only one name: a subset is emulated before.

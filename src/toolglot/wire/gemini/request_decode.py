@@ -5,11 +5,11 @@ from typing import Any, cast
 
 from toolglot.providers.profile import Profile
 from toolglot.schema.openapi import from_openapi
-from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.values.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, to_text, unknown_fields
-from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, wrap_extras
 from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -37,7 +37,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         tool_choice=choice,
         options=options,
         output=output,
-        extras={GEMINI: extras} if extras else {},
+        extras=wrap_extras(extras, GEMINI),
     )
 
 
@@ -48,7 +48,8 @@ def _camel_keys(doc: Doc) -> Doc:
 
 def _iter_camel(value: Any) -> Iterator[Doc]:
     """Iterate over a repeated field, which may also be one bare value."""
-    return (_camel_keys(item) for item in iter_dicts(value if isinstance(value, list) else [value]))
+    items = as_list(value) if isinstance(value, list) else [value]
+    return map(_camel_keys, iter_dicts(items))
 
 
 def decode_system(system: Any, origin: Origin) -> Iterator[Message]:
@@ -104,13 +105,19 @@ def decode_part(part: Doc) -> Block:
 
 def decode_result(answer: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a functionResponse."""
-    id, name = as_text(answer.get("id")), as_text(answer.get("name"))
+    id = as_text(answer.get("id"))
+    name = as_text(answer.get("name"))
     call = open_calls.take(id, name) or open_calls.take("", name)
+    call_id = call.id if call else id or name
     response = answer.get("response")
+    is_error = as_dict(response).keys() == {"error"}
     opaque = unknown_fields(answer, ("name", "response"))
-    media = tuple(block for part in _iter_camel(answer.get("parts")) if isinstance(block := decode_part(part), Media | Foreign))
-    call_id, content = call.id if call else id or name, (Text(_response_text(response)), *media)
-    return ToolResult(call_id, content, name, response, is_error=as_dict(response).keys() == {"error"}, opaque=opaque)
+    content: list[ResultBlock] = [Text(_response_text(response))]
+    for part in _iter_camel(answer.get("parts")):
+        block = decode_part(part)
+        if isinstance(block, Media | Foreign):
+            content.append(block)
+    return ToolResult(call_id, tuple(content), name, response, is_error=is_error, opaque=opaque)
 
 
 def _response_text(response: Any) -> str:
@@ -150,8 +157,11 @@ def decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
             choice = ToolChoice("auto", names)
         case _:
             choice = None
-    extra = unknown_fields(calling, ("mode", "allowedFunctionNames") if choice else ())
-    return choice, {"functionCallingConfig": extra} if extra else {}
+    known = ("mode", "allowedFunctionNames") if choice else ()
+    extra = unknown_fields(calling, known)
+    if not extra:
+        return choice, {}
+    return choice, {"functionCallingConfig": extra}
 
 
 def decode_generation(config: Doc) -> tuple[Options, Output | None, Doc]:

@@ -29,7 +29,8 @@ class OllamaReplyEncoder(ReplyEncoder):
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
         if isinstance(block, Text | Thinking):
-            yield self._line({"content": text} if isinstance(block, Text) else {"content": "", "thinking": text})
+            fields = {"content": text} if isinstance(block, Text) else {"content": "", "thinking": text}
+            yield self._line(fields)
 
     def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
         if not isinstance(block, Text | Thinking) and (fields := self._message_fields(block)):

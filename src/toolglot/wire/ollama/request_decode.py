@@ -10,7 +10,7 @@ from toolglot.values.messages import Media, Message, Origin, Role, Text, ToolRes
 from toolglot.values.request import Options, Output, Request, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
-from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages, wrap_extras
 from toolglot.wire.spec import OLLAMA_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -51,7 +51,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         options=Options(**neutral),
         output=output,
         stream=body.get("stream"),
-        extras={OLLAMA_CHAT: extras} if extras else {},
+        extras=wrap_extras(extras, OLLAMA_CHAT),
     )
 
 
@@ -64,22 +64,24 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
             continue
         decoder = OllamaReplyDecoder(ToolCallTracker(origin))
         decoder.read_message(message)
-        # Text of an unknown role must not become an instruction.
-        decoded = decoder.to_message(_ROLES.get(role := as_text(message.get("role")), "user"))
+        role = as_text(message.get("role"))
+        decoded = decoder.to_message(_ROLES.get(role, "user"))  # text of an unknown role must not become an instruction
         open_calls.add(decoded)
-        yield (
-            decoded
-            if role in (decoded.role, "developer", "")
-            else replace(decoded, opaque={**(decoded.opaque or {}), "role": role})
-        )
+        if role not in (decoded.role, "developer", ""):
+            decoded = replace(decoded, opaque={**(decoded.opaque or {}), "role": role})
+        yield decoded
 
 
 def decode_result(message: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a result. Older clients send no ids: then it belongs to the first open call of its name."""
-    name, id = as_text(message.get("tool_name")), as_text(message.get("tool_call_id"))
+    name = as_text(message.get("tool_name"))
+    id = as_text(message.get("tool_call_id"))
     call = open_calls.take(id, name)
     text = to_text(message.get("content"))
     images = [Media("image", data=image) for image in as_list(message.get("images"))]
     opaque = unknown_fields(message, ("role", "content", "tool_name", "tool_call_id", "images"))
-    call_id, name = call.id if call else id or name, name or (call.name if call else "")
+    call_id = id or name
+    if call is not None:
+        call_id = call.id
+        name = name or call.name
     return ToolResult(call_id, (Text(text), *images), name, opaque=opaque)

@@ -28,7 +28,8 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
         return [{"role": message.role, **state, **_encode_content(message.blocks, writer)}]
     messages: list[Doc] = []
     for result in message.results:
-        id, name = writer.map_call_id(result.call_id), writer.result_tool_name(result)
+        id = writer.map_call_id(result.call_id)
+        name = writer.result_tool_name(result)
         # The server has fields for both; Ollama's Python client (0.6.3) knows only the name.
         encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
         messages.append({**encoded, **writer.echo_opaque(result.opaque)})
