@@ -15,6 +15,7 @@ PROMPT = McpPrompt("git", "review", arguments=(McpPromptArgument("branch", requi
         ("main tests", {"branch": "main", "focus": "tests"}),
         ("main the tests, please", {"branch": "main", "focus": "the tests, please"}),
         ("focus=tests main", {"branch": "main", "focus": "tests"}),
+        ("focus=tests focus", {"branch": "focus", "focus": "tests"}),
         ("a=b", {"branch": "a=b"}),
         ("main mode=fast", {"branch": "main", "focus": "mode=fast"}),
         ("'my branch' tests", {"branch": "my branch", "focus": "tests"}),

@@ -92,11 +92,13 @@ class McpPrompt(msgspec.Struct, frozen=True):
             words = text.split()
         names = [argument.name for argument in self.arguments]
         values: dict[str, str] = {}
+        unnamed: list[str] = []
         for word in words:
             name, equals, value = word.partition("=")
             if equals and name in names:
                 values[name] = value
-        unnamed = [word for word in words if word.partition("=")[0] not in values]
+            else:
+                unnamed.append(word)
         unset = [name for name in names if name not in values]
         if unnamed and not unset:
             raise UsageError(f"the prompt {self.command} takes {len(names) or 'no'} arguments: {unnamed[0]!r} is one too many")
