@@ -92,6 +92,8 @@ class ArgumentFiller:
 
     def _fill_object(self, node: Schema, depth: int) -> dict[str, Any]:
         """Fill in what is required, and the enum members that the prompt mentions."""
+        if depth >= _MAX_DEPTH:
+            return {}
         out: dict[str, Any] = {}
         for name, part in as_dict(node.get("properties")).items():
             inner = self._resolve(part)
@@ -105,15 +107,14 @@ class ArgumentFiller:
     def _fill_value(self, node: Schema, name: str, depth: int) -> Any:
         if "const" in node:
             return node["const"]
-        if members := as_list(node.get("enum")):
+        members = as_list(node.get("enum"))
+        if members:
             member = self._find_member(node)
             return members[0] if member is None else member
         types = allowed_types(node)
         if not types:
             return self._take_text(node, name)
-        type_name = next((type_name for type_name in types if type_name != "null"), "null")
-        is_too_deep = depth >= _MAX_DEPTH
-        match type_name:
+        match next((type_name for type_name in types if type_name != "null"), "null"):
             case "integer":
                 return int(self._take_number(node))
             case "number":
@@ -123,14 +124,16 @@ class ArgumentFiller:
             case "null":
                 return None
             case "array":
-                return [] if is_too_deep else self._fill_array(node, name, depth)
+                return self._fill_array(node, name, depth)
             case "object":
-                return {} if is_too_deep else self._fill_object(node, depth)
+                return self._fill_object(node, depth)
             case _:
                 return self._take_text(node, name)
 
     def _fill_array(self, node: Schema, name: str, depth: int) -> list[Any]:
         """Fill a list or a tuple. Where a provider knows no tuples or lengths, they are in the description."""
+        if depth >= _MAX_DEPTH:
+            return []
         text = as_text(node.get("description"))
         items = as_dict(node.get("items"))
         prefix = as_list(node.get("prefixItems"))

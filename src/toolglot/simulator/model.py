@@ -95,8 +95,20 @@ class Situation(msgspec.Struct):
 
     @classmethod
     def from_request(cls, request: Request) -> "Situation":
-        """Analyze a history. Text right after results is assumed to be added by programs, unless it has directives."""
+        """Analyze a history."""
         messages = [message for message in request.messages if not _is_filler(message)]
+        situation = cls._find_prompt(messages)
+        if request.parallel is False:
+            situation.planned_turns = [part for turn in situation.planned_turns for part in _split_calls(turn)]
+        situation.finders = {tool.name for tool in effective_tools(request).declared if _finds_tools(tool)}
+        return situation
+
+    @classmethod
+    def _find_prompt(cls, messages: list[Message]) -> "Situation":
+        """Find the user's last message.
+
+        Text right after results is assumed to be added by programs, unless it has directives.
+        """
         situation = cls("", "", [], messages)
         for index in reversed(range(len(messages))):
             message = messages[index]
@@ -108,11 +120,8 @@ class Situation(msgspec.Struct):
             situation = cls(text, prompt, planned, messages[index + 1 :])
             follows_results = index > 0 and messages[index - 1].role == "tool"
             is_only_harness = not prompt and _is_harness(message)
-            if planned or index == 0 or not (follows_results or is_only_harness):
+            if planned or not (follows_results or is_only_harness):
                 break
-        if request.parallel is False:
-            situation.planned_turns = [part for turn in situation.planned_turns for part in _split_calls(turn)]
-        situation.finders = {tool.name for tool in effective_tools(request).declared if _finds_tools(tool)}
         return situation
 
     @property
@@ -392,21 +401,25 @@ def _shape_call(call: ToolCall, tool: ToolDefinition) -> ToolCall:
 
 
 def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
+    if situation.turn_index >= _MAX_TURNS:
+        return []
     tools = [tool for tool in _list_callable(request) if tool.kind != "hosted"]
-    if not tools or situation.turn_index >= _MAX_TURNS:
+    if not tools:
         return []
     wanted = _guess_calls(situation.prompt, tools)
     if not wanted:
         wanted_later = _guess_calls(situation.prompt, effective_tools(request).deferred)
         if wanted_later:
             search = _search_tool(wanted_later, request, situation)
-            return [search] if search else []
+            return [] if search is None else [search]
     calls = [call for call in wanted if not situation.has_called(call)]
     if not calls and _must_call(request):
         calls = wanted
         if not calls:
             calls = [_make_call(tools[0], ArgumentFiller(situation.prompt))]
-    return calls[:1] if request.parallel is False else calls
+    if request.parallel is False:
+        return calls[:1]
+    return calls
 
 
 def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:

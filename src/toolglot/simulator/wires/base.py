@@ -133,10 +133,7 @@ class WireRules:
         """Check names, types and presence of the body's fields."""
         if self.fields and self.refuses_unknown_fields:
             self._check_names()
-        for name, value in self.doc.items():
-            types = self.fields.get(name)
-            if types is not None and value is not None and not has_type(value, types.split(" or ")):
-                raise self.refuse_type(name, types, value)
+        self._check_types()
         names_model = has_model or self.doc.get("prompt")  # the path, or a stored prompt, names it
         for name in self.required:
             value = self.doc.get(name)
@@ -150,6 +147,12 @@ class WireRules:
         for name in self.doc:
             if name not in allowed:
                 raise self.refuse("unknown field", name, param=name)
+
+    def _check_types(self) -> None:
+        for name, value in self.doc.items():
+            types = self.fields.get(name)
+            if types is not None and value is not None and not has_type(value, types.split(" or ")):
+                raise self.refuse_type(name, types, value)
 
     def check_body(self) -> None:
         """Check fields that need or exclude each other, and values by model."""
