@@ -34,6 +34,7 @@ from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 __all__ = ["ExportOptions", "ExportedTools", "read_answer"]
 
 _DEFAULT_CONFIG = ToolConfig()
+_NO_WORDS = ("no", "deny", "reject")  # any other text is the reason of a refusal
 
 
 class ExportOptions(TypedDict, total=False):
@@ -211,5 +212,7 @@ def read_answer(answer: Any) -> Allow | Deny:
             return Deny(reason)
         case Allow() | Deny():
             return answer
+        case str() if answer not in _NO_WORDS:
+            return Deny(answer)
         case _:
-            return Deny(answer if isinstance(answer, str) and answer not in ("no", "deny", "reject") else "")
+            return Deny("")

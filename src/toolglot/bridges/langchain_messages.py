@@ -144,13 +144,20 @@ def _import_block(block: Mapping[str, Any], call_id: str) -> Block:
             return ToolCall(_read_text(block, "id", call_id), block["name"], dict(block.get("args") or {}))
         case "invalid_tool_call":
             return ToolCall(_read_text(block, "id", call_id), _read_text(block, "name"), None, _read_text(block, "args"))
-        case kind if kind in _MEDIA_TYPES and any(block.get(source) for source in ("base64", "url", "file_id")):
-            extras = cast(dict[str, Any], block.get("extras") or {})
-            name = _read_text(block, "filename") or _read_text(extras, "filename")
-            media_type = _read_text(block, "mime_type")
-            return Media(kind, media_type, block.get("base64"), block.get("url"), block.get("file_id"), name)
+        case kind if kind in _MEDIA_TYPES:
+            return _import_media(kind, block)
         case _:
             return Foreign(FORMAT, dict(block))
+
+
+def _import_media(kind: Any, block: Mapping[str, Any]) -> Block:
+    """Convert media; those without a source stay LangChain's own."""
+    if not any(block.get(source) for source in ("base64", "url", "file_id")):
+        return Foreign(FORMAT, dict(block))
+    extras = cast(dict[str, Any], block.get("extras") or {})
+    name = _read_text(block, "filename") or _read_text(extras, "filename")
+    media_type = _read_text(block, "mime_type")
+    return Media(kind, media_type, block.get("base64"), block.get("url"), block.get("file_id"), name)
 
 
 def _read_text(fields: Mapping[str, Any], name: str, default: str = "") -> str:
@@ -222,22 +229,30 @@ def export_blocks(blocks: Iterable[Block], where: str, losses: list[Loss]) -> It
     for block in blocks:
         if isinstance(block, Text | Media) and block.cache is not None:
             losses.append(Loss("cache mark", where, "LangChain's messages cannot express it"))
-        match block:
-            case Text():
-                yield {"type": "text", "text": block.text}
-            case Thinking(text=""):
-                continue
-            case Thinking():
-                part = {"type": "reasoning", "reasoning": block.text}
-                yield {**part, "extras": block.opaque} if block.opaque else part
-            case Media():
-                yield _export_media(block)
-            case Foreign(wire="langchain"):
-                yield block.item
-            case Foreign():
-                losses.append(Loss("content", where, f"only {block.wire} understands it"))
-            case _:
-                losses.append(Loss("a change of the tools", where, "LangChain's messages cannot express it"))
+        part = _export_block(block, where, losses)
+        if part is not None:
+            yield part
+
+
+def _export_block(block: Block, where: str, losses: list[Loss]) -> dict[str, Any] | None:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking(text=""):
+            return None
+        case Thinking():
+            part = {"type": "reasoning", "reasoning": block.text}
+            return {**part, "extras": block.opaque} if block.opaque else part
+        case Media():
+            return _export_media(block)
+        case Foreign(wire="langchain"):
+            return block.item
+        case Foreign():
+            losses.append(Loss("content", where, f"only {block.wire} understands it"))
+            return None
+        case _:
+            losses.append(Loss("a change of the tools", where, "LangChain's messages cannot express it"))
+            return None
 
 
 def _export_media(block: Media) -> dict[str, Any]:

@@ -195,18 +195,22 @@ def import_part(part: ModelResponsePart) -> Block:
         case ThinkingPart():
             opaque = {"signature": part.signature} if part.signature else None
             return Thinking(part.content, opaque)
-        case ToolCallPart(args=str(raw)):
-            try:
-                arguments = loads_object(raw or "{}")
-            except ValueError:
-                arguments = None
-            return ToolCall(part.tool_call_id, part.tool_name, arguments, raw)
         case ToolCallPart():
-            return ToolCall(part.tool_call_id, part.tool_name, dict(cast(dict[str, Any], part.args or {})))
+            return _import_call(part)
         case FilePart():
             return Media.from_bytes(part.content.data, part.content.media_type)
         case _:
             return Foreign(FORMAT, _RESPONSE_PARTS.dump_python(part, mode="json"))
+
+
+def _import_call(part: ToolCallPart) -> ToolCall:
+    if not isinstance(part.args, str):
+        return ToolCall(part.tool_call_id, part.tool_name, part.args or {})
+    try:
+        arguments = loads_object(part.args or "{}")
+    except ValueError:
+        arguments = None
+    return ToolCall(part.tool_call_id, part.tool_name, arguments, part.args)
 
 
 # ---- to Pydantic AI

@@ -103,20 +103,28 @@ def _convert_block(block: Any) -> dict[str, Any]:
             return {"type": "text", "content": text}
         case Thinking(text):
             return {"type": "reasoning", "content": text}
-        case ToolCall(id, name, arguments):
-            value = block.text if arguments is None else arguments
-            return {"type": "tool_call", "id": id, "name": name, "arguments": value}
+        case ToolCall():
+            return _convert_call(block)
         case ToolResult():
             return _convert_result(block)
         case Media():
             return _convert_media(block)
-        case ToolsChanged(added, loaded, removed):
-            names = [tool.qualified_name for tool in added]
-            return {"type": "tools_changed", "added": names, "loaded": [*loaded], "removed": [*removed]}
+        case ToolsChanged():
+            return _convert_changes(block)
         case Foreign(wire, item):
             return {"type": "foreign", "wire": wire, "item": item}
         case _:
             return {"type": type(block).__name__}
+
+
+def _convert_call(call: ToolCall) -> dict[str, Any]:
+    arguments = call.text if call.arguments is None else call.arguments
+    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments}
+
+
+def _convert_changes(changes: ToolsChanged) -> dict[str, Any]:
+    added = [tool.qualified_name for tool in changes.added]
+    return {"type": "tools_changed", "added": added, "loaded": [*changes.loaded], "removed": [*changes.removed]}
 
 
 def _convert_result(result: ToolResult) -> dict[str, Any]:
