@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -14,6 +15,7 @@ from toolglot.tools.tool import Tool
 from toolglot.values.approvals import ApprovalRequest, Effect
 from toolglot.values.messages import Foreign, Media, Text, ToolResult, ToolsChanged
 from toolglot.values.request import ToolDefinition
+from toolglot.wire.json_values import as_dict
 from toolglot.wire.tool_encoding import FREEFORM_SCHEMA, describe_tool
 
 __all__ = ["approval_form", "legal_name", "to_mcp_result", "to_mcp_tool"]
@@ -42,23 +44,30 @@ def legal_name(name: str) -> str:
 
 def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool:
     """Return a tool as clients see it. `tools`: the tools that its calls may run, for the hints about its effects."""
-    tools = [*tools]
-    effects = frozenset[Effect]().union(*(tool.effects for tool in tools))
-    is_read_only = bool(effects) and effects <= {"read"}
+    qualified_name = definition.qualified_name
+    name = legal_name(qualified_name)
     schema = FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
     return types.Tool(
-        name=legal_name(definition.qualified_name),
-        title=definition.qualified_name if legal_name(definition.qualified_name) != definition.qualified_name else None,
+        name=name,
+        title=None if name == qualified_name else qualified_name,
         description=describe_tool(definition) or None,
         input_schema={**schema, "type": "object"},
         output_schema=definition.output_schema,
-        # Clients run read-only tools without asking, so a tool that can reach the network is not marked as one.
-        annotations=types.ToolAnnotations(
-            read_only_hint=is_read_only,
-            destructive_hint=bool(effects & {"write", "execute"}),
-            idempotent_hint=is_read_only or (bool(tools) and all(tool.idempotent for tool in tools)),
-            open_world_hint=bool(effects & {"network", "execute"}),
-        ),
+        annotations=_describe_effects([*tools]),
+    )
+
+
+def _describe_effects(tools: list[Tool]) -> types.ToolAnnotations:
+    """Return the hints about the effects of tools."""
+    effects = frozenset[Effect]().union(*(tool.effects for tool in tools))
+    # Clients run read-only tools without asking, so a tool that can reach the network is not marked as one.
+    is_read_only = bool(effects) and effects <= {"read"}
+    is_idempotent = bool(tools) and all(tool.idempotent for tool in tools)
+    return types.ToolAnnotations(
+        read_only_hint=is_read_only,
+        destructive_hint=bool(effects & {"write", "execute"}),
+        idempotent_hint=is_read_only or is_idempotent,
+        open_world_hint=bool(effects & {"network", "execute"}),
     )
 
 
@@ -83,28 +92,38 @@ def _to_mcp_content(result: ToolResult) -> Iterator[types.ContentBlock]:
         match block:
             case Text():
                 yield types.TextContent(text=block.text)
-            case Media(kind="image", data=str(data)):
-                yield types.ImageContent(data=data, mime_type=block.media_type)
-            case Media(kind="audio", data=str(data)):
-                yield types.AudioContent(data=data, mime_type=block.media_type)
-            case Media(data=str(data)):
-                uri = f"toolglot://result/{result.call_id}/{number}"
-                contents = types.BlobResourceContents(uri=uri, mime_type=block.media_type or None, blob=data)
-                yield types.EmbeddedResource(resource=contents)
-            case Media(url=str(url)):
-                yield types.ResourceLink(name=block.name or url, uri=url, mime_type=block.media_type or None)
             case Media():
-                yield types.TextContent(text=f"[{block.kind} {block.name or block.file_id} is stored at a provider]")
+                yield _to_mcp_media(block, f"toolglot://result/{result.call_id}/{number}")
             case ToolsChanged():
                 names = [*(tool.qualified_name for tool in block.added), *block.loaded]
                 yield types.TextContent(text=f"[loaded {', '.join(names)}]")
-            case Foreign(wire="mcp", item={"type": str(kind), **fields}) if kind in _CONTENT_TYPES:
-                try:
-                    yield _CONTENT_TYPES[kind].model_validate({"type": kind, **fields})
-                except ValueError:  # pydantic's errors are ValueErrors
-                    yield types.TextContent(text=dumps_text(block.item))
             case Foreign():
-                yield types.TextContent(text=dumps_text(block.item))
+                yield _to_mcp_foreign(block)
+
+
+def _to_mcp_media(media: Media, uri: str) -> types.ContentBlock:
+    media_type = media.media_type or None
+    match media:
+        case Media(kind="image", data=str(data)):
+            return types.ImageContent(data=data, mime_type=media.media_type)
+        case Media(kind="audio", data=str(data)):
+            return types.AudioContent(data=data, mime_type=media.media_type)
+        case Media(data=str(data)):
+            contents = types.BlobResourceContents(uri=uri, mime_type=media_type, blob=data)
+            return types.EmbeddedResource(resource=contents)
+        case Media(url=str(url)):
+            return types.ResourceLink(name=media.name or url, uri=url, mime_type=media_type)
+        case _:
+            return types.TextContent(text=f"[{media.kind} {media.name or media.file_id} is stored at a provider]")
+
+
+def _to_mcp_foreign(block: Foreign) -> types.ContentBlock:
+    """Return content of another MCP server as it was, and any other content as JSON."""
+    content_type = _CONTENT_TYPES.get(str(as_dict(block.item).get("type"))) if block.wire == "mcp" else None
+    if content_type is not None:
+        with suppress(ValueError):  # pydantic's errors are ValueErrors
+            return content_type.model_validate(block.item)
+    return types.TextContent(text=dumps_text(block.item))
 
 
 def approval_form(request: ApprovalRequest, *, offers_always: bool = True) -> types.ElicitRequestFormParams:
