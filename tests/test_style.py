@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import msgspec
 import pytest
@@ -149,6 +149,11 @@ def test_no_function_becomes_dense() -> None:
     assert listed - dense == set(), f"these are not dense any more: remove them from {DENSE_LIST.name}"
 
 
+def test_conditional_expressions_are_not_nested() -> None:
+    nested = [f"{module.path}:{node.lineno}" for module in modules() for node in module.nodes if is_nested_conditional(node)]
+    assert not nested, "conditional expressions within others: use if and else, or a function with early returns"
+
+
 def find_dense_functions(module: Module) -> Iterator[str]:
     for name, function in qualified_functions(module.tree, ""):
         decisions, statements = count_decisions(function), count_statements(function)
@@ -156,8 +161,6 @@ def find_dense_functions(module: Module) -> Iterator[str]:
             yield f"{module.path} {name}"
         if decisions > 20:
             yield f"{module.path} {name}: over 20 decisions"
-        if any(is_nested_conditional(node) for node in ast.walk(function)):
-            yield f"{module.path} {name}: nested conditional expression"
 
 
 def qualified_functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
@@ -186,7 +189,7 @@ def count_statements(function: Function) -> int:
     return sum(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in statements)
 
 
-def is_nested_conditional(node: ast.AST) -> bool:
+def is_nested_conditional(node: ast.AST) -> TypeGuard[ast.IfExp]:
     return isinstance(node, ast.IfExp) and any(isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node)
 
 
