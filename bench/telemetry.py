@@ -4,7 +4,18 @@ import asyncio
 from collections.abc import Iterator
 
 from bench.measure import Figure, Run, Table, cpu_seconds
-from toolglot import Agent, Reply, Script, SimulatedTransport, Telemetry, Text, ToolCall, ToolConfig, create_engine, tool
+from toolglot import (
+    Agent,
+    Reply,
+    RunLimits,
+    Script,
+    SimulatedTransport,
+    Telemetry,
+    Text,
+    ToolCall,
+    create_engine,
+    tool,
+)
 from toolglot.engine.transport import HttpRequest, HttpResponse
 
 MODEL = "simulator:openai-chat"
@@ -63,10 +74,10 @@ def telemetry_table(*, quick: bool) -> Table:
     tracers.add_span_processor(SpanProcessor())  # the spans are finished, and nobody exports them
     turns, loop = 20, asyncio.new_event_loop()
     canned = Canned(turns)
-    engine, config = create_engine(MODEL, transport=canned), ToolConfig(max_iterations=turns + 1)
+    engine, limits = create_engine(MODEL, transport=canned), RunLimits(max_iterations=turns + 1)
 
     async def converse(telemetry: Telemetry | bool | None) -> str:
-        agent, text = Agent(engine, tools=[add], config=config, telemetry=telemetry), ""
+        agent, text = Agent(engine, tools=[add], limits=limits, telemetry=telemetry), ""
         async for event in agent.stream("Add."):
             text = getattr(event, "text", text)
         return text

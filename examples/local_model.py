@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from toolglot import Agent, Options, ToolChoice, ToolConfig, tool
+from toolglot import Agent, Options, RunLimits, ToolChoice, ToolConfig, tool
 
 PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": ""}
 # Functionary's format of tool calls, with which llama.cpp's grammar forces a call: the model is too small to decide on one.
@@ -72,8 +72,11 @@ def main() -> None:
         with Agent(f"{provider}:smollm2", base_url=address, key="none", options=options) as agent:
             print(f"{provider}: {agent.run_sync('Tell me about Paris in one sentence.').text.strip()}")
     address = f"{server.listening_address}/v1"
-    config = ToolConfig(tool_choice=ToolChoice("required"), parallel=False, max_iterations=1)
-    with Agent("llama.cpp:smollm2", base_url=address, tools=[get_weather], config=config, options=options) as agent:
+    once = RunLimits(max_iterations=1)
+    config = ToolConfig(tool_choice=ToolChoice("required"), parallel=False)
+    with Agent(
+        "llama.cpp:smollm2", base_url=address, tools=[get_weather], config=config, limits=once, options=options
+    ) as agent:
         result = agent.run_sync("What is the weather in Paris?")
         print([(outcome.call.arguments, outcome.result.text) for outcome in result.outcomes], result.text.strip())
     with Agent("llama.cpp:smollm2", base_url=address, output_type=Person, options=options) as agent:

@@ -5,7 +5,7 @@ Every conversation has an orchestrator of its own, made while the clock runs; al
 
 from bench.loop.runner import Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
-from toolglot import Agent, Conversation, Tool, ToolConfig, tool
+from toolglot import Agent, Conversation, RunLimits, Tool, tool
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
@@ -16,15 +16,15 @@ PROVIDERS = {CHAT: "openai-chat", RESPONSES: "openai-responses", ANTHROPIC: "ant
 
 
 async def open_ours(job: Job) -> RunConversation:
-    engine, tools, config = _prepare(job)
+    engine, tools, limits = _prepare(job)
 
     async def talk() -> RunOutput:
-        return RunOutput((await Agent(engine, tools=tools, config=config).run(PROMPT)).text)
+        return RunOutput((await Agent(engine, tools=tools, limits=limits).run(PROMPT)).text)
 
     async def stream() -> RunOutput:
         texts: list[str] = []
         pieces = 0
-        async for event in Agent(engine, tools=tools, config=config).stream(PROMPT):
+        async for event in Agent(engine, tools=tools, limits=limits).stream(PROMPT):
             if type(event) is TextDelta:
                 texts.append(event.text)
             elif type(event) is ToolCallDelta:
@@ -34,7 +34,7 @@ async def open_ours(job: Job) -> RunConversation:
     async def live() -> RunOutput:
         texts: list[str] = []
         pieces, partial = 0, PartialArguments()
-        async for event in Agent(engine, tools=tools, config=config).stream(PROMPT):
+        async for event in Agent(engine, tools=tools, limits=limits).stream(PROMPT):
             if type(event) is TextDelta:
                 texts.append(event.text)
             elif type(event) is ToolCallDelta:
@@ -48,8 +48,8 @@ async def open_ours(job: Job) -> RunConversation:
 
 async def open_ours_shared(job: Job) -> RunConversation:
     """One agent for all conversations."""
-    engine, tools, config = _prepare(job)
-    agent = Agent(engine, tools=tools, config=config)
+    engine, tools, limits = _prepare(job)
+    agent = Agent(engine, tools=tools, limits=limits)
 
     async def talk() -> RunOutput:
         return RunOutput((await agent.run(PROMPT, conversation=Conversation())).text)
@@ -57,11 +57,11 @@ async def open_ours_shared(job: Job) -> RunConversation:
     return talk
 
 
-def _prepare(job: Job) -> tuple[Engine, list[Tool], ToolConfig]:
+def _prepare(job: Job) -> tuple[Engine, list[Tool], RunLimits]:
     transport = HttpTransport()
     engine = create_engine(f"{PROVIDERS[job.wire]}:{job.model}", base_url=job.base_url, key="k", transport=transport)
     job.close_callbacks.append(transport.close)
-    return engine, [tool(function) for function in job.functions], ToolConfig(max_iterations=job.scenario.turns + 1)
+    return engine, [tool(function) for function in job.functions], RunLimits(max_iterations=job.scenario.turns + 1)
 
 
 if __name__ == "__main__":

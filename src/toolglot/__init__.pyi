@@ -27,6 +27,7 @@ from toolglot.engine.engine import PreparedTools as PreparedTools
 from toolglot.engine.factory import EngineOptions as EngineOptions
 from toolglot.engine.factory import create_engine as create_engine
 from toolglot.engine.http import HttpTransport as HttpTransport
+from toolglot.engine.rate_limit import RequestRate as RequestRate
 from toolglot.engine.recording import RecordingTransport as RecordingTransport
 from toolglot.engine.recording import ReplayTransport as ReplayTransport
 from toolglot.engine.signin.tokens import SignIn as SignIn
@@ -84,6 +85,7 @@ from toolglot.loop.context_window import ContextUsage as ContextUsage
 from toolglot.loop.conversation_state import ResumeOptions as ResumeOptions
 from toolglot.loop.conversation_state import RunOptions as RunOptions
 from toolglot.loop.deferral import Deferral as Deferral
+from toolglot.loop.limits import RunLimits as RunLimits
 from toolglot.loop.run import Run as Run
 from toolglot.providers.catalog import resolve_profile as resolve_profile
 from toolglot.providers.preflight import Problem as Problem
@@ -97,7 +99,6 @@ from toolglot.simulator.core import Simulator as Simulator
 from toolglot.telemetry.options import Telemetry as Telemetry
 from toolglot.tools.audit import AuditLog as AuditLog
 from toolglot.tools.config import Rate as Rate
-from toolglot.tools.config import RequestRate as RequestRate
 from toolglot.tools.config import RetryConfig as RetryConfig
 from toolglot.tools.config import ToolConfig as ToolConfig
 from toolglot.tools.context import Context as Context

@@ -108,9 +108,9 @@ class MissingOutput(MalformedReply):
         "refusal": "the model refused to answer",
         "filtered": "a safety filter stopped the reply",
         "error": "the provider stopped the reply with an error",
-        "max_iterations": "the run used up its turns; raise max_iterations in ToolConfig",
-        "budget": "the run used up its tokens or cost; raise the limit in ToolConfig",
-        "timeout": "the run used up its time; raise run_timeout in ToolConfig",
+        "max_iterations": "the run used up its turns; raise max_iterations in RunLimits",
+        "budget": "the run used up its tokens or cost; raise max_total_tokens or max_cost in RunLimits",
+        "timeout": "the run used up its time; raise run_timeout in RunLimits",
     }
 
     def __init__(self, result: "RunResult", problem: str = "") -> None:

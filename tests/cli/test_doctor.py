@@ -149,9 +149,9 @@ def test_sandbox(doctor: Doctor, level: int, run: str, reasons: dict[str, str], 
 
 
 def test_changed_settings_have_an_origin(doctor: Doctor) -> None:
-    report = doctor.configure("[policy]\nmax_iterations = 7\n").report()
+    report = doctor.configure("[limits]\nmax_iterations = 7\n").report()
     origin = f"user file {doctor.directory}/config.toml"
-    assert report["settings"] == [{"key": "policy.max_iterations", "value": "7", "origin": origin}]
+    assert report["settings"] == [{"key": "limits.max_iterations", "value": "7", "origin": origin}]
     assert report["files"] == {"user file": f"{doctor.directory}/config.toml"}
 
 
@@ -290,7 +290,7 @@ def test_text_fits_the_terminal(doctor: Doctor, columns: int) -> None:
     doctor.columns = columns
     doctor.setenv("ANTHROPIC_API_KEY", KEY)
     doctor.write_audit(call("a_tool_of_some_length", "timeout"))
-    out = doctor.configure("[policy]\nmax_iterations = 7\n[providers.anthropic]\nparallel = false\n").text()
+    out = doctor.configure("[limits]\nmax_iterations = 7\n[providers.anthropic]\nparallel = false\n").text()
     assert max(map(len, out.splitlines())) <= columns
     assert "\x1b" not in out
     for title in ("Versions", "Extras", "Configuration", "Keys", "Sandbox", "Programs", "Tool calls"):

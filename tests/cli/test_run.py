@@ -233,12 +233,12 @@ class TestTools:
         assert outcome.records()[-1]["result"]["stop"] == "max_iterations"
 
     def test_a_run_that_used_up_its_time_says_so(self) -> None:
-        outcome = run_cli("run", "fault stall", "--json", TOOLGLOT_POLICY_RUN_TIMEOUT="0.05")
+        outcome = run_cli("run", "fault stall", "--json", TOOLGLOT_LIMITS_RUN_TIMEOUT="0.05")
         assert (outcome.code, outcome.records()[-1]["result"]["stop"]) == (3, "timeout")
-        outcome = run_cli("run", "fault stall", TOOLGLOT_POLICY_RUN_TIMEOUT="0.05")
+        outcome = run_cli("run", "fault stall", TOOLGLOT_LIMITS_RUN_TIMEOUT="0.05")
         assert (outcome.code, outcome.err) == (
             3,
-            "toolglot: stopped early (timeout): the run used up its time (policy.run_timeout)\n",
+            "toolglot: stopped early (timeout): the run used up its time (limits.run_timeout)\n",
         )
 
 
@@ -298,7 +298,7 @@ class TestErrors:
 class TestConfiguration:
     def test_configured_tools_and_rules_apply(self, directory: Path) -> None:
         config = directory / "config.toml"
-        config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\nmax_iterations = 7\n')
+        config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\n[limits]\nmax_iterations = 7\n')
         outcome = run("call risky {} call! delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
         assert outcome.code == 0
         results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]
@@ -327,7 +327,7 @@ class TestConfiguration:
         assert run("say hi", "-m", "simulator", TOOLGLOT_CONFIG="/nowhere/config.toml") == (0, "hi\n", note)
 
     def test_rules_that_match_no_tool_are_notes_in_the_words_of_the_file(self, directory: Path) -> None:
-        rules = "[policy.max_uses]\nlok = 1\nshell = 2\n[policy.max_per_minute]\nlok = 3\n'web_*' = 1\n'x*' = 1\n"
+        rules = "[policy.max_uses]\nlok = 1\nshell = 2\n[policy.rates]\nlok.calls = 3\n'web_*'.calls = 1\n'x*'.calls = 1\n"
         (directory / "toolglot.toml").write_text(rules)
         outcome = run_with_tools("say hi")
         notes = "".join(f"toolglot: a configured rule names '{name}', which matches no tool\n" for name in ("lok", "x*"))

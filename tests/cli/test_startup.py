@@ -65,7 +65,7 @@ DEFAULT_MODELS = [f"{provider}:{model}" for provider, model in catalog.DEFAULT_M
 
 class TestPrecedence:
     def test_flags_override_environment_overrides_user_file(self) -> None:
-        user_file('model = "simulator:gemini"\nsystem = "user"\n[policy]\nmax_iterations = 3\nallow = ["read_*"]\n')
+        user_file('model = "simulator:gemini"\nsystem = "user"\n[limits]\nmax_iterations = 3\n[policy]\nallow = ["read_*"]\n')
         os.environ["TOOLGLOT_MODEL"] = "simulator:ollama"
         cli_setup = prepare(Flags())
         assert (cli_setup.model, cli_setup.setup.settings.system) == ("simulator:ollama", "user")
@@ -73,7 +73,7 @@ class TestPrecedence:
         cli_setup = prepare(flags)
         settings = cli_setup.setup.settings
         assert cli_setup.model == "simulator:openai"
-        assert (settings.system, settings.policy.max_iterations, settings.policy.allow) == ("flag", 7, ("write_*",))
+        assert (settings.system, settings.limits.max_iterations, settings.policy.allow) == ("flag", 7, ("write_*",))
 
     @pytest.mark.parametrize("model", ["", "g"], ids=["empty", "alias"])
     def test_model_is_resolved(self, model: str) -> None:

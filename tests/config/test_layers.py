@@ -42,16 +42,16 @@ class TestLayers:
 
     def test_each_layer_goes_over_the_one_below(self, home: Home) -> None:
         layers: dict[str, Any] = {
-            "user": "[policy]\nmax_iterations = 20\n",
-            "project": "[policy]\nmax_iterations = 10\n",
-            "environ": {"TOOLGLOT_POLICY_MAX_ITERATIONS": "30"},
-            "flags": {"policy.max_iterations": 40},
+            "user": "[limits]\nmax_iterations = 20\n",
+            "project": "[limits]\nmax_iterations = 10\n",
+            "environ": {"TOOLGLOT_LIMITS_MAX_ITERATIONS": "30"},
+            "flags": {"limits.max_iterations": 40},
         }
         expected = {
             "default": (25, "default"),
             "user": (20, f"user file {home.user_file}"),
             "project": (10, f"project file {home.project_file}"),
-            "environ": (30, "variable TOOLGLOT_POLICY_MAX_ITERATIONS"),
+            "environ": (30, "variable TOOLGLOT_LIMITS_MAX_ITERATIONS"),
             "flags": (40, "flag --max-iterations"),
         }
         sources: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class TestLayers:
             if layer in layers:
                 sources[layer] = layers[layer]
             configuration = home.read(**sources)
-            assert (configuration.settings.policy.max_iterations, origins(configuration)["policy.max_iterations"]) == (
+            assert (configuration.settings.limits.max_iterations, origins(configuration)["limits.max_iterations"]) == (
                 turns,
                 origin,
             )
@@ -91,7 +91,7 @@ class TestLayers:
         ('aliases."gpt.five"', "openai:gpt-5", "openai:gpt-5"),
         ("policy.timeout", "none", "none"),
         ("timeouts.connect", "none", None),
-        ("policy.max_iterations", "7", 7),
+        ("limits.max_iterations", "7", 7),
         ("policy.deny", "a, b", ("a", "b")),
         ("audit", Path("/x/audit"), "/x/audit"),
         ("audit", False, False),
@@ -102,7 +102,7 @@ class TestLayers:
         ]
 
     def test_flags_are_named_as_on_the_command_line(self, home: Home) -> None:
-        flags = {"policy.max_iterations": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
+        flags = {"limits.max_iterations": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
         sources = origins(home.read(flags=flags))
         assert [sources[key] for key in flags] == ["flag --max-iterations", "flag --log-file", "flag --base-url"]
 
@@ -173,8 +173,8 @@ class TestErrors:
         ('system = """\nnever', "line 2, column 6", "invalid TOML: "),
         ("[policy]\n[policy]\n", "line 2, column 8", "invalid TOML: "),
         ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
-        ("\n[policy]\nmax_iteration = 3", "line 3", "no setting 'policy.max_iteration'; did you mean 'policy.max_iterations'"),
-        ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean 'policy.max_iterations'?"),
+        ("\n[limits]\nmax_iteration = 3", "line 3", "no setting 'limits.max_iteration'; did you mean 'limits.max_iterations'"),
+        ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean 'limits.max_iterations'?"),
         ("[polic]\nmax_iterations = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
         ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),
         ('["*"]\nx = 3', "line 1", "there is no setting '\"*\"'; there are aliases"),
@@ -184,7 +184,12 @@ class TestErrors:
         ("providers.gemini.parralel = true", "line 1", "did you mean 'providers.gemini.parallel'?"),
         ("[providers.gemini]\napi_key = 'k'", "line 2", "there is no setting 'providers.gemini.api_key'; "),
         ("policy = 3", "line 1", "policy must be a table"),
-        ("[[policy]]\nmax_iterations = 3", "line 1", "policy must be a table"),
+        ("policy.max_iterations = 3", "line 1", "no setting 'policy.max_iterations'; it is now 'limits.max_iterations'"),
+        ("[policy]\nmax_tokens = 3", "line 2", "no setting 'policy.max_tokens'; it is now 'limits.max_total_tokens'"),
+        ("[policy.max_per_minute]\nx = 3", "line 1", "no setting 'policy.max_per_minute'; it is now 'policy.rates'"),
+        ("[policy.max_tokens_per_minute]\nx = 3", "line 1",
+            "no setting 'policy.max_tokens_per_minute'; it is now 'limits.request_rates'"),
+        ("[[policy]]\ntimeout = 3", "line 1", "policy must be a table"),
         ("providers.gemini = 'x'", "line 1", "providers.gemini must be a table"),
         ("model = 3", "line 1", "model must be a string that is not empty, not 3"),
         ("model = ''", "line 1", "model must be a string that is not empty, not ''"),
@@ -194,21 +199,29 @@ class TestErrors:
         ("system = 2020-01-01", "line 1", "system must be a string, not 2020-01-01"),
         ("[policy]\nask = ['delete']", "line 2",
             "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not ['delete']"),
-        ("policy.max_iterations = 0", "line 1", "policy.max_iterations must be an integer of at least 1, not 0"),
-        ("policy.max_iterations = true", "line 1", "policy.max_iterations must be an integer of at least 1, not true"),
-        ("policy.max_iterations = 1.5", "line 1", "policy.max_iterations must be an integer of at least 1, not 1.5"),
+        ("limits.max_iterations = -1", "line 1", "limits.max_iterations must be an integer of at least 0, not -1"),
+        ("limits.max_iterations = true", "line 1", "limits.max_iterations must be an integer of at least 0, not true"),
+        ("limits.max_iterations = 1.5", "line 1", "limits.max_iterations must be an integer of at least 0, not 1.5"),
         ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, not -1"),
         ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
         ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
         ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
         (f"policy.timeout = 1{'0' * 400}", "line 1",
             f"policy.timeout must be a number above 0 or 'none', not 1{'0' * 39}…"),
-        ("policy.max_iterations = 9223372036854775808", "line 1", "of at least 1, not 9223372036854775808"),
-        ("policy.run_timeout = -1", "line 1", "policy.run_timeout must be a number above 0 or 'none', not -1"),
+        ("limits.max_iterations = 9223372036854775808", "line 1", "of at least 0, not 9223372036854775808"),
+        ("limits.run_timeout = -1", "line 1", "limits.run_timeout must be a number of at least 0 or 'none', not -1"),
         ("policy.max_result = 5", "line 1", "policy.max_result must be an integer of at least 100, not 5"),
-        ("policy.max_tokens = 'all'", "line 1", "must be an integer of at least 1 or 'none', not 'all'"),
-        ("policy.max_cost = 0", "line 1", "policy.max_cost must be a number above 0 or 'none', not 0"),
+        ("limits.max_total_tokens = 'all'", "line 1", "must be an integer of at least 0 or 'none', not 'all'"),
+        ("limits.max_cost = -0.5", "line 1", "limits.max_cost must be a number of at least 0 or 'none', not -0.5"),
         ("policy.max_repeats = -1", "line 1", "policy.max_repeats must be an integer of at least 0, not -1"),
+        ("[policy]\nrates.git = 5", "line 2",
+            "policy.rates.git must be a table such as { calls = 10, seconds = 60 }, not 5"),
+        ("[policy.rates.git]\ncall = 5", "line 1", "must be a table such as { calls = 10, seconds = 60 }, not"),
+        ("policy.rates.git = {calls = 5, second = 1}", "line 1", "policy.rates.git must be a table"),
+        ("policy.rates.git = {calls = -1}", "line 1", "policy.rates.git must be a table"),
+        ("policy.rates.git = {calls = 1, seconds = nan}", "line 1", "policy.rates.git must be a table"),
+        ("limits.request_rates.gemini = {requests = 0}", "line 1",
+            "limits.request_rates.gemini must be a table such as { requests = 50, tokens = 80000, seconds = 60 }, not"),
         ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not -1"),
         ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
         ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
@@ -234,14 +247,14 @@ class TestErrors:
             assert "\n" not in message
 
     def test_a_line_of_a_multi_line_string_is_no_setting(self, home: Home) -> None:
-        with pytest.raises(UsageError, match=r", line 5: policy\.max_iterations must"):
-            home.read('system = """\n[policy]\nmax_iterations = 0\n"""\npolicy.max_iterations = 0\n')
+        with pytest.raises(UsageError, match=r", line 5: limits\.max_iterations must"):
+            home.read('system = """\n[limits]\nmax_iterations = -1\n"""\nlimits.max_iterations = -1\n')
 
     @pytest.mark.parametrize("text", [
         '[providers.gemini]\nheaders = "k-12345678"',
         '[providers.gemini]\nheaders = { a = ["k-12345678"] }',
         '[providers.gemini]\nheaders.a = { b = "k-12345678" }',
-        'policy.max_iterations = "sk-ant-api03-abcdefghijklmnop12345678"',
+        'limits.max_iterations = "sk-ant-api03-abcdefghijklmnop12345678"',
     ])  # fmt: skip
     def test_no_error_shows_a_key(self, home: Home, text: str) -> None:
         with pytest.raises(UsageError) as error:
@@ -294,8 +307,8 @@ class TestErrors:
             home.read("", f'[aliases]\n"{name}" = "simulator"')
 
     @pytest.mark.parametrize(("flags", "expected"), [
-        ({"policy.max_iterations": 0}, "the flag --max-iterations must be an integer of at least 1, not 0"),
-        ({"policy.max_iterations": "x"}, "the flag --max-iterations must be an integer of at least 1, not 'x'"),
+        ({"limits.max_iterations": -1}, "the flag --max-iterations must be an integer of at least 0, not -1"),
+        ({"limits.max_iterations": "x"}, "the flag --max-iterations must be an integer of at least 0, not 'x'"),
         ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
         ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
         ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
@@ -313,7 +326,7 @@ class TestEnvironment:
         ("TOOLGLOT_SYSTEM", " Be brief. ", "system", " Be brief. "),
         ("TOOLGLOT_AUDIT", "off", "audit", False),
         ("TOOLGLOT_AUDIT", "/x/audit.jsonl", "audit", "/x/audit.jsonl"),
-        ("TOOLGLOT_POLICY_MAX_ITERATIONS", " 3 ", "policy.max_iterations", 3),
+        ("TOOLGLOT_LIMITS_MAX_ITERATIONS", " 3 ", "limits.max_iterations", 3),
         ("TOOLGLOT_POLICY_TIMEOUT", "1.5", "policy.timeout", 1.5),
         ("TOOLGLOT_POLICY_TIMEOUT", "none", "policy.timeout", "none"),
         ("TOOLGLOT_POLICY_ALLOW", "git_*,read", "policy.allow", ("git_*", "read")),
@@ -331,8 +344,8 @@ class TestEnvironment:
         assert origins(home.read(environ=dict.fromkeys(setting_variables(), " "))) == origins(home.read())
 
     @pytest.mark.parametrize(("name", "text", "expected"), [
-        ("TOOLGLOT_POLICY_MAX_ITERATIONS", "many", "must be an integer of at least 1, not 'many'"),
-        ("TOOLGLOT_POLICY_MAX_ITERATIONS", "0", "must be an integer of at least 1, not 0"),
+        ("TOOLGLOT_LIMITS_MAX_ITERATIONS", "many", "must be an integer of at least 0, not 'many'"),
+        ("TOOLGLOT_LIMITS_MAX_ITERATIONS", "-1", "must be an integer of at least 0, not -1"),
         ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
         ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not ['delete']"),
         ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
@@ -343,6 +356,14 @@ class TestEnvironment:
             home.read(environ={name: text})
         assert str(error.value) == f"the variable {name} {expected}"
 
+    def test_a_former_name_of_a_variable_is_an_error(self, home: Home) -> None:
+        """A limit that the user relies on is not ignored."""
+        with pytest.raises(UsageError) as error:
+            home.read(environ={"TOOLGLOT_POLICY_MAX_COST": "1"})
+        assert str(error.value) == (
+            "the variable TOOLGLOT_POLICY_MAX_COST is not a setting; policy.max_cost is now limits.max_cost"
+        )
+
     @pytest.mark.parametrize(
         ("name", "meant"), [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")]
     )
@@ -351,7 +372,7 @@ class TestEnvironment:
             home.read(environ={name: "x"})
         assert str(error.value) == f"the variable {name} is not a setting; did you mean {meant}?"
 
-    @pytest.mark.parametrize("key", ["aliases", "providers", "policy.max_uses", "policy.max_requests_per_minute"])
+    @pytest.mark.parametrize("key", ["aliases", "providers", "policy.max_uses", "limits.request_rates"])
     def test_a_variable_for_a_table_is_an_error(self, home: Home, key: str) -> None:
         name = f"TOOLGLOT_{key}".replace(".", "_").upper()
         with pytest.raises(UsageError) as error:
@@ -370,6 +391,6 @@ class TestEnvironment:
 
 
 def test_a_configuration_that_is_written_by_hand_gives_the_same_settings(home: Home) -> None:
-    text = '[policy]\nmax_iterations = 2\n[providers.gemini]\nheaders = { a = "b" }\nurl_parameters = {}\n'
-    direct = {"policy": {"max_iterations": 2}, "providers": {"gemini": {"headers": {"a": "b"}}}}
+    text = '[limits]\nmax_iterations = 2\n[providers.gemini]\nheaders = { a = "b" }\nurl_parameters = {}\n'
+    direct = {"limits": {"max_iterations": 2}, "providers": {"gemini": {"headers": {"a": "b"}}}}
     assert home.read(text).settings == msgspec.convert(direct, Settings)

@@ -2,13 +2,13 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from homes import DeafTransport, Home, settings
 from tests.agent_kit import setup_of
 
-from toolglot import Agent, Rate, RequestRate, ToolConfig, ToolDefinition, ToolRegistry, tool
+from toolglot import Agent, Rate, RequestRate, RunLimits, ToolConfig, ToolDefinition, ToolRegistry, tool
 from toolglot.common.user_dirs import state_directory
 from toolglot.config.settings import PolicySettings, Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
@@ -213,26 +213,25 @@ class TestEngines:
 
 class TestRules:
     def test_tool_config(self) -> None:
-        limits = {"max_iterations": 3, "timeout": "none", "run_timeout": 9, "max_parallel": 2, "max_uses": {"read": 1}}
-        further = {
-            "max_result": 500,
-            "max_tokens": 1000,
-            "max_cost": 0.5,
-            "max_repeats": 0,
-            "on_error": "abort",
-            "ask": ["write"],
-        }
-        policy: dict[str, Any] = {**limits, **further}
+        limits = {"timeout": "none", "max_parallel": 2, "max_uses": {"read": 1}, "max_result": 500, "max_repeats": 0}
+        policy: dict[str, Any] = {**limits, "on_error": "abort", "ask": ["write"]}
         config = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
-        assert (config.max_iterations, config.timeout, config.run_timeout, config.max_parallel) == (3, None, 9, 2)
-        assert (config.max_uses, config.max_result, config.max_tokens, config.max_cost) == ({"read": 1}, 500, 1000, 0.5)
+        assert (config.timeout, config.max_parallel, config.max_uses, config.max_result) == (None, 2, {"read": 1}, 500)
         assert (config.max_repeats, config.on_error, config.ask) == (0, "abort", frozenset({"write"}))
         assert (config.retry.max_retries, config.allow, config.parallel) == (7, None, None)
 
+    def test_limits_of_runs(self) -> None:
+        limits = {"max_iterations": 3, "run_timeout": 9, "max_total_tokens": 1000, "max_cost": 0.5}
+        agent = Setup(settings(limits=limits)).create_agent(tools=TOOLS)
+        assert setup_of(agent).config.limits == RunLimits(max_iterations=3, run_timeout=9, max_total_tokens=1000, max_cost=0.5)
+        agent.switch("simulator:gemini")
+        assert setup_of(agent).config.limits.max_iterations == 3
+        assert len(agent.run_sync("call git_log {} then " * 5 + "say x").outcomes) == 3
+
     def test_a_limit_has_one_name_in_the_configuration_and_in_python(self) -> None:
-        own_names = {"keep_env"}  # the environment
-        units = {"max_per_minute", "max_requests_per_minute", "max_tokens_per_minute"}  # a Rate in Python
-        assert {*PolicySettings.__struct_fields__} - {*ToolConfig.__struct_fields__} == own_names | units
+        assert {*PolicySettings.__struct_fields__} - {*ToolConfig.__struct_fields__} == {"keep_env"}  # of programs
+        assert get_type_hints(PolicySettings)["rates"] == get_type_hints(ToolConfig)["rates"]
+        assert Settings().limits == RunLimits()
 
     def test_the_default_settings_are_the_default_config(self) -> None:
         assert Setup(Settings()).tool_config(None, NAMES) == ToolConfig()
@@ -286,13 +285,13 @@ class TestRules:
 
     def test_limits_of_uses_apply_to_every_name(self) -> None:
         limits = {"Bash": 2, "read": 1, "own": 5, "git_*": 3, "git_push": 9}
-        policy = {"max_uses": limits, "max_per_minute": limits}
+        policy = {"max_uses": limits, "rates": {name: {"calls": calls, "seconds": 9} for name, calls in limits.items()}}
         config = Setup(settings(policy=policy)).tool_config(None, ["read", "shell", "own", "git_push"])
         assert config.max_uses == {"shell": 2, "read": 1, "own": 5, "git_push": 3}
-        assert config.rates == {name: Rate(calls, 60) for name, calls in config.max_uses.items()}
+        assert config.rates == {name: Rate(calls, 9) for name, calls in config.max_uses.items()}
 
     def test_rates_of_a_file_hold_in_a_run(self, home: Home) -> None:
-        home.project_file.write_text('[policy.max_per_minute]\n"add*" = 1\n', encoding="utf-8")
+        home.project_file.write_text('[policy.rates]\n"add*" = {calls = 1}\n', encoding="utf-8")
 
         @tool
         def add(a: int, b: int) -> int:
@@ -305,20 +304,22 @@ class TestRules:
         assert outcomes[1].startswith("The call did not run: at most 1 calls in 60 s; try again in ")
 
     def test_a_rule_that_matches_no_tool_is_a_warning(self, home: Home, caplog: pytest.LogCaptureFixture) -> None:
-        home.project_file.write_text("[policy.max_uses]\nad = 1\n[policy.max_per_minute]\nad = 1\n", encoding="utf-8")
+        home.project_file.write_text("[policy.max_uses]\nad = 1\n[policy.rates.ad]\ncalls = 1\n", encoding="utf-8")
         from_config("simulator", directory=home.project)
         assert caplog.messages == ["a configured rule names 'ad', which matches no tool"]
 
     def test_limits_on_requests_of_a_file(self, home: Home) -> None:
-        text = '[policy.max_requests_per_minute]\nanthropic = 50\n"openai:gpt-4o*" = 3\n'
-        home.project_file.write_text(text + "[policy.max_tokens_per_minute]\nanthropic = 80_000\n", encoding="utf-8")
+        text = '[limits.request_rates]\nanthropic = {requests = 50, tokens = 80_000}\n"openai:gpt-4o*" = {requests = 3}\n'
+        home.project_file.write_text(text, encoding="utf-8")
         agent = from_config("simulator", directory=home.project)
-        assert agent.config.request_rates == {
+        assert setup_of(agent).config.limits.request_rates == {
             "anthropic": RequestRate(requests=50, tokens=80_000),
             "openai:gpt-4o*": RequestRate(requests=3),
         }
-        home.project_file.write_text("[policy.max_requests_per_minute]\nantropic = 50\n", encoding="utf-8")
-        with pytest.raises(UsageError, match=r"line 2: there is no provider 'antropic'; did you mean 'policy\.max_"):
+        home.project_file.write_text("[limits.request_rates]\nantropic = {requests = 50}\n", encoding="utf-8")
+        with pytest.raises(
+            UsageError, match=r"line 2: there is no provider 'antropic'; did you mean 'limits\.request_rates\.anthropic"
+        ):
             from_config("simulator", directory=home.project)
 
 
@@ -334,10 +335,13 @@ class TestAgents:
         assert [outcome.result.is_error for outcome in outcomes] == [False, True]
 
     def test_arguments_override_the_settings_for_good(self) -> None:
-        config = ToolConfig(max_iterations=1)
-        agent = Setup(settings(system="Be brief.")).create_agent(tools=ToolRegistry(TOOLS), system="Be long.", config=config)
+        config, limits = ToolConfig(max_repeats=1), RunLimits(max_iterations=1)
+        agent = Setup(settings(system="Be brief.")).create_agent(
+            tools=ToolRegistry(TOOLS), system="Be long.", config=config, limits=limits
+        )
         agent.switch("simulator:gemini")
         assert (setup_of(agent).config.system, agent.config, len(agent.tools)) == ("Be long.", config, 3)
+        assert setup_of(agent).config.limits == limits
 
     def test_a_switch_applies_the_rules_of_the_other_provider(self) -> None:
         providers = {"gemini": {"tools": {"allow": ["read"]}, "parallel": False, "generation": {"top_p": 0.5}}}

@@ -13,7 +13,7 @@ from toolglot.errors import UsageError
 SECRET = "sk-ant-api03-abcdefghijklmnop1234567890"
 USER = f"""
 system = "The key is {SECRET}"
-[policy]
+[limits]
 max_iterations = 5
 [providers.anthropic]
 base_url = "https://me:passw0rd@proxy"
@@ -40,7 +40,7 @@ class TestShow:
         show_configuration(configuration, json=False)
         lines = capsys.readouterr().out.splitlines()
         assert lines[1].split(maxsplit=2) == ["defer", '["all"]', f"(project file {home.project_file})"]
-        assert any(line.split(maxsplit=2) == ["policy.max_iterations", "5", f"(user file {home.user_file})"] for line in lines)
+        assert any(line.split(maxsplit=2) == ["limits.max_iterations", "5", f"(user file {home.user_file})"] for line in lines)
         assert any(line.split() == ["generation.top_p", "unset"] for line in lines)
         shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "ignored"))]
         assert len(shown) == len(configuration.values)

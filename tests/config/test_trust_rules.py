@@ -21,6 +21,8 @@ from toolglot.config.setting_schema import (
     setting_fields,
 )
 from toolglot.config.settings import Setting, Settings
+from toolglot.engine.rate_limit import RequestRate
+from toolglot.tools.config import Rate
 
 NEEDS_TRUST = "only a trusted directory may set it"
 
@@ -45,17 +47,25 @@ class TestOneValue:
         ("providers.gemini.parallel", "false", "true", True),
         ("providers.gemini.generation.effort", None, '"high"', "high"),
         # stricter
-        ("policy.max_iterations", None, "24", 24),
-        ("policy.max_iterations", "10", "10", 10),
+        ("limits.max_iterations", None, "24", 24),
+        ("limits.max_iterations", "10", "10", 10),
         ("policy.timeout", '"none"', "500", 500.0),
-        ("policy.run_timeout", None, "5", 5.0),
-        ("policy.max_cost", None, "0.5", 0.5),
-        ("policy.max_tokens", "100", "99", 99),
+        ("limits.run_timeout", None, "5", 5.0),
+        ("limits.max_cost", None, "0.5", 0.5),
+        ("limits.max_total_tokens", "100", "99", 99),
         ("policy.max_repeats", "0", "5", 5),
         ("policy.max_repeats", None, "2", 2),
         ("policy.max_uses.git", None, "7", 7),
         ("policy.max_uses.git", "7", "0", 0),
-        ("policy.max_per_minute.git", "7", "3", 3),
+        ("policy.rates.git", None, "{calls = 3}", Rate(3, 60)),
+        ("policy.rates.git", "{calls = 7}", "{calls = 7}", Rate(7, 60)),
+        ("policy.rates.git", "{calls = 7}", "{calls = 3}", Rate(3, 60)),
+        ("policy.rates.git", "{calls = 7}", "{calls = 7, seconds = 61}", Rate(7, 61)),
+        ("policy.rates.git", "{calls = 7}", "{calls = 3, seconds = 30}", Rate(3, 30)),
+        ("policy.rates.git", "{calls = 7}", "{calls = 0, seconds = 1e-300}", Rate(0, 1e-300)),
+        ("limits.request_rates.gemini", None, "{tokens = 9}", RequestRate(tokens=9)),
+        ("limits.request_rates.gemini", "{requests = 5}", "{requests = 5, tokens = 9}", RequestRate(requests=5, tokens=9)),
+        ("limits.request_rates.gemini", "{tokens = 9}", "{tokens = 3, seconds = 20}", RequestRate(tokens=3, seconds=20)),
         ("policy.allow", None, '["a", "b*"]', ("a", "b*")),
         ("policy.allow", '["a", "b*"]', '["b*"]', ("b*",)),
         ("policy.allow", '["a"]', "[]", ()),
@@ -71,15 +81,23 @@ class TestOneValue:
         assert (at(configuration.settings, key), configuration.withheld) == (counts, ())
 
     @pytest.mark.parametrize(("key", "user", "project", "counts", "limit"), [
-        ("policy.max_iterations", None, "26", 25, "25"),
-        ("policy.max_iterations", "3", "4", 3, "3"),
+        ("limits.max_iterations", None, "26", 25, "25"),
+        ("limits.max_iterations", "3", "4", 3, "3"),
         ("policy.timeout", None, '"none"', 120.0, "120.0"),
-        ("policy.run_timeout", "9.5", '"none"', 9.5, "9.5"),
+        ("limits.run_timeout", "9.5", '"none"', 9.5, "9.5"),
         ("policy.max_parallel", None, "9", 8, "8"),
         ("policy.max_result", None, "60001", 60_000, "60000"),
         ("policy.max_repeats", None, "0", 3, "3"),
         ("policy.max_repeats", None, "4", 3, "3"),
         ("policy.max_uses.git", "7", "8", 7, "7"),
+        ("policy.rates.git", "{calls = 7}", "{calls = 8}", Rate(7, 60), '{"calls":7,"seconds":60.0}'),
+        ("policy.rates.git", "{calls = 7}", "{calls = 7, seconds = 59}", Rate(7, 60), '{"calls":7,"seconds":60.0}'),
+        ("policy.rates.git", "{calls = 7}", "{calls = 8, seconds = 3600}", Rate(7, 60), '{"calls":7,"seconds":60.0}'),
+        ("policy.rates.git", "{calls = 7}", "{calls = 3, seconds = 29}", Rate(7, 60), '{"calls":7,"seconds":60.0}'),
+        ("limits.request_rates.gemini", "{tokens = 9}", "{requests = 1}", RequestRate(tokens=9),
+            '{"requests":null,"tokens":9,"seconds":60.0}'),
+        ("limits.request_rates.gemini", "{tokens = 9}", "{tokens = 1, seconds = 1e-300}", RequestRate(tokens=9),
+            '{"requests":null,"tokens":9,"seconds":60.0}'),
         ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b'"),
         ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab'"),
         ("policy.allow", "[]", '["a"]', (), "'a'"),
@@ -153,7 +171,7 @@ class TestOneValue:
         assert (at(trusted.settings, key), trusted.withheld, trusted.trusted) == (value, (), True)
 
     def test_what_applies_already_is_not_withheld(self, home: Home) -> None:
-        configuration = home.read("", "audit = true\npolicy.max_iterations = 25\n")
+        configuration = home.read("", "audit = true\nlimits.max_iterations = 25\n")
         assert (configuration.withheld, {setting.origin for setting in configuration.values}) == ((), {"default"})
 
     def test_lists_are_joined_or_replaced(self, home: Home) -> None:
@@ -165,13 +183,13 @@ class TestOneValue:
 
     def test_environment_and_flags_may_do_anything(self, home: Home) -> None:
         configuration = home.read(
-            'policy.deny = ["a"]\npolicy.max_iterations = 3\n',
+            'policy.deny = ["a"]\nlimits.max_iterations = 3\n',
             'policy.deny = ["b"]\n',
             environ={"TOOLGLOT_POLICY_DENY": "c", "TOOLGLOT_POLICY_MAX_REPEATS": "0"},
-            flags={"policy.max_iterations": 99, "tools": ["a:b"]},
+            flags={"limits.max_iterations": 99, "tools": ["a:b"]},
         )
-        policy = configuration.settings.policy
-        assert (policy.deny, policy.max_iterations, policy.max_repeats, configuration.settings.tools) == (
+        policy, limits = configuration.settings.policy, configuration.settings.limits
+        assert (policy.deny, limits.max_iterations, policy.max_repeats, configuration.settings.tools) == (
             ("c",),
             99,
             0,
@@ -183,6 +201,8 @@ class TestOneValue:
 _NAMES = st.lists(st.sampled_from(["a", "b", "a*", "*", "git_*"]), max_size=4, unique=True).map(tuple)
 _EFFECTS = st.lists(st.sampled_from(["read", "write", "execute", "network"]), max_size=4, unique=True).map(tuple)
 _LIMITS = st.one_of(st.just("none"), st.integers(1, 50), st.floats(0.5, 50))
+_SECONDS = st.sampled_from([0.1, 7.0, 20.0, 30.0, 60.0, 3600.0])
+_REQUESTS = st.none() | st.integers(1, 9)
 _RANDOM = {
     "policy.allow": st.one_of(st.none(), _NAMES),
     "providers.*.tools.allow": st.one_of(st.none(), _NAMES),
@@ -190,13 +210,20 @@ _RANDOM = {
     "providers.*.tools.deny": _NAMES,
     "policy.ask": _EFFECTS,
     "policy.max_uses.*": st.integers(0, 9),
-    "policy.max_per_minute.*": st.integers(0, 9),
-    "policy.max_requests_per_minute.*": st.integers(1, 9),
-    "policy.max_tokens_per_minute.*": st.integers(1, 9),
+    "policy.rates.*": st.builds(Rate, st.integers(0, 9), _SECONDS),
+    "limits.request_rates.*": st.builds(RequestRate, requests=_REQUESTS, tokens=_REQUESTS, seconds=_SECONDS),
     "policy.max_repeats": st.integers(0, 9),
     "providers.*.strict": st.booleans(),
 }
 _TIGHTER = [leaf for leaf in setting_fields() if leaf.trust not in ("free", "add", "trusted")]
+
+
+def most_in(number: int, seconds: float, period: float) -> int:
+    """How many events a sliding window of `seconds` lets into `period`, if all come as early as they may."""
+    start, count = 0.0, 0
+    while start < period and number:
+        start, count = start + seconds, count + number
+    return count
 
 
 def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
@@ -212,8 +239,16 @@ def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
             return counts or not user
         case "max_repeats":
             return user == 0 or 0 < counts <= user
+        case _ if isinstance(user, Rate):
+            return most_in(counts.calls, counts.seconds, user.seconds) <= user.calls
+        case _ if isinstance(user, RequestRate):
+            pairs = ((counts.requests, user.requests), (counts.tokens, user.tokens))
+            return all(
+                theirs is None or (own is not None and most_in(own, counts.seconds, user.seconds) <= theirs)
+                for own, theirs in pairs
+            )
         case _:
-            return user == "none" or (counts != "none" and counts <= user)
+            return user in ("none", None) or (counts not in ("none", None) and counts <= user)
 
 
 @given(st.data())
@@ -235,13 +270,20 @@ def _is_given(value: Any) -> bool:
 
 
 def to_toml(values: dict[str, Any]) -> str:
-    return "".join(f"{key} = {dumps_text(value)}\n" for key, value in values.items() if value is not None)
+    return "".join(f"{key} = {_to_toml_value(value)}\n" for key, value in values.items() if value is not None)
+
+
+def _to_toml_value(value: Any) -> str:
+    if not isinstance(value, msgspec.Struct):
+        return dumps_text(value)
+    parts = [f"{name} = {part}" for name, part in msgspec.structs.asdict(value).items() if part is not None]
+    return f"{{ {', '.join(parts)} }}"
 
 
 def _example_key(leaf: SettingField) -> str:
     return (
         leaf.key_text.replace("providers.*", "providers.gemini")
-        .replace("s_per_minute.*", "s_per_minute.gemini")
+        .replace("request_rates.*", "request_rates.gemini")
         .replace(".*", ".git")
     )
 
@@ -253,7 +295,7 @@ _FILES = st.fixed_dictionaries(
             st.integers(100, 100_000)
             if leaf.name == "max_result"
             else st.integers(1, 50)
-            if leaf.name in ("max_iterations", "max_parallel", "max_tokens")
+            if leaf.name in ("max_iterations", "max_parallel", "max_total_tokens")
             else _RANDOM.get(leaf.key_text, _LIMITS)
         )
         for leaf in _TIGHTER
@@ -285,7 +327,7 @@ def _at(settings: Settings, key: str, leaf: SettingField) -> Any:
         value = at(settings, key)
     except AttributeError:  # nothing is said of the provider
         return leaf.default
-    return "none" if value is None and leaf.name.startswith("max_") and leaf.key_text.endswith("*") else value
+    return "none" if value is None and leaf.trust == "lower" else value
 
 
 @given(st.data())
@@ -334,7 +376,8 @@ def test_rules_fit_the_types_of_their_settings() -> None:
         expected = describe_expected(field)
         match field.trust:
             case "lower":
-                assert "an integer" in expected or "a number" in expected, field.key_text
+                words = ("an integer", "a number", "a table such as { calls", "a table such as { requests")
+                assert expected.startswith(words), field.key_text
             case "subset" | "superset":
                 assert expected.startswith("a list of"), field.key_text
             case "enable":

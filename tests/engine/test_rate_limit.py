@@ -21,8 +21,8 @@ from scripted_transport import (
 from toolglot import errors
 from toolglot.common.jsontext import dumps
 from toolglot.engine import rate_limit
-from toolglot.engine.rate_limit import Slot, cancel_slot, reserve_slot
-from toolglot.tools.config import RequestRate, RetryConfig
+from toolglot.engine.rate_limit import RequestRate, Slot, cancel_slot, reserve_slot
+from toolglot.tools.config import RetryConfig
 from toolglot.values.events import RequestDelayed, Retrying
 
 MODEL = "anthropic:claude-sonnet-4-5"

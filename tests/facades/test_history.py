@@ -28,6 +28,7 @@ from toolglot.builtin.tools import coding_tools
 from toolglot.common.jsontext import loads_object
 from toolglot.facades.view import Facade
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.simulator.core import Script
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -466,7 +467,7 @@ class TestRules:
 
     def test_a_call_that_is_never_valid_does_not_go_on_for_ever(self) -> None:
         script = [turn(call("Bash")) for _ in range(12)]
-        agent, sent = agent_on("anthropic", [*script, end("Enough.")], config=ToolConfig(max_iterations=12))
+        agent, sent = agent_on("anthropic", [*script, end("Enough.")], limits=RunLimits(max_iterations=12))
         outcomes = asyncio.run(agent.run("Go.")).outcomes
         assert "limit" in [outcome.result.error_kind for outcome in outcomes]
         assert len(sent) < 12

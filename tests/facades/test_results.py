@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.handover.harness import make_engine, make_transport
 
-from toolglot import Agent, ToolConfig
+from toolglot import Agent, RunLimits, ToolConfig
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import RenderContext
@@ -60,7 +60,8 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
         tools=tools.tools,
         facade=facade_id,
         approve=lambda request: True,
-        config=ToolConfig(ask=(), max_iterations=100, max_repeats=0),
+        config=ToolConfig(ask=(), max_repeats=0),
+        limits=RunLimits(max_iterations=100),
     )
     try:
         outcomes = agent.run_sync("Go on.").outcomes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolglot import Agent, ToolConfig
+from toolglot import Agent, RunLimits, ToolConfig
 from toolglot.builtin.tools import builtins
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.values.messages import Media, ToolCall, ToolsChanged
@@ -28,7 +28,8 @@ class Session:
             tools=self.tools.tools,
             facade=facade_id,
             approve=lambda request: True,
-            config=ToolConfig(ask=(), max_repeats=0, max_iterations=500),
+            config=ToolConfig(ask=(), max_repeats=0),
+            limits=RunLimits(max_iterations=500),
         )
 
     def __call__(self, name: str, *, fails: bool = False, **arguments: Any) -> str:

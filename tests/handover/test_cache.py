@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Script
-from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.messages import Reply, Text, Thinking, ToolCall
 
@@ -63,8 +63,8 @@ def tools() -> list[Tool]:
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_every_body_extends_the_previous_one(profile: str, live: bool) -> None:
-    transport, config = make_transport(SCRIPT), ToolConfig(max_iterations=30)
-    agent = Agent(make_engine(profile, transport), tools=tools(), system="Be exact.", config=config)
+    transport, limits = make_transport(SCRIPT), RunLimits(max_iterations=30)
+    agent = Agent(make_engine(profile, transport), tools=tools(), system="Be exact.", limits=limits)
     assert (await run_agent(agent, "Begin.", live=live)).text == "The first part is done."
     assert (await run_agent(agent, "Go on.", live=live)).text == "All is done."
     assert len(transport.sent) == LOOPS + 1 + 4

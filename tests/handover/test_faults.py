@@ -18,6 +18,7 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import Timeouts
 from toolglot.errors import ToolglotError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.faults import FAULTS
 from toolglot.simulator.server import serve
@@ -140,11 +141,11 @@ def make_weather(ran: list[str], **options: Any) -> Tool:
 class FaultRun:
     """A run with a fault, and its result."""
 
-    def __init__(self, case: Case, engine: Engine, **config: Any) -> None:
+    def __init__(self, case: Case, engine: Engine, limits: RunLimits | None = None) -> None:
         self.case, self.ran = case, list[str]()
         self.error: ToolglotError | None = None
         self.result: RunResult | None = None
-        self.agent = Agent(engine, tools=[make_weather(self.ran)], config=ToolConfig(retry=QUICK, **config))
+        self.agent = Agent(engine, tools=[make_weather(self.ran)], config=ToolConfig(retry=QUICK), limits=limits or RunLimits())
 
     async def run(self) -> None:
         try:
@@ -204,7 +205,7 @@ async def test_faults_in_process(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault in STALLS], ids=str)
 async def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
     transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
-    scene = FaultRun(case, make_engine(case.profile, transport), run_timeout=WAIT)
+    scene = FaultRun(case, make_engine(case.profile, transport), RunLimits(run_timeout=WAIT))
     await scene.run()
     assert scene.actual_end() == "timeout"
     assert sorted(scene.ran) == (CITIES if case.second else [])

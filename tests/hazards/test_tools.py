@@ -17,6 +17,7 @@ from tests.loop.agents import Wiretap, check
 from toolglot.common.jsontext import dumps, loads_object
 from toolglot.errors import ToolError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool, tool_from_schema
 from toolglot.values.events import RunResult
@@ -32,9 +33,17 @@ everywhere = pytest.mark.parametrize("provider", PROVIDERS)
 class ScriptedRun:
     """A run of a model that follows a script."""
 
-    def __init__(self, provider: str, tools: Sequence[Tool], *turns: Turn, **config: Any) -> None:
+    def __init__(
+        self, provider: str, tools: Sequence[Tool], *turns: Turn, limits: RunLimits | None = None, **config: Any
+    ) -> None:
         self.transport = Wiretap(*turns)
-        self.agent = Agent(f"simulator:{provider}", tools=tools, transport=self.transport, config=ToolConfig(**config))
+        self.agent = Agent(
+            f"simulator:{provider}",
+            tools=tools,
+            transport=self.transport,
+            config=ToolConfig(**config),
+            limits=limits or RunLimits(),
+        )
 
     def run(self, prompt: str = "go") -> RunResult:
         result = asyncio.run(self.agent.run(prompt))
@@ -258,7 +267,7 @@ def _unknown(request: Request) -> Reply:
 def test_a_model_that_repeats_itself_is_stopped(provider: str, habit: Callable[[Request], Reply]) -> None:
     """Writes that succeed, too. It is told, and if it does not listen it is asked for its last words."""
     ledger = Ledger()
-    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(habit)] * 60, max_iterations=50)
+    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(habit)] * 60, limits=RunLimits(max_iterations=50))
     result = scripted.run()
     assert len(ledger.ran) <= 12
     assert len(scripted.transport.bodies) <= 16
@@ -273,7 +282,7 @@ def test_the_number_of_turns_holds_with_reasoning(provider: str) -> None:
     def work(request: Request) -> Reply:
         return reply_with(Thinking("hm"), "so:", call_of("write", path=str(len(request.messages))))
 
-    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(work)] * 20, max_iterations=3)
+    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(work)] * 20, limits=RunLimits(max_iterations=3))
     result = scripted.run()
     assert result.text == "enough"
     assert len(ledger.ran) == 3

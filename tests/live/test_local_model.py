@@ -15,6 +15,7 @@ from toolglot import (
     Reply,
     ReplyDone,
     Request,
+    RunLimits,
     TextDelta,
     ToolCallDelta,
     ToolChoice,
@@ -31,7 +32,8 @@ from toolglot import (
 pytest.importorskip("xllamacpp", reason="a real model: run make test-local")
 EXAMPLE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "examples" / "local_model.py"))
 GET_WEATHER, PERSON, PATHS = EXAMPLE["get_weather"], EXAMPLE["Person"], EXAMPLE["PATHS"]
-FORCED = ToolConfig(tool_choice=ToolChoice("required"), parallel=False, max_iterations=1)
+FORCED = ToolConfig(tool_choice=ToolChoice("required"), parallel=False)
+ONCE = RunLimits(max_iterations=1)
 ABOUT_MARY = "My name is Mary and I am 31 years old. Who am I?"
 
 
@@ -96,7 +98,7 @@ def loop(request: pytest.FixtureRequest, address: str) -> dict[str, Any]:
 
 
 def test_a_tool_loop(loop: dict[str, Any]) -> None:
-    with Agent(**loop, tools=[GET_WEATHER], config=FORCED) as agent:
+    with Agent(**loop, tools=[GET_WEATHER], config=FORCED, limits=ONCE) as agent:
         result = agent.run_sync("What is the weather in Paris?")
         assert [outcome.result.text for outcome in result.outcomes] == ["Paris: 21 degrees"]
         assert "21 degrees" in result.text
@@ -106,7 +108,7 @@ def test_a_tool_loop(loop: dict[str, Any]) -> None:
 
 
 async def test_a_streamed_tool_loop(loop: dict[str, Any]) -> None:
-    async with Agent(**loop, tools=[GET_WEATHER], config=FORCED) as agent:
+    async with Agent(**loop, tools=[GET_WEATHER], config=FORCED, limits=ONCE) as agent:
         events = [event async for event in agent.stream("What is the weather in Paris?")]
     assert [event.outcome.result.text for event in events if isinstance(event, ToolFinished)] == ["Paris: 21 degrees"]
     assert "21 degrees" in "".join(event.text for event in events if isinstance(event, TextDelta))
@@ -115,7 +117,7 @@ async def test_a_streamed_tool_loop(loop: dict[str, Any]) -> None:
 def test_a_call_that_was_cut_off_does_not_spoil_the_conversation(address: str) -> None:
     """The server refuses arguments that are no JSON, even if they are its own."""
     options: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=8)}
-    with Agent("llama.cpp:smollm2", **options, tools=[GET_WEATHER], config=FORCED) as agent:
+    with Agent("llama.cpp:smollm2", **options, tools=[GET_WEATHER], config=FORCED, limits=ONCE) as agent:
         result = agent.run_sync("What is the weather in Paris?")
         assert [(outcome.call.arguments, outcome.result.is_error) for outcome in result.outcomes] == [(None, True)]
         assert agent.conversation[-1].role == "assistant"

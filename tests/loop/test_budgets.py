@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.events import ToolFinished
@@ -61,7 +62,9 @@ class Work:
 @LIVE
 def test_tokens_run_out(provider: str, live: bool) -> None:
     work = Work()
-    agent = make_agent(provider, Wiretap(*for_ever()), tools=[work.tool], config=ToolConfig(max_tokens=1500, max_iterations=99))
+    agent = make_agent(
+        provider, Wiretap(*for_ever()), tools=[work.tool], limits=RunLimits(max_total_tokens=1500, max_iterations=99)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "budget"
     assert result.usage.input + result.usage.output >= 1500
@@ -73,13 +76,13 @@ def test_tokens_run_out(provider: str, live: bool) -> None:
 
 
 async def test_each_run_has_a_budget_of_its_own() -> None:
-    agent = make_agent("anthropic", config=ToolConfig(max_tokens=40))
+    agent = make_agent("anthropic", limits=RunLimits(max_total_tokens=40))
     assert [(await agent.run("say x")).stop for _ in range(3)] == ["end"] * 3
 
 
 def test_no_tokens_at_all() -> None:
     wiretap = Wiretap()
-    agent = make_agent("anthropic", wiretap, config=ToolConfig(max_tokens=0))
+    agent = make_agent("anthropic", wiretap, limits=RunLimits(max_total_tokens=0))
     result = run(agent.run("say x"))
     assert (result.stop, wiretap.requests) == ("budget", [])
     check(agent.conversation)
@@ -91,8 +94,8 @@ def test_no_tokens_at_all() -> None:
 @LIVE
 def test_money_runs_out(live: bool) -> None:
     work = Work()
-    config = ToolConfig(max_cost=0.004, max_iterations=99)
-    agent = make_agent("anthropic/claude-sonnet-4-5", Wiretap(*for_ever()), tools=[work.tool], config=config)
+    limits = RunLimits(max_cost=0.004, max_iterations=99)
+    agent = make_agent("anthropic/claude-sonnet-4-5", Wiretap(*for_ever()), tools=[work.tool], limits=limits)
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "budget"
     assert result.cost is not None
@@ -110,7 +113,7 @@ def test_the_cost_is_that_of_the_price_list() -> None:
 
 
 def test_a_model_without_a_price_has_no_cost_and_no_limit_of_it() -> None:
-    agent = make_agent("ollama", config=ToolConfig(max_cost=0.0000001), tools=[Work().tool])
+    agent = make_agent("ollama", limits=RunLimits(max_cost=0.0000001), tools=[Work().tool])
     result = run(agent.run('call work {"n": 1}'))
     assert (result.stop, result.cost) == ("end", None)
 
@@ -122,7 +125,7 @@ def test_a_model_without_a_price_has_no_cost_and_no_limit_of_it() -> None:
 @LIVE
 def test_a_model_that_stalls_is_stopped_in_time(provider: str, live: bool) -> None:
     wiretap = Wiretap("say some words that take their time", faults=["stall"])
-    agent = make_agent(provider, wiretap, config=ToolConfig(run_timeout=0.05))
+    agent = make_agent(provider, wiretap, limits=RunLimits(run_timeout=0.05))
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "timeout"
     assert wiretap.open == 0
@@ -134,7 +137,7 @@ def test_a_model_that_stalls_is_stopped_in_time(provider: str, live: bool) -> No
 @LIVE
 def test_a_tool_that_hangs_is_stopped_in_time(live: bool) -> None:
     hang = StuckTool("hang")
-    agent = make_agent("anthropic", tools=[hang.tool, noting([], "quick")], config=ToolConfig(run_timeout=0.5))
+    agent = make_agent("anthropic", tools=[hang.tool, noting([], "quick")], limits=RunLimits(run_timeout=0.5))
     result = run(outcome(agent, "call quick {} call hang {}", streamed=live))
     assert result.stop == "timeout"
     assert hang.ended == 1
@@ -146,8 +149,8 @@ def test_a_tool_that_hangs_is_stopped_in_time(live: bool) -> None:
 @pytest.mark.parametrize("max_parallel", [1, 8])
 def test_every_call_has_an_outcome_when_the_time_is_up(live: bool, max_parallel: int) -> None:
     hang = StuckTool("hang")
-    config = ToolConfig(run_timeout=0.3, max_parallel=max_parallel)
-    agent = make_agent("anthropic", tools=[hang.tool, noting([], "quick")], config=config)
+    config, limits = ToolConfig(max_parallel=max_parallel), RunLimits(run_timeout=0.3)
+    agent = make_agent("anthropic", tools=[hang.tool, noting([], "quick")], config=config, limits=limits)
     result = run(outcome(agent, "call quick {} call hang {} call quick {}", streamed=live))
     expected = [("quick", None, True), ("hang", "interrupted", True), ("quick", None, True)]
     if max_parallel == 1:
@@ -157,7 +160,7 @@ def test_every_call_has_an_outcome_when_the_time_is_up(live: bool, max_parallel:
 
 def test_a_call_that_the_time_limit_stopped_is_an_event_too() -> None:
     hang = StuckTool("hang")
-    agent = make_agent("anthropic", tools=[hang.tool], config=ToolConfig(run_timeout=0.3))
+    agent = make_agent("anthropic", tools=[hang.tool], limits=RunLimits(run_timeout=0.3))
     events = run(collect_events(agent.stream("call hang {}")))
     assert [event.outcome.result.error_kind for event in events if isinstance(event, ToolFinished)] == ["interrupted"]
 
@@ -165,7 +168,7 @@ def test_a_call_that_the_time_limit_stopped_is_an_event_too() -> None:
 @LIVE
 def test_a_call_that_the_budget_stopped_has_an_outcome(live: bool) -> None:
     ran: list[str] = []
-    agent = make_agent("anthropic", tools=[noting(ran, "quick")], config=ToolConfig(max_tokens=1))
+    agent = make_agent("anthropic", tools=[noting(ran, "quick")], limits=RunLimits(max_total_tokens=1))
     result = run(outcome(agent, "call quick {}", streamed=live))
     assert ran == []
     assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [("limit", False)]
@@ -173,14 +176,14 @@ def test_a_call_that_the_budget_stopped_has_an_outcome(live: bool) -> None:
 
 @LIVE
 def test_the_time_limit_is_not_told_as_an_act_of_the_user(live: bool) -> None:
-    agent = make_agent("anthropic", Wiretap(faults=["stall-first"]), config=ToolConfig(run_timeout=0.02))
+    agent = make_agent("anthropic", Wiretap(faults=["stall-first"]), limits=RunLimits(run_timeout=0.02))
     run(outcome(agent, "go", streamed=live))
     assert "user interrupted" not in texts_of(agent.conversation)
 
 
 @LIVE
 def test_no_time_at_all(live: bool) -> None:
-    agent = make_agent("anthropic", config=ToolConfig(run_timeout=0.0))
+    agent = make_agent("anthropic", limits=RunLimits(run_timeout=0.0))
     assert run(outcome(agent, "say x", streamed=live)).stop == "timeout"
     check(agent.conversation)
 
@@ -188,7 +191,7 @@ def test_no_time_at_all(live: bool) -> None:
 @LIVE
 def test_a_run_in_time_is_not_disturbed(live: bool) -> None:
     work = Work()
-    agent = make_agent("anthropic", tools=[work.tool], config=ToolConfig(run_timeout=30))
+    agent = make_agent("anthropic", tools=[work.tool], limits=RunLimits(run_timeout=30))
     assert run(outcome(agent, 'call work {"n": 1}', streamed=live)).stop == "end"
 
 
@@ -198,8 +201,8 @@ async def never(_: Any) -> Any:
 
 def test_a_slow_approver_is_stopped_in_time() -> None:
     work = Work()
-    config = ToolConfig(run_timeout=0.05, ask=frozenset({"execute"}))
-    agent = make_agent("anthropic", tools=[work.tool], config=config, approve=never)
+    config, limits = ToolConfig(ask=frozenset({"execute"})), RunLimits(run_timeout=0.05)
+    agent = make_agent("anthropic", tools=[work.tool], config=config, limits=limits, approve=never)
     assert run(agent.run('call work {"n": 1}')).stop == "timeout"
     assert work.ran == 0
     assert kinds_of(agent.conversation) == ["cancelled"]
@@ -207,7 +210,7 @@ def test_a_slow_approver_is_stopped_in_time() -> None:
 
 
 async def test_a_slow_hook_is_stopped_in_time() -> None:
-    agent = make_agent("anthropic", hooks=[hook(before_request=never)], config=ToolConfig(run_timeout=0.05))
+    agent = make_agent("anthropic", hooks=[hook(before_request=never)], limits=RunLimits(run_timeout=0.05))
     async with asyncio.timeout(5):
         assert (await agent.run("say x")).stop == "timeout"
     check(agent.conversation)
@@ -219,7 +222,7 @@ async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
     def fail(_: Request) -> None:
         raise TimeoutError("of the hook")
 
-    agent = make_agent("anthropic", hooks=[hook(before_request=fail)], config=ToolConfig(run_timeout=30))
+    agent = make_agent("anthropic", hooks=[hook(before_request=fail)], limits=RunLimits(run_timeout=30))
     with pytest.raises(TimeoutError, match="of the hook"):
         await agent.run("say x")
     check(agent.conversation)
@@ -227,7 +230,7 @@ async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
 
 @pytest.mark.parametrize("waits", [0.5, 60.0])
 async def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
-    agent = make_agent("anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), config=ToolConfig(run_timeout=0.05))
+    agent = make_agent("anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), limits=RunLimits(run_timeout=0.05))
     assert (await agent.run("say x")).stop == "timeout"
     check(agent.conversation)
 
@@ -235,7 +238,7 @@ async def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
 @LIVE
 def test_calls_that_do_not_fit_into_the_budget_do_not_run(live: bool) -> None:
     work = Work()
-    agent = make_agent("anthropic", Wiretap(*for_ever()), tools=[work.tool], config=ToolConfig(max_tokens=1))
+    agent = make_agent("anthropic", Wiretap(*for_ever()), tools=[work.tool], limits=RunLimits(max_total_tokens=1))
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "budget"
     assert work.ran == 0

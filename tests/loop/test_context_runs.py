@@ -14,6 +14,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ContextTooLong, ProviderError, ToolglotError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
+from toolglot.loop.limits import RunLimits
 from toolglot.providers.tokens import estimate_message, estimate_text
 from toolglot.simulator.prompt_cache import count_prompt
 from toolglot.tools.config import ToolConfig
@@ -51,7 +52,7 @@ EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
 TRIM = ContextPolicy(when_full="trim", budget=1_500)
 COMPACT = ContextPolicy(budget=1_500)
 OFF = ContextPolicy(when_full="off", budget=1)
-MANY = ToolConfig(max_iterations=60)
+MANY = RunLimits(max_iterations=60)
 HERE = "no longer shown"
 
 
@@ -155,7 +156,7 @@ async def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, c
     """Parallel calls, two turns, several cuts: each body is judged, the simulator is strict, the conversation is whole."""
     model = Model(8)
     wiretap = model.wiretap()
-    agent = make_agent(provider, wiretap, tools=[look], context=context, system="Be brief.", config=MANY)
+    agent = make_agent(provider, wiretap, tools=[look], context=context, system="Be brief.", limits=MANY)
     results = [await outcome(agent, f"turn {number}", streamed=live) for number in range(2)]
     assert [result.text for result in results] == ["done"] * 2
     assert [len(result.outcomes) for result in results] == [16] * 2
@@ -174,7 +175,7 @@ async def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, c
 def test_what_was_sent_stays_a_prefix_between_truncations(provider: str) -> None:
     model = Model(12)
     wiretap = model.wiretap()
-    agent = make_agent(provider, wiretap, tools=[look], context=TRIM, system="Be brief.", config=MANY)
+    agent = make_agent(provider, wiretap, tools=[look], context=TRIM, system="Be brief.", limits=MANY)
     truncation = cuts_of(stream_events(agent))
     bodies = [request.body for request in wiretap.requests]
     breaks = [number for number, (before, other) in enumerate(pairwise(bodies)) if not other.startswith(before[: -len("]}")])]
@@ -188,7 +189,7 @@ def test_a_message_is_estimated_once_in_its_life(monkeypatch: pytest.MonkeyPatch
     weighed: list[Message] = []
     weigh = estimate_message
     monkeypatch.setattr(context, "estimate_message", lambda message: weighed.append(message) or weigh(message))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    agent = make_agent("openai-chat", Model(20).wiretap(), tools=[look], context=TRIM, config=MANY)
+    agent = make_agent("openai-chat", Model(20).wiretap(), tools=[look], context=TRIM, limits=MANY)
     run(agent.run("go"))
     run(agent.run("again"))
     assert len(weighed) <= len(agent.conversation)
@@ -206,7 +207,7 @@ def test_if_all_fits_nothing_happens() -> None:
 def test_the_default_looks_at_the_model() -> None:
     """A model of 8,192 tokens, and nothing said: it is cut before it is full."""
     model = Model(60)
-    agent = make_agent("openai-chat/gpt-4", model.wiretap(), tools=[look], config=MANY)
+    agent = make_agent("openai-chat/gpt-4", model.wiretap(), tools=[look], limits=MANY)
     events = stream_events(agent)
     assert cuts_of(events)
     assert all(truncation.before < 8_192 for truncation in cuts_of(events))
@@ -238,7 +239,7 @@ def test_a_truncation_is_an_event_before_the_reply_and_a_loss_in_the_result(cont
 
 
 def test_a_truncation_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_reply() -> None:
-    events = stream_events(make_agent("anthropic", Model(12).wiretap(), tools=[look], context=TRIM, config=MANY))
+    events = stream_events(make_agent("anthropic", Model(12).wiretap(), tools=[look], context=TRIM, limits=MANY))
     places = [at for at, event in enumerate(events) if isinstance(event, ContextTruncated)]
     assert len(places) >= 2
     for at in places:
@@ -260,7 +261,7 @@ def test_the_model_reads_that_something_is_missing() -> None:
 
 @EVERYWHERE
 def test_the_conversation_itself_is_never_touched(provider: str) -> None:
-    agent = make_agent(provider, Model(12).wiretap(), tools=[look], context=COMPACT, conversation=old(), config=MANY)
+    agent = make_agent(provider, Model(12).wiretap(), tools=[look], context=COMPACT, conversation=old(), limits=MANY)
     before = list(agent.conversation)
     assert cuts_of(stream_events(agent))
     assert keeps(agent.conversation, before)
@@ -317,7 +318,7 @@ def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
 
 def test_the_second_summary_continues_from_the_first() -> None:
     model = Model(24)
-    agent = make_agent("openai-chat", model.wiretap(), tools=[look], context=COMPACT, config=MANY)
+    agent = make_agent("openai-chat", model.wiretap(), tools=[look], context=COMPACT, limits=MANY)
     run(agent.run("the only prompt"))
     assert len(model.summed) >= 2
     assert "(before that)" not in model.summed[0]
@@ -330,7 +331,7 @@ def test_the_second_summary_continues_from_the_first() -> None:
 async def test_a_prompt_that_stood_before_a_truncation_of_its_turn_is_summarized_when_it_goes() -> None:
     """A long turn is cut inside and keeps its prompt; when the next turn pushes it out, the summary has to know of it."""
     model = Model(10)
-    agent = make_agent("openai-chat", model.wiretap(), tools=[look], context=COMPACT, config=MANY)
+    agent = make_agent("openai-chat", model.wiretap(), tools=[look], context=COMPACT, limits=MANY)
     await agent.run("build the blue house")
     await agent.run("and now the red one")
     last = model.seen[-1].messages
@@ -411,7 +412,7 @@ def test_a_hook_is_given_what_is_left_out_and_nothing_else() -> None:
         return "summed up"
 
     agent = make_agent(
-        "openai-chat", Model(9).wiretap(), tools=[look], context=COMPACT, summarize=summarize, conversation=old(2), config=MANY
+        "openai-chat", Model(9).wiretap(), tools=[look], context=COMPACT, summarize=summarize, conversation=old(2), limits=MANY
     )
     cuts = cuts_of(stream_events(agent, "the prompt of the turn"))
     assert [len(messages) for messages in histories] == [truncation.omitted_messages for truncation in cuts]
@@ -569,7 +570,7 @@ async def test_a_refusal_is_remembered() -> None:
     """The next turns stay below what was refused, without being refused again."""
     wiretap = Model(10).wiretap(faults=["context-too-long"])
     agent = make_agent(
-        "openai-chat", wiretap, tools=[look], context=ContextPolicy(when_full="trim"), conversation=old(), config=MANY
+        "openai-chat", wiretap, tools=[look], context=ContextPolicy(when_full="trim"), conversation=old(), limits=MANY
     )
     await agent.run("go")
     budget = (await agent.context_usage()).budget
@@ -720,7 +721,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
         context=COMPACT,
         conversation=old(),
         summarize=never,
-        config=ToolConfig(run_timeout=0.05),
+        limits=RunLimits(run_timeout=0.05),
     )
     before = len(agent.conversation)
     result = run(outcome(agent, "go", streamed=live))
@@ -728,14 +729,13 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
     assert len(agent.conversation) >= before + 1
     check(agent.conversation)
     change(agent, summarize=None)
-    agent.config = ToolConfig()
-    assert run(agent.run("on")).text == "done"
+    assert run(agent.run("on", limits=RunLimits())).text == "done"
 
 
 @LIVE
 def test_a_model_that_stalls_while_it_summarizes_is_stopped_in_time(live: bool) -> None:
     wiretap = Model(summary="some words that take their time").wiretap(faults=["stall-first"])
-    agent = make_agent("openai-chat", wiretap, context=COMPACT, conversation=old(), config=ToolConfig(run_timeout=0.05))
+    agent = make_agent("openai-chat", wiretap, context=COMPACT, conversation=old(), limits=RunLimits(run_timeout=0.05))
     result = run(outcome(agent, "go", streamed=live))
     assert (result.stop, wiretap.open) == ("timeout", 0)
     check(agent.conversation)
@@ -813,8 +813,7 @@ async def test_calls_that_wait_for_approval_survive_a_truncation(provider: str, 
 @EVERYWHERE
 def test_tools_that_start_early_do_not_mind_a_truncation(provider: str) -> None:
     wiretap = Model(8).wiretap()
-    config = ToolConfig(max_iterations=60, eager_start=True)
-    agent = make_agent(provider, wiretap, tools=[look], context=TRIM, config=config)
+    agent = make_agent(provider, wiretap, tools=[look], context=TRIM, config=ToolConfig(eager_start=True), limits=MANY)
     events = stream_events(agent)
     assert cuts_of(events)
     assert len(result_of(events).outcomes) == 16
@@ -872,7 +871,12 @@ async def test_two_conversations_of_one_agent_are_truncated_apart() -> None:
 def test_the_budget_of_a_run_counts_what_a_summary_took() -> None:
     model = Model(5, summary=Reply((Text("s" * 400),), usage=Usage(10, 10)))
     agent = make_agent(
-        "openai-chat", model.wiretap(), tools=[look], context=COMPACT, conversation=old(), config=ToolConfig(max_tokens=600)
+        "openai-chat",
+        model.wiretap(),
+        tools=[look],
+        context=COMPACT,
+        conversation=old(),
+        limits=RunLimits(max_total_tokens=600),
     )
     result = run(agent.run("go"))
     assert result.stop == "budget"
@@ -899,7 +903,7 @@ def test_measured_adds_up(provider: str) -> None:
 
 
 def test_measured_after_a_truncation_says_what_the_event_said() -> None:
-    agent = make_agent("openai-chat", Model(9).wiretap(), tools=[look], context=TRIM, conversation=old(2), config=MANY)
+    agent = make_agent("openai-chat", Model(9).wiretap(), tools=[look], context=TRIM, conversation=old(2), limits=MANY)
     events = stream_events(agent)
     measured = run(agent.context_usage())
     assert measured.omitted_messages == cuts_of(events)[-1].omitted_messages

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import UsageError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.approvals import ApprovalRequest
@@ -40,10 +41,10 @@ pytestmark = pytest.mark.untraced
 Events = AsyncGenerator[RunEvent, None]
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 SHAPES = {
-    "plain": ToolConfig(),
-    "early": ToolConfig(eager_start=True),
-    "narrow": ToolConfig(max_parallel=1),
-    "timed": ToolConfig(run_timeout=30),
+    "plain": (ToolConfig(), RunLimits()),
+    "early": (ToolConfig(eager_start=True), RunLimits()),
+    "narrow": (ToolConfig(max_parallel=1), RunLimits()),
+    "timed": (ToolConfig(), RunLimits(run_timeout=30)),
 }
 
 
@@ -80,9 +81,11 @@ async def _approve(approval: ApprovalRequest) -> bool:
     return True
 
 
-def busy_agent(provider: str, config: ToolConfig) -> Agent:
+def busy_agent(provider: str, shape: str) -> Agent:
+    config, limits = SHAPES[shape]
     config = replace(config, ask=frozenset({"write"}))
-    return make_agent(provider, Wiretap(), tools=[read, write], config=config, system=_system, approve=_approve, hooks=[SLOW])
+    parts: dict[str, Any] = {"tools": [read, write], "system": _system, "approve": _approve, "hooks": [SLOW]}
+    return make_agent(provider, Wiretap(), config=config, limits=limits, **parts)
 
 
 PROMPT = """say let me see
@@ -113,7 +116,7 @@ def test_a_run_may_be_cancelled_at_any_step(provider: str, live: bool, shape: st
     async def all_points() -> int:
         steps = 0
         while True:
-            agent = busy_agent(provider, SHAPES[shape])
+            agent = busy_agent(provider, shape)
             stopped = await cancel_after(agent, steps, live=live)
             check(agent.conversation, everywhere=steps % 10 == 0)
             result = await agent.run("say on we go")

@@ -11,6 +11,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.errors import MalformedReply, NameConflict, ProviderError, ToolError, TransportError, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.agent.config import PromptContext
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.hooks import Hooks
@@ -281,7 +282,7 @@ def test_a_conversation_with_an_open_call_is_repaired_and_that_is_reported() -> 
 @STREAMED
 def test_the_last_turn_keeps_the_tools_if_the_wire_can_forbid_calls(provider: str, live: bool) -> None:
     wiretap = Wiretap(*(f'call add {{"a": {number}, "b": 1}}' for number in range(2)))
-    agent = make_agent(provider, wiretap, tools=[add], config=ToolConfig(max_iterations=2))
+    agent = make_agent(provider, wiretap, tools=[add], limits=RunLimits(max_iterations=2))
     result = run(outcome(agent, "go", streamed=live))
     assert result.iterations == 3
     assert result.stop == "end"
@@ -301,7 +302,7 @@ def test_the_last_turn_keeps_the_tools_if_the_wire_can_forbid_calls(provider: st
 def test_a_model_that_calls_in_its_last_turn_runs_nothing(provider: str, live: bool) -> None:
     ran: list[str] = []
     wiretap = Wiretap(*([lambda request: Reply((ToolCall("", "count", {}),), "tools")] * 5))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    agent = make_agent(provider, wiretap, tools=[noting(ran, "count", polls=True)], config=ToolConfig(max_iterations=2))
+    agent = make_agent(provider, wiretap, tools=[noting(ran, "count", polls=True)], limits=RunLimits(max_iterations=2))
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "max_iterations"
     assert len(ran) == 2

@@ -9,6 +9,7 @@ import pytest
 
 from toolglot.builtin.tools import builtins
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.approvals import ApprovalRequest
@@ -233,7 +234,7 @@ def test_a_run_that_is_out_of_time_leaves_later_calls_not_run(live: bool) -> Non
             await asyncio.Event().wait()
         return f"did {n}"
 
-    agent = make_agent("anthropic", tools=[step], config=ToolConfig(run_timeout=0.1))
+    agent = make_agent("anthropic", tools=[step], limits=RunLimits(run_timeout=0.1))
     result = run(outcome(agent, prompt("step step step"), streamed=live))
     assert (result.stop, ran) == ("timeout", [0, 1])
     assert results_of(agent.conversation)[0].text == "did 0"

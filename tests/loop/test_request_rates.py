@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 from tests.loop.agents import Wiretap, make_agent, run
 
-from toolglot import errors
+from toolglot import RunLimits, errors
 from toolglot.engine import rate_limit
-from toolglot.tools.config import RequestRate, ToolConfig
+from toolglot.engine.rate_limit import RequestRate
 from toolglot.values.events import RequestDelayed, Retrying, RunDone
 from toolglot.values.messages import Conversation
 
-ONE_A_MINUTE = ToolConfig(request_rates={"simulator": RequestRate(requests=1)})
+ONE_A_MINUTE = RunLimits(request_rates={"simulator": RequestRate(requests=1)})
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +35,12 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_agents_share_a_limit_and_wait(delays: list[float]) -> None:
     for provider in ("anthropic", "gemini", "ollama"):
-        assert make_agent(provider, config=ONE_A_MINUTE).run_sync("hi").stop == "end"
+        assert make_agent(provider, limits=ONE_A_MINUTE).run_sync("hi").stop == "end"
     assert [round(delay / 60) for delay in delays if delay] == [1, 2]
 
 
 def test_a_wait_is_an_event() -> None:
-    agent = make_agent("anthropic", config=ONE_A_MINUTE)
+    agent = make_agent("anthropic", limits=ONE_A_MINUTE)
 
     async def watch() -> RequestDelayed:
         await agent.run("first")
@@ -57,7 +57,7 @@ def test_a_wait_is_an_event() -> None:
 def test_a_model_that_fails_after_the_wait_is_replaced(delays: list[float]) -> None:
     rates = {"simulator:anthropic*": RequestRate(requests=1)}
     wiretap = Wiretap(errors=[None, errors.ConnectFailed("no"), errors.ConnectFailed("no"), errors.ConnectFailed("no")])
-    agent = make_agent("anthropic", wiretap, config=ToolConfig(request_rates=rates), fallbacks=["simulator:gemini"])
+    agent = make_agent("anthropic", wiretap, limits=RunLimits(request_rates=rates), fallbacks=["simulator:gemini"])
 
     async def ask() -> list[object]:
         await agent.run("first")
@@ -71,12 +71,12 @@ def test_a_model_that_fails_after_the_wait_is_replaced(delays: list[float]) -> N
 
 def test_the_wait_ends_with_the_time_of_the_run() -> None:
     wiretap = Wiretap()
-    agent = make_agent("anthropic", wiretap, config=ONE_A_MINUTE)
+    agent = make_agent("anthropic", wiretap, limits=ONE_A_MINUTE)
 
     async def ask() -> list[object]:
         await agent.run("first")
-        agent.config = ToolConfig(request_rates=ONE_A_MINUTE.request_rates, run_timeout=0.05)
-        return [event async for event in agent.stream("second")]
+        limits = RunLimits(request_rates=ONE_A_MINUTE.request_rates, run_timeout=0.05)
+        return [event async for event in agent.stream("second", limits=limits)]
 
     *_, delayed, done = run(ask())
     assert isinstance(delayed, RequestDelayed)
@@ -87,7 +87,7 @@ def test_the_wait_ends_with_the_time_of_the_run() -> None:
 
 def test_a_wait_can_be_cancelled() -> None:
     wiretap = Wiretap()
-    agent = make_agent("anthropic", wiretap, config=ONE_A_MINUTE)
+    agent = make_agent("anthropic", wiretap, limits=ONE_A_MINUTE)
 
     async def ask() -> None:
         await agent.run("first")
@@ -98,8 +98,7 @@ def test_a_wait_can_be_cancelled() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        agent.config = ToolConfig()
-        await agent.run("third")
+        await agent.run("third", limits=RunLimits())
 
     run(ask())
     assert len(wiretap.requests) == 2
@@ -107,4 +106,4 @@ def test_a_wait_can_be_cancelled() -> None:
 
 def test_a_provider_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(errors.UnknownName, match="unknown provider 'antropic'; did you mean 'anthropic'"):
-        ToolConfig(request_rates={"antropic:claude-*": RequestRate(requests=1)})
+        RunLimits(request_rates={"antropic:claude-*": RequestRate(requests=1)})

@@ -1,4 +1,4 @@
-"""What a run can have instead of the agent's own: its output type, its tool choice and the tools that it may call."""
+"""What a run can have instead of the agent's own: its output type, its tool choice, the tools it may call, its limits."""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from toolglot.errors import MissingOutput, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.agent.config import PromptContext
 from toolglot.loop.conversation_state import RunOptions, RunSettings
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Conversation
@@ -180,7 +181,7 @@ def test_another_configuration_during_a_run_does_not_allow_it_more() -> None:
     @tool
     async def loosen() -> str:
         """Changes the configuration."""
-        agent.config = ToolConfig(max_iterations=30)
+        agent.config = ToolConfig(max_repeats=30)
         return "ok"
 
     agent = make_agent("anthropic", tools=[loosen, noting(ran, "write")])
@@ -239,3 +240,31 @@ class Point(TypedDict):
 def test_without_an_event_loop() -> None:
     agent = make_agent("anthropic", tools=[noting([], "look")])
     assert agent.run_sync('say {"x": 1}', output_type=Point, allow=["look"]).output == {"x": 1}
+
+
+# ---- limits
+
+
+def test_a_run_has_its_own_limits_instead_of_those_of_the_agent() -> None:
+    agent = make_agent("anthropic", tools=[noting([], "look")], limits=RunLimits(max_iterations=1))
+    limits = (None, RunLimits(), RunLimits(max_iterations=2), RunLimits(max_total_tokens=0), None)
+    results = [run(agent.run("call look {} then call look {} then call look {}", limits=each)) for each in limits]
+    assert [len(result.outcomes) for result in results] == [1, 3, 2, 0, 1]
+    assert [result.stop for result in results] == ["end", "end", "end", "budget", "end"]
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_run_that_is_resumed_keeps_its_limits_unless_it_was_saved(is_saved: bool) -> None:
+    tools = [noting([], "ask", approval=True)]
+    agent = make_agent("anthropic", tools=tools, limits=RunLimits(max_total_tokens=0))
+    waiting = run(agent.run("call ask {} then say done", limits=RunLimits(max_iterations=5)))
+    if is_saved:
+        limits = RunLimits(max_total_tokens=0)
+        agent = Agent.load(agent.save(), "simulator:anthropic", transport=Wiretap(), tools=tools, limits=limits)
+    assert run(agent.resume({waiting.requests[0].id: "yes"})).stop == ("budget" if is_saved else "end")
+
+
+def test_limits_of_another_type_are_an_error() -> None:
+    agent = make_agent("anthropic")
+    with pytest.raises(UsageError, match="limits: pass RunLimits, not ToolConfig"):
+        run(agent.run("go", limits=ToolConfig()))  # pyright: ignore[reportArgumentType]

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from toolglot.common.jsontext import dumps_text, loads
 from toolglot.errors import MalformedReply, MissingOutput, NameConflict, UsageError
+from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.values.messages import Reply, StopReason, Text, ToolCall
@@ -192,15 +193,15 @@ async def test_a_reply_that_ended_early_is_never_an_output_of_none(provider: str
 
 
 async def test_a_budget_that_is_used_up_is_never_an_output_of_none() -> None:
-    agent = make_agent("anthropic", Wiretap(calls, calls), tools=[add], output_type=City, config=ToolConfig(max_tokens=1))
-    with pytest.raises(MissingOutput, match="raise the limit") as error:
+    agent = make_agent("anthropic", Wiretap(calls, calls), tools=[add], output_type=City, limits=RunLimits(max_total_tokens=1))
+    with pytest.raises(MissingOutput, match="raise max_total_tokens") as error:
         await agent.run("go")
     assert error.value.result.stop == "budget"
     check(agent.conversation)
 
 
 async def test_a_time_that_is_used_up_is_never_an_output_of_none() -> None:
-    agent = make_agent("anthropic", Wiretap(faults=["stall"]), output_type=City, config=ToolConfig(run_timeout=0.05))
+    agent = make_agent("anthropic", Wiretap(faults=["stall"]), output_type=City, limits=RunLimits(run_timeout=0.05))
     with pytest.raises(MissingOutput, match="raise run_timeout") as error:
         await agent.run("go")
     assert error.value.result.stop == "timeout"
@@ -275,7 +276,7 @@ def test_an_output_that_never_came_is_not_passed_over(provider: str) -> None:
     def words(request: Request) -> Reply:
         return Reply((Text("I would rather talk."),), "end")
 
-    agent = make_agent(provider, Wiretap(*[words] * 40), tools=[add], output_type=City, config=ToolConfig(max_iterations=1))
+    agent = make_agent(provider, Wiretap(*[words] * 40), tools=[add], output_type=City, limits=RunLimits(max_iterations=1))
 
     async def talk() -> None:
         try:

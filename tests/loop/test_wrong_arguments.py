@@ -74,7 +74,7 @@ class Silent(Hooks):
     ({"tool": [double]}, "unknown agent option 'tool'; did you mean 'tools'?"),
     ({"api_key": "x"}, "unknown agent option 'api_key'; did you mean 'key'?"),
     ({"temperature": 0.5}, "unknown agent option 'temperature': pass options=Options(temperature=…)"),
-    ({"max_iterations": 3}, "unknown agent option 'max_iterations': pass config=ToolConfig(max_iterations=…)"),
+    ({"max_iterations": 3}, "unknown agent option 'max_iterations': pass limits=RunLimits(max_iterations=…)"),
 ])  # fmt: skip
 def test_wrong_option_of_an_agent(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:

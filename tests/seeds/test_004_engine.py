@@ -8,6 +8,7 @@ import pytest
 from toolglot import (
     Orchestrator,
     RetryConfig,
+    RunLimits,
     ToolConfig,
     ToolDefinition,
     ToolError,
@@ -189,13 +190,15 @@ def test_the_configuration_of_the_document() -> None:
     document = load_payload("004_tool_config")
     fields, retry = load_payload("004_config_fields")["tool_config"], load_payload("004_config_fields")["retry_config"]
     own_names = {
-        "enabled": "enabled", "tool_choice": "tool_choice", "max_iterations": "max_iterations", "execution_timeout": "timeout",
+        "enabled": "enabled", "tool_choice": "tool_choice", "execution_timeout": "timeout",
         "max_parallel_tools": "max_parallel", "allowed_tools": "allow", "tool_error_handling": "on_error",
         "retry_config": "retry",
     }  # fmt: skip
-    assert [*own_names] == fields
+    assert {*own_names, "max_iterations"} == {*fields}  # the last is a limit of the run
+    limits = RunLimits(max_iterations=document.pop("max_iterations"))
     config = ToolConfig(**{own_names[name]: value for name, value in document.items()})
-    assert [getattr(config, own_names[name]) for name in document] == [True, ToolChoice("auto"), 5, 30, 3]
+    assert [getattr(config, own_names[name]) for name in document] == [True, ToolChoice("auto"), 30, 3]
+    assert limits.max_iterations == 5
     with pytest.raises(AttributeError):
         setattr(config, "timeout", 1)  # noqa: B010 - to a type checker it is an error too
     assert retry == ["max_retries", "backoff_base", "backoff_factor"]
@@ -217,9 +220,9 @@ def test_every_choice_of_the_document(provider: str) -> None:
 @pytest.mark.parametrize("provider", FIVE_WIRES)
 def test_the_orchestrator_runs_tools_and_adds_their_results(provider: str) -> None:
     document = load_payload("004_tool_config")
-    config = ToolConfig(tool_choice=document["tool_choice"], max_iterations=document["max_iterations"])
+    config, limits = ToolConfig(tool_choice=document["tool_choice"]), RunLimits(max_iterations=document["max_iterations"])
     registry = ToolRegistry(make_weather_tools()[:1])
-    agent, _ = make_agent(provider, call("get_weather", {"location": "Paris"}), tools=registry, config=config)
+    agent, _ = make_agent(provider, call("get_weather", {"location": "Paris"}), tools=registry, config=config, limits=limits)
     assert agent.run_sync("What is the weather in Paris?").text == "done"
     assert [message.role for message in agent.conversation] == ["user", "assistant", "tool", "assistant"]
 
@@ -385,7 +388,10 @@ def test_events_of_a_call_name_its_tool() -> None:
 
 def test_the_factory_takes_tools_and_their_configuration() -> None:
     document = load_payload("004_tool_config")
-    config = ToolConfig(max_iterations=document["max_iterations"])
-    agent = Orchestrator("simulator", tools=ToolRegistry(make_weather_tools()[:1]), config=config)
-    assert agent.config.max_iterations == document["max_iterations"]
+    config, limits = (
+        ToolConfig(max_parallel=document["max_parallel_tools"]),
+        RunLimits(max_iterations=document["max_iterations"]),
+    )
+    agent = Orchestrator("simulator", tools=ToolRegistry(make_weather_tools()[:1]), config=config, limits=limits)
+    assert agent.config.max_parallel == document["max_parallel_tools"]
     assert agent.run_sync('call get_weather {"location": "Paris"}').outcomes[0].result.data["units"] == "celsius"

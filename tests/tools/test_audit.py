@@ -17,6 +17,7 @@ from toolglot.common.jsontext import loads
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import ToolError, UsageError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.limits import RunLimits
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig, ToolConfig
@@ -204,7 +205,7 @@ PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {  # options, dec
     "vetoed": ({"hooks": [No()]}, None, {"ran": False, "decided_by": "hook", "reason": "no"}),
     "too often": ({"config": ToolConfig(max_uses={"fetch": 0})}, None, {"ran": False, "reason": "use_limit"}),
     "not offered": ({"config": ToolConfig(tool_choice=ToolChoice("none"))}, None, {"ran": False, "decided_by": "policy"}),
-    "no turn left": ({"config": ToolConfig(max_iterations=0)}, None, {"ran": False, "reason": "limit"}),
+    "no turn left": ({"limits": RunLimits(max_iterations=0)}, None, {"ran": False, "reason": "limit"}),
     "truncated": ({"stop": "length"}, None, {"ran": False, "reason": "truncated"}),
 }  # fmt: skip
 

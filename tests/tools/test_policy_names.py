@@ -53,11 +53,7 @@ def make_agent(source: str, model: str, tools: list[Any], **policy: Any) -> Agen
     """An agent whose policy is written in Python or in a file."""
     if source == "python":
         return Agent(model, tools=tools, config=ToolConfig(**policy))
-    rates = {name: rate.calls for name, rate in policy.get("rates", {}).items()}
-    settings = {
-        ("max_per_minute" if name == "rates" else name): rates if name == "rates" else value for name, value in policy.items()
-    }
-    return Setup(msgspec.convert({"policy": settings, "audit": False}, Settings)).create_agent(model, tools=tools)
+    return Setup(msgspec.convert({"policy": policy, "audit": False}, Settings)).create_agent(model, tools=tools)
 
 
 def codes_of(agent: Agent, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:

@@ -84,7 +84,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "model": self.model or None,
             "system": self.system,
             "policy.allow": self.allow or None,
-            "policy.max_iterations": self.max_iterations,
+            "limits.max_iterations": self.max_iterations,
             "log.file": self.log_file,
             "builtin.root": self.root,
             "builtin.enabled": self.builtin,

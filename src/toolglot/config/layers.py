@@ -9,16 +9,18 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.common.regular_files import read_regular_file
 from toolglot.common.textutil import suggest
 from toolglot.common.user_dirs import config_file
 from toolglot.config.setting_schema import (
+    FORMER_NAMES,
     WILDCARD,
     SettingError,
     SettingField,
@@ -33,7 +35,9 @@ from toolglot.config.setting_schema import (
 )
 from toolglot.config.settings import Settings
 from toolglot.config.trust import is_trusted
+from toolglot.engine.rate_limit import RequestRate
 from toolglot.errors import UsageError
+from toolglot.tools.config import Rate
 
 __all__ = [
     "DEFAULT",
@@ -321,11 +325,30 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
                 return value, ""
             return current, "it would allow losses that are currently errors"
         case "lower":
-            if _allowed_amount(field, value) <= _allowed_amount(field, current):
+            if _allows_no_more(field, value, current):
                 return value, ""
-            return current, f"it would allow more than the current {current}"
+            shown = dumps_text(current) if isinstance(current, msgspec.Struct) else current
+            return current, f"it would allow more than the current {shown}"
         case _:
             return current, "only a trusted directory may set it"
+
+
+def _allows_no_more(field: SettingField, value: Any, current: Any) -> bool:
+    """Return whether a limit allows at most what the current one does."""
+    match value, current:
+        case Rate(), Rate():
+            return value.calls * _periods(value.seconds, current.seconds) <= current.calls
+        case RequestRate(), RequestRate():
+            periods = _periods(value.seconds, current.seconds)
+            pairs = ((value.requests, current.requests), (value.tokens, current.tokens))
+            return all(most is None or (count is not None and count * periods <= most) for count, most in pairs)
+        case _:
+            return _allowed_amount(field, value) <= _allowed_amount(field, current)
+
+
+def _periods(seconds: float, current_seconds: float) -> int:
+    """Return how many periods of a rate the current one's period may touch: in each of them, it allows its number again."""
+    return ceil(min(current_seconds / seconds, 2**63))
 
 
 def _allowed_amount(field: SettingField, limit: Any) -> float:
@@ -370,6 +393,10 @@ def _check_variable_names(environ: Mapping[str, str], known: Mapping[str, Settin
         name = "TOOLGLOT_" + "_".join(key).upper()
         if name in environ:
             raise UsageError(f"the variable {name} cannot hold a table; set {'.'.join(key)} in a configuration file")
+    for key, new_key in FORMER_NAMES.items():
+        name = "TOOLGLOT_" + key.replace(".", "_").upper()
+        if name in environ:
+            raise UsageError(f"the variable {name} is not a setting; {key} is now {new_key}")
     for name in environ:
         if not name.startswith("TOOLGLOT_") or name in known:
             continue

@@ -19,9 +19,12 @@ from toolglot.common.plugins import plugin_names
 from toolglot.common.redact import redact
 from toolglot.common.textutil import did_you_mean, suggest, truncate
 from toolglot.config.settings import Setting, Settings, TrustRule
+from toolglot.engine.rate_limit import RequestRate
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, infer_provider
+from toolglot.tools.config import Rate
 
 __all__ = [
+    "FORMER_NAMES",
     "PROVIDER_NAMES",
     "WILDCARD",
     "SettingError",
@@ -41,7 +44,22 @@ __all__ = [
 SettingPath = tuple[str, ...]
 WILDCARD = "*"
 PROVIDER_NAMES = frozenset({*PROFILES, *ALIASES, *SURFACES, "simulator"})
-_LIMITS_BY_MODEL = (("policy", "max_requests_per_minute"), ("policy", "max_tokens_per_minute"))  # PROVIDER or PROVIDER:MODEL
+_RATES_BY_MODEL = ("limits", "request_rates")  # PROVIDER or PROVIDER:MODEL
+# Structs that are one value, each with an example: calls mean nothing without their seconds, so both are set at once.
+_WHOLE_VALUES: dict[type[msgspec.Struct], str] = {
+    Rate: "{ calls = 10, seconds = 60 }",
+    RequestRate: "{ requests = 50, tokens = 80000, seconds = 60 }",
+}
+FORMER_NAMES = {
+    "policy.max_iterations": "limits.max_iterations",
+    "policy.run_timeout": "limits.run_timeout",
+    "policy.max_tokens": "limits.max_total_tokens",
+    "policy.max_cost": "limits.max_cost",
+    "policy.max_per_minute": "policy.rates",
+    "policy.max_requests_per_minute": "limits.request_rates",
+    "policy.max_tokens_per_minute": "limits.request_rates",
+}
+"""Names of settings before the first release -> names now."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
@@ -107,7 +125,7 @@ def list_fields(struct: Any, prefix: SettingPath = (), section_rule: TrustRule |
         if get_origin(kind) is dict:
             annotation = kind = get_args(kind)[1]
             key, default = (*key, WILDCARD), msgspec.UNSET
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in _WHOLE_VALUES:
             yield from list_fields(kind, key, declared.trust)
         else:
             yield SettingField(key=key, type=annotation, default=default, owner=struct, declared=declared)
@@ -157,7 +175,9 @@ def _resolve_key(path: SettingPath) -> SettingPath:
             _check_chosen_name(parent, name)
             key = (*key, WILDCARD)
         else:
-            raise SettingError(f"there is no setting {format_path(here)!r}; {_suggest_settings(key, parent, name)}", here)
+            former = FORMER_NAMES.get(".".join(here))
+            advice = f"it is now {former!r}" if former is not None else _suggest_settings(key, parent, name)
+            raise SettingError(f"there is no setting {format_path(here)!r}; {advice}", here)
     return key
 
 
@@ -167,7 +187,7 @@ def _check_chosen_name(parent: SettingPath, name: str) -> None:
         _check_alias(name)
     elif parent == ("providers",):
         _check_provider(name, (*parent, name))
-    elif parent in _LIMITS_BY_MODEL:
+    elif parent == _RATES_BY_MODEL:
         _check_provider(name.partition(":")[0], (*parent, name))
 
 
@@ -222,6 +242,8 @@ def convert_value(field: SettingField, value: Any) -> Any:
     has_no_limit = type(None) in types and {int, float} & types
     if value == "none" and has_no_limit:
         return None
+    if _has_unknown_key(field, value):
+        raise ValueError(f"must be {describe_expected(field)}, not {_show_value(field, value)}")
     try:
         result: Any = msgspec.convert(value, field.type)
     except (msgspec.ValidationError, ValueError, OverflowError):
@@ -231,8 +253,17 @@ def convert_value(field: SettingField, value: Any) -> Any:
     return result
 
 
+def _has_unknown_key(field: SettingField, value: Any) -> bool:
+    """Whether a table that is one value has a key that it does not know: a misspelt limit must not be no limit."""
+    if field.type not in _WHOLE_VALUES or not isinstance(value, Mapping):
+        return False
+    return not cast(Mapping[str, Any], value).keys() <= {*field.type.__struct_fields__}
+
+
 def _is_acceptable(field: SettingField, value: Any) -> bool:
     """Whether a converted value is within bounds that no type expresses."""
+    if isinstance(value, msgspec.Struct):
+        return all(part is None or _is_acceptable(field, part) for part in msgspec.structs.astuple(value))
     if isinstance(value, int | float):
         return abs(value) <= _MAX_NUMBER  # false for nan
     if isinstance(value, tuple):
@@ -276,6 +307,8 @@ def parse_text(field: SettingField, text: str) -> Any:
 
 def describe_expected(field: SettingField) -> str:
     """Return what a setting accepts, in words."""
+    if field.type in _WHOLE_VALUES:
+        return f"a table such as {_WHOLE_VALUES[field.type]}"
     types, choices, bounds = _inspect_type(field.type)
     if tuple in types:
         items = _join_alternatives(map(repr, choices)) if choices else "strings"

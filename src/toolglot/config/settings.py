@@ -11,8 +11,9 @@ from msgspec import Meta
 
 from toolglot.engine.transport import Timeouts
 from toolglot.loop.context_window import ContextPolicy
+from toolglot.loop.limits import RunLimits
 from toolglot.mcp.client.servers import McpOAuth, McpServer
-from toolglot.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from toolglot.tools.config import Rate, RetryConfig, ToolConfig, ToolErrorHandling
 from toolglot.values.approvals import Effect
 from toolglot.values.request import Effort
 
@@ -76,7 +77,7 @@ class ToolFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySettings(ToolFilter, frozen=True, kw_only=True):
-    """What a run may do with its tools."""
+    """How the calls of a model run: which may, when you are asked, and limits for each."""
 
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
@@ -84,28 +85,16 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     approve: tuple[str, ...] = ()
     """Rules for calls that run without approval: `shell(pytest *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's
     name."""
-    max_iterations: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_iterations
-    """Maximum requests with tools per prompt."""
     timeout: Annotated[_Positive | NoLimit, _LOWER] = _DEFAULT_CONFIG.timeout or "none"
     """Maximum seconds per tool call."""
-    run_timeout: Annotated[_Positive | NoLimit, _LOWER] = "none"
-    """Maximum seconds for the complete answer to a prompt."""
     max_parallel: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_parallel
     """Maximum tool calls running at the same time."""
     max_uses: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
     """Maximum calls per tool in a conversation."""
-    max_per_minute: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
-    """Maximum calls per minute of one tool in a conversation."""
-    max_requests_per_minute: Annotated[dict[str, _Count], _LOWER] = {}
-    """Maximum requests per minute to a provider or a model (`PROVIDER:MODEL`, or a pattern); further requests wait."""
-    max_tokens_per_minute: Annotated[dict[str, _Count], _LOWER] = {}
-    """Maximum tokens per minute, input and output, for a provider or a model; further requests wait."""
+    rates: Annotated[dict[str, Rate], _LOWER] = {}
+    """Maximum calls per tool per minute, or per other `seconds`, in a conversation: `{ calls = 10, seconds = 60 }`."""
     max_result: Annotated[int, Meta(ge=100), _LOWER] = _DEFAULT_CONFIG.max_result
     """Maximum characters per result that the model sees; it can fetch the rest with a handle."""
-    max_tokens: Annotated[_Count | NoLimit, _LOWER] = "none"
-    """Maximum tokens per prompt, input and output."""
-    max_cost: Annotated[_Positive | NoLimit, _LOWER] = "none"
-    """Maximum US dollars per prompt, if the model's price is known."""
     max_repeats: Annotated[int, Meta(ge=0), Setting(trust="lower", zero_is_unlimited=True)] = _DEFAULT_CONFIG.max_repeats
     """Remind the model when the same call has returned the same result this many times; after twice as many, refuse the
     call, and then end the run. 0: never."""
@@ -271,6 +260,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()
+    limits: Annotated[RunLimits, _LOWER] = RunLimits()
     generation: Annotated[GenerationSettings, _FREE] = GenerationSettings()
     timeouts: Timeouts = Timeouts()
     retry: RetryConfig = RetryConfig()

@@ -6,6 +6,7 @@ it was set for. All engines of a setup share one transport.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -46,7 +47,7 @@ from toolglot.providers.catalog import (
     suggest_model,
 )
 from toolglot.tools.audit import AuditLog
-from toolglot.tools.config import Rate, RequestRate, ToolConfig
+from toolglot.tools.config import ToolConfig
 from toolglot.tools.line_file import LineFile
 from toolglot.tools.policy import find_allowed
 from toolglot.tools.policy_names import PolicyNames
@@ -58,7 +59,7 @@ __all__ = ["Setup", "find_unmatched", "find_unmatched_rules", "from_config", "lo
 log = get_logger("toolglot.config")
 SIMULATOR = "simulator"
 AUDIT_FILE = "audit.jsonl"
-Number = TypeVar("Number", int, float)
+Limit = TypeVar("Limit")
 _AGENT_OPTIONS = (
     AgentOptions.__annotations__.keys() - EngineOptions.__annotations__.keys()
 )  # the others are for `create_engine`
@@ -211,27 +212,19 @@ class Setup:
             passed = _filter_tools(names, tool_filter)
             if passed is not None:
                 allowed = passed if allowed is None else allowed & passed
-        requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
         config = ToolConfig(
             parallel=parallel,
-            max_iterations=policy.max_iterations,
-            timeout=_to_optional_limit(policy.timeout),
-            run_timeout=_to_optional_limit(policy.run_timeout),
+            timeout=None if policy.timeout == "none" else policy.timeout,
             max_parallel=policy.max_parallel,
             allow=allowed,
             ask=policy.ask,
             approve=policy.approve,
             deny=tuple(deny),
-            max_uses=_by_tool(policy.max_uses, names),
-            rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
-            request_rates={
-                name: RequestRate(requests=requests.get(name), tokens=tokens.get(name)) for name in {**requests, **tokens}
-            },
+            max_uses=_by_tool(policy.max_uses, names, float),
+            rates=_by_tool(policy.rates, names, attrgetter("calls_per_second")),
             on_error=policy.on_error,
             retry=self.settings.retry,
             max_result=policy.max_result,
-            max_tokens=_to_optional_limit(policy.max_tokens),
-            max_cost=_to_optional_limit(policy.max_cost),
             max_repeats=policy.max_repeats,
         )
         return self.adjust_config(config)
@@ -272,6 +265,7 @@ class Setup:
             fallbacks.append(self.engine(fallback) if isinstance(fallback, str) else fallback)
         arguments: dict[str, Any] = {
             "system": self.settings.system,
+            "limits": self.settings.limits,
             "context": self.settings.context,
             "facade": self.resolve_facade(),
             "defer": self.defer_rule,
@@ -430,7 +424,7 @@ def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, 
 def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str, ...]:
     """Return the patterns in rules of the configuration that match no tool, whether built-in tools are used or not."""
     policy = settings.policy
-    patterns = dict.fromkeys((*policy.deny, *policy.approve, *policy.max_uses, *policy.max_per_minute))
+    patterns = dict.fromkeys((*policy.deny, *policy.approve, *policy.max_uses, *policy.rates))
     return find_unmatched(patterns, (*names, *BASE_TOOLS))
 
 
@@ -438,20 +432,16 @@ def _policy_names(tools: tuple[str, ...]) -> PolicyNames:
     return PolicyNames(lambda name: find_named_tools(name, tools), lambda name: name in tools)
 
 
-def _by_tool(limits: Mapping[str, int], tools: tuple[str, ...]) -> dict[str, int]:
-    """Return limits by tool name instead of by pattern; if several match, the strictest."""
+def _by_tool(limits: Mapping[str, Limit], tools: tuple[str, ...], amount: Callable[[Limit], float]) -> dict[str, Limit]:
+    """Return limits by tool name instead of by pattern; if several match, the strictest. `amount`: how much one allows."""
     names = _policy_names(tools)
     found = {tool: names.find_limits(tool, limits) for tool in tools}
-    return {tool: min(own_limits) for tool, own_limits in found.items() if own_limits}
+    return {tool: min(own_limits, key=amount) for tool, own_limits in found.items() if own_limits}
 
 
 def _filter_tools(tools: tuple[str, ...], tool_filter: ToolFilter) -> frozenset[str] | None:
     """Return the tools that pass a filter; None: all of them."""
     return find_allowed(ToolConfig(allow=tool_filter.allow, deny=tool_filter.deny), tools, _policy_names(tools))
-
-
-def _to_optional_limit(limit: Number | str) -> Number | None:
-    return None if isinstance(limit, str) else limit
 
 
 def _append_audit_line(line: bytes) -> None:

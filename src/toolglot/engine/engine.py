@@ -21,7 +21,7 @@ from toolglot.common.loggers import get_logger
 from toolglot.common.redact import redact
 from toolglot.common.textutil import pluralize
 from toolglot.engine.auth import Key, KeySource
-from toolglot.engine.rate_limit import Slot, cancel_slot, reserve_slot
+from toolglot.engine.rate_limit import RequestRate, Slot, cancel_slot, reserve_slot
 from toolglot.engine.retry import retry_delay
 from toolglot.engine.transport import (
     PUBLIC_HEADERS,
@@ -49,7 +49,7 @@ from toolglot.providers.heal import heal_profile
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ToolFeatures
 from toolglot.providers.tokens import estimate_message, estimate_tool
-from toolglot.tools.config import RequestRate, RetryConfig, ToolConfig
+from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.values.events import EngineEvent, Event, ReplyStarted, RequestDelayed, Retrying
 from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import Reply
@@ -155,7 +155,7 @@ class Engine:
         return PreparedTools(tuple(accepted), tuple(preflight(tools, profile)), losses, encoded.repairs, encoded.body)
 
     def new_state(self, request_rates: Mapping[str, RequestRate] | None = None) -> "EngineState":
-        """Return the encoding state for a new conversation. `request_rates`: as in `ToolConfig`."""
+        """Return the encoding state for a new conversation. `request_rates`: as in `RunLimits`."""
         return EngineState(self, request_rates or {})
 
     async def ask(self, request: Request) -> EngineResult:

@@ -9,16 +9,29 @@ from fnmatch import fnmatchcase
 from functools import cache
 from operator import attrgetter
 from threading import Lock
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from toolglot.common.value_checks import check_values
 from toolglot.providers.catalog import select_row
-from toolglot.tools.config import RequestRate
 
-__all__ = ["Slot", "cancel_slot", "reserve_slot"]
+__all__ = ["RequestRate", "Slot", "cancel_slot", "reserve_slot"]
 
 _lock = Lock()  # event loops in several threads may share a limit
 _TIME = attrgetter("time")
+
+
+class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
+    """Maximum requests to a model, and tokens in them and their replies, per `seconds` seconds. None: no limit."""
+
+    requests: Annotated[int, Meta(ge=1)] | None = None
+    tokens: Annotated[int, Meta(ge=1)] | None = None
+    seconds: Annotated[float, Meta(gt=0)] = 60.0
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 class Slot(msgspec.Struct, eq=False):

@@ -12,11 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.common.type_parameters import Data
-from toolglot.common.value_checks import as_items
+from toolglot.common.value_checks import as_items, check_arguments
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
+from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.loop.saved_runs import upgrade_run
@@ -66,6 +67,8 @@ class RunOptions(TypedDict, Generic[Data], total=False):
     """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
     allow: Iterable[str] | None
     """The tools that may be called, out of those that the agent has and allows."""
+    limits: RunLimits | None
+    """How much the run may use."""
 
 
 class ResumeOptions(TypedDict, Generic[Data], total=False):
@@ -86,6 +89,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     output_type: Any = None
     tool_choice: ToolChoice | None = None
     allow: frozenset[str] | None = None
+    limits: RunLimits | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, Any], output_type: Any) -> "RunSettings":
@@ -98,6 +102,8 @@ class RunSettings(msgspec.Struct, frozen=True):
                 fields[name] = value
         if fields.get("allow") is not None:
             fields["allow"] = frozenset(as_items(fields["allow"]))
+        if fields.get("limits") is not None:
+            check_arguments(fields, {"limits": (RunLimits, "RunLimits")})
         if "tool_choice" in fields:
             fields["tool_choice"] = parse_tool_choice(fields["tool_choice"])
         return cls(output_type=output_type, **fields)
@@ -202,11 +208,11 @@ class ConversationState:
         """Return how the tools of the current run are run, for an agent with this configuration."""
         return self.settings.apply(config, self.caller.names)
 
-    def engine_state(self, engine: Engine, config: ToolConfig) -> EngineState:
+    def engine_state(self, engine: Engine, limits: RunLimits) -> EngineState:
         """Return the encoding state of the engine that is asked now."""
         if self._engine_state is None or self._engine_state.engine is not engine:
             self._engine_state = engine.new_state()
-        self._engine_state.request_rates = config.request_rates
+        self._engine_state.request_rates = limits.request_rates
         return self._engine_state
 
     def visible_messages(self, view: ModelView, instructions: str) -> Sequence[Message]:

@@ -59,8 +59,8 @@ class Driver:
     def __init__(self, run: Run, requests: RequestBuilder, *, streaming: bool) -> None:
         self.run, self._requests, self._streaming = run, requests, streaming
         self._state, self._host, self._structured_output = requests.state, requests.state.host, requests.parts.output
-        self._config, self._hooks = requests.setup.config.config, requests.setup.config.hooks
-        config = self._config
+        config = requests.setup.config
+        self._config, self._limits, self._hooks = config.config, requests.limits, config.hooks
         self._start = len(run.conversation)
         self._usage = Usage()
         self._cost: float | None = 0.0  # None once a model without a known price was used
@@ -70,8 +70,9 @@ class Driver:
         self._losses: dict[Loss, None] = dict.fromkeys(requests.view.hosted_losses)
         self._repairs: dict[Repair, None] = {}
         self._reading_from: EngineState | None = None  # whose reply is being read
-        self._eager_tools = EagerTools(run, requests) if config.eager_start and streaming else None
-        self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
+        self._eager_tools = EagerTools(run, requests) if self._config.eager_start and streaming else None
+        run_timeout = self._limits.run_timeout
+        self._deadline = None if run_timeout is None else time.monotonic() + run_timeout
         self._pending: tuple[Suspended, ...] = ()
         self._suspended: dict[int, Suspended] = {}  # calls of the open turn that have just begun to wait, by index
         self._was_rejected = False
@@ -126,7 +127,7 @@ class Driver:
 
     def _next_step(self) -> AskModel | CallTools | None:
         """Return what to do now; None when the run is over or waits."""
-        max_tokens, max_cost = self._config.max_tokens, self._config.max_cost
+        max_tokens, max_cost = self._limits.max_total_tokens, self._limits.max_cost
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
@@ -152,7 +153,7 @@ class Driver:
             return False
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
         if isinstance(error, TimeoutError) and self._deadline is not None and time.monotonic() >= self._deadline:
-            log.info("the run was stopped after %s s", self._config.run_timeout)
+            log.info("the run was stopped after %s s", self._limits.run_timeout)
             run.interrupt(partial_text, timed_out=True, notes=self._host.interruption_notes)
             return True
         is_prompt_last = not run.iteration and len(run.conversation) == self._start

@@ -20,9 +20,9 @@ _STOPS: dict[RunStop, str] = {
     "length": "the answer reached the limit of output tokens (generation.max_tokens)",
     "refusal": "the model refused to answer",
     "filtered": "the provider withheld the answer",
-    "max_iterations": "the prompt took too many requests (policy.max_iterations)",
-    "budget": "the run used up its tokens or its cost (policy.max_tokens, policy.max_cost)",
-    "timeout": "the run used up its time (policy.run_timeout)",
+    "max_iterations": "the prompt took too many requests (limits.max_iterations)",
+    "budget": "the run used up its tokens or its cost (limits.max_total_tokens, limits.max_cost)",
+    "timeout": "the run used up its time (limits.run_timeout)",
 }
 
 

@@ -12,6 +12,7 @@ from toolglot.engine.engine import EngineState
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.limits import RunLimits
 from toolglot.loop.offer import Offer
 from toolglot.loop.run import AskModel
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
@@ -62,6 +63,11 @@ class RequestBuilder:
         config = self.setup.config.config
         return config, self.state.apply_settings(config)
 
+    @property
+    def limits(self) -> RunLimits:
+        """How much the run may use."""
+        return self.state.settings.limits or self.setup.config.limits
+
     def prepare(self) -> EngineState:
         """Look at what the agent is now; return the state of the engine to ask, and note who makes the calls of its reply."""
         state, engine = self.state, self.setup.models.engine
@@ -73,7 +79,7 @@ class RequestBuilder:
         if self.view.search_tool is not None:
             self._caller = replace(self._caller, unloaded_tools=self._find_unloaded())
         state.caller = self._caller
-        engine_state = state.engine_state(engine, self.setup.config.config)
+        engine_state = state.engine_state(engine, self.limits)
         engine_state.telemetry = state.telemetry
         return engine_state
 
@@ -190,7 +196,7 @@ class RequestBuilder:
             if (tokens := state.meter.scale_tokens(engine.profile, estimate_text(text))) > budget * 0.7:
                 text = render_transcript(messages, previous.summary, int(2 * budget * 0.7 * budget / tokens))
             request = Request(engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
-            engine_state = engine.new_state(self.setup.config.config.request_rates)
+            engine_state = engine.new_state(self.limits.request_rates)
             engine_state.telemetry = state.telemetry
             reply = (await engine_state.ask(request)).reply
         except ToolglotError as e:

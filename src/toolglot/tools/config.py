@@ -8,12 +8,11 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from toolglot.common.value_checks import check_values
-from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.rules import parse_rule
 from toolglot.values.approvals import Effect
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
-__all__ = ["Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
+__all__ = ["Rate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
 """continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
@@ -55,25 +54,19 @@ class Rate(msgspec.Struct, frozen=True):
     """At most `calls` calls in `seconds` seconds."""
 
     calls: Annotated[int, Meta(ge=0)]
-    seconds: Annotated[float, Meta(gt=0)]
-
-    def __post_init__(self) -> None:
-        check_values(self)
-
-
-class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Maximum requests to a model, and tokens in them and their replies, per `seconds` seconds. None: no limit."""
-
-    requests: Annotated[int, Meta(ge=1)] | None = None
-    tokens: Annotated[int, Meta(ge=1)] | None = None
     seconds: Annotated[float, Meta(gt=0)] = 60.0
 
     def __post_init__(self) -> None:
         check_values(self)
 
+    @property
+    def calls_per_second(self) -> float:
+        """The average, by which limits are compared."""
+        return self.calls / self.seconds
+
 
 class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may do with its tools. None: no limit."""
+    """How the calls of a model run: which may, when somebody is asked, and limits for each. None: no limit."""
 
     enabled: bool = True
     tool_choice: ToolChoice | str | None = None
@@ -81,12 +74,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     (`required`) or the name of the one tool that must be called."""
     parallel: bool | None = None
     """False asks the model to make one call at a time."""
-    max_iterations: Count = 25
-    """Maximum requests with tools per run; after these comes one last request without tool calls."""
     timeout: Amount | None = 120.0
     """Maximum seconds per call; a tool's own `timeout` takes precedence."""
-    run_timeout: Amount | None = None
-    """Maximum seconds per run."""
     max_parallel: Annotated[int, Meta(ge=1)] = 8
     """Maximum calls that run in parallel."""
     allow: Collection[str] | None = None
@@ -105,17 +94,10 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     rates: dict[str, Rate] = {}
     """Maximum calls per conversation in a period of time, by tool; a tool's own `rate` takes precedence."""
-    request_rates: dict[str, RequestRate] = {}
-    """Maximum requests to models in a period of time, by PROVIDER or PROVIDER:MODEL (a pattern); requests over the limit wait.
-    All agents in the process that have the same limit share it."""
     on_error: ToolErrorHandling = "continue"
     retry: RetryConfig = RetryConfig()
     max_result: Annotated[int, Meta(ge=100)] = 60_000
     """Maximum characters of a result that the model sees; it can read the rest with `read_result`."""
-    max_tokens: Count | None = None
-    """Maximum input and output tokens per run."""
-    max_cost: Amount | None = None
-    """Maximum US dollars per run, if the model's price is known."""
     max_repeats: Count = 3
     """How often a call may be repeated with the same result before a reminder is added to its results; after twice as many
     repetitions, the call is refused. 0: never."""
@@ -128,5 +110,3 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_values(self)
         for rule in (*self.approve, *self.deny):
             parse_rule(rule)
-        for provider in {pattern.partition(":")[0] for pattern in self.request_rates} - {"simulator"}:
-            resolve_profile(provider)  # raises UnknownName

@@ -7,6 +7,7 @@ passed in.
 
 import re
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, Literal, cast
 
 import msgspec
@@ -325,7 +326,7 @@ def _find_rate(tool: Tool, caller: Caller) -> Rate | None:
     rates = caller.config.rates
     if tool.rate is not None or not rates:
         return tool.rate
-    return min(caller.names.find_limits(tool.name, rates), key=lambda rate: rate.calls / rate.seconds, default=None)
+    return min(caller.names.find_limits(tool.name, rates), key=attrgetter("calls_per_second"), default=None)
 
 
 def _ask_tool(tool: Tool, arguments: dict[str, Any] | None) -> tuple[str | None, bool]:

@@ -168,7 +168,7 @@ class Retrying(Notice, frozen=True, gc=False):
 
 
 class RequestDelayed(Notice, frozen=True, gc=False):
-    """The request is delayed by a rate limit configured for the model (`ToolConfig.request_rates`)."""
+    """The request is delayed by a rate limit configured for the model (`RunLimits.request_rates`)."""
 
     reason: str
     seconds: float
@@ -210,7 +210,8 @@ class ContextTruncated(Notice, frozen=True, gc=False):
 RunStop = Literal[
     "end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "timeout", "approval", "interrupted"
 ]
-"""Why a run ended. budget: `max_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused and can be resumed."""
+"""Why a run ended. budget: `max_total_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused, and can be
+resumed."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):

@@ -271,7 +271,7 @@ class Agent(Generic[Data, OutputValue]):
                 log.warning("the tools have changed since the run was saved")
             saved = data.encode() if isinstance(data, str) else data
             distrust_reason = "" if is_intact(saved) else CHANGED_SINCE_SAVED
-            state.paused = self._setup.open_run(conversation, self.config, run_state, distrust_reason)
+            state.paused = self._setup.open_run(conversation, self.config, state=run_state, distrust_reason=distrust_reason)
             state.has_approver = True  # a waiting run implies an approver, so later calls wait too
         self._check_idle()
         self._state = state

@@ -19,6 +19,7 @@ from toolglot.facades.catalog import find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.deferral import Defer, parse_defer
+from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language
 from toolglot.telemetry.options import Telemetry, check_available
 from toolglot.tools.audit import AuditLog
@@ -76,7 +77,9 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     system: Annotated[SystemPrompt[Data] | None, _Pass((str, Callable, NoneType), "a text, or a function that returns one")]
     """The system prompt, or a function that writes it."""
     config: Annotated[ToolConfig, _Pass(ToolConfig, "a ToolConfig")]
-    """How tools are run: limits, approvals, retries."""
+    """How tools are run: which may be called, approvals, limits for each, retries."""
+    limits: Annotated[RunLimits, _Pass(RunLimits, "RunLimits")]
+    """How much each run may use: requests, time, tokens, cost. A run can have its own: `run(prompt, limits=…)`."""
     options: Annotated[Options, _Pass(Options, "Options")]
     """How the model generates."""
     context: Annotated[ContextPolicy, _Pass(ContextPolicy, "a ContextPolicy")]
@@ -143,6 +146,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     hosted: HostedTools
     system: SystemPrompt[Any] | None = None
     config: ToolConfig = ToolConfig()
+    limits: RunLimits = RunLimits()
     options: Options = _DEFAULT_OPTIONS
     context: ContextPolicy = ContextPolicy()
     facade: str | Facade = "auto"
@@ -226,8 +230,11 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], EngineOpt
     return own, cast(EngineOptions, engine)
 
 
+_OPTION_STRUCTS = {"options": Options, "config": ToolConfig, "limits": RunLimits, "context": ContextPolicy}
+
+
 def _unknown_option(name: str) -> UsageError:
-    for parameter, kind in (("options", Options), ("config", ToolConfig), ("context", ContextPolicy)):
+    for parameter, kind in _OPTION_STRUCTS.items():
         if name in kind.__struct_fields__:
             return UsageError(f"unknown agent option {name!r}: pass {parameter}={kind.__name__}({name}=…)")
     return UnknownName("agent option", name, AgentOptions.__annotations__)

@@ -79,7 +79,8 @@ class Runs:
         state.host.policy.begin_prompt()
         state.settings = settings
         try:
-            return await self._new_driver(state, self._setup.open_run(state.conversation, config), streaming=streaming)
+            run = self._setup.open_run(state.conversation, config, settings.limits)
+            return await self._new_driver(state, run, streaming=streaming)
         except BaseException:  # the function that writes the system prompt failed
             state.retract()
             raise

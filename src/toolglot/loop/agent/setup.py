@@ -18,6 +18,7 @@ from toolglot.hosting.tool_view import resolve_policy_names
 from toolglot.loop.agent.config import AgentConfig, PromptContext
 from toolglot.loop.agent.models import Models
 from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.tools.caller import Caller
@@ -183,13 +184,21 @@ class AgentSetup:
         )
 
     def open_run(
-        self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, distrust_reason: str = ""
+        self,
+        conversation: Conversation,
+        config: ToolConfig,
+        limits: RunLimits | None = None,
+        state: RunState | None = None,
+        distrust_reason: str = "",
     ) -> Run:
-        """Return a new or a saved run over a conversation. `distrust_reason`: why a saved run cannot be trusted."""
+        """Return a new or a saved run over a conversation.
+
+        `limits`: by default, the agent's. `distrust_reason`: why a saved run cannot be trusted.
+        """
         tool_choice = parse_tool_choice(config.tool_choice) if config.enabled else None
         return Run(
             conversation,
-            max_iterations=config.max_iterations,
+            max_iterations=(limits or self.config.limits).max_iterations,
             tool_choice=tool_choice,
             state=state,
             distrust_reason=distrust_reason,
