@@ -1,4 +1,4 @@
-"""Run an MCP server in the sandbox of commands, in a Python of its own that `server_sandbox` starts: `worker()`.
+"""Run an MCP server in the sandbox of commands, in a Python of its own: `plan_worker` says how to start it, it calls `worker`.
 
 A server lives longer than a command and speaks through its own pipes, so this process makes the sandbox, passes its streams on
 and waits. Whoever ends it, however hard, ends everything in the sandbox: the kernel ends bubblewrap with its parent, and the
@@ -9,20 +9,23 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.confine.environment import safe_environment
 from toolglot.confine.limits import remove_cgroups
-from toolglot.confine.programs import start_program
+from toolglot.confine.programs import own_python, start_program
 from toolglot.confine.sandbox import Confinement, Program, build_program_argv, kill_tree, prepare_launch
 from toolglot.errors import ToolError
 
-__all__ = ["PLAN_VARIABLE", "ServerPlan", "worker"]
+__all__ = ["PLAN_VARIABLE", "ServerPlan", "WorkerCommand", "plan_worker", "worker"]
 
 PLAN_VARIABLE = "TOOLGLOT_SERVER"
+_START = "import sys; sys.path += sys.argv[1:]; from toolglot.confine.server_worker import worker; worker()"
 _PDEATHSIG = 1  # linux/prctl.h: the signal when the thread that started us ends
 
 
@@ -34,6 +37,34 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str]
     confinement: str
     """The file that has it: it may be longer than a variable can be."""
+
+
+class WorkerCommand(msgspec.Struct, frozen=True):
+    """The program that runs a server, to be started in "/"."""
+
+    command: str
+    args: tuple[str, ...]
+    variables: dict[str, str]
+
+
+def plan_worker(
+    argv: Sequence[str], cwd: Path, variables: dict[str, str], confinement: Confinement, file: Path
+) -> WorkerCommand:
+    """Return what to start instead of a server. `file`: where the worker finds how to confine it; it deletes the file."""
+    from toolglot.confine.child_process import library_variables  # not at the top: the worker does without it
+
+    # The program of ours finds other prefixes than this process has, which may be in a virtual environment.
+    visible = (*confinement.visible_paths, sys.prefix, sys.base_prefix)
+    file.write_bytes(msgspec.json.encode(replace(confinement, visible_paths=visible), enc_hook=str))
+    plan = ServerPlan(argv=[*argv], cwd=str(cwd), variables=variables, confinement=str(file))
+    # Ours, as it says where credentials are that have to be hidden. The server sees neither this nor that.
+    own = {variable: value for variable, value in os.environ.items() if not variable.startswith(("LD_", "DYLD_"))}
+    packages = (str(Path(__file__).parents[2]), str(Path(msgspec.__file__).parents[1]))
+    return WorkerCommand(
+        own_python(),
+        ("-I", "-S", "-X", "utf8", "-c", _START, *packages),
+        {**own, **library_variables(), PLAN_VARIABLE: msgspec.json.encode(plan).decode()},
+    )
 
 
 def worker() -> None:

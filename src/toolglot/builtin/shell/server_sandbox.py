@@ -1,27 +1,21 @@
 """MCP servers in the sandbox of commands: what is started instead of them."""
 
 import os
-import sys
 from pathlib import Path
 from threading import Lock
 
-import msgspec
 from msgspec.structs import replace
 
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.manager import ShellManager, ShellOptions
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
 from toolglot.builtin.tool_state import ToolState
-from toolglot.confine.child_process import library_variables
-from toolglot.confine.programs import own_python
 from toolglot.confine.sandbox import SandboxLevel
-from toolglot.confine.server_worker import PLAN_VARIABLE, ServerPlan
+from toolglot.confine.server_worker import plan_worker
 from toolglot.errors import UsageError
 from toolglot.mcp.client.servers import McpServer
 
 __all__ = ["ServerSandbox"]
-
-_START = "import sys; sys.path += sys.argv[1:]; from toolglot.confine.server_worker import worker; worker()"
 
 
 class _RunningServer:
@@ -59,26 +53,14 @@ class ServerSandbox:
         if not any(cwd.is_relative_to(root.path) for root in self._workspace.roots):
             raise UsageError(f"the MCP server {name} was not started: its directory {str(cwd)!r} is outside the workspace")
         confinement, plan = manager.confine_program(cwd)
-        # The program of ours finds other prefixes than this process has, which may be in a virtual environment.
-        visible = (*confinement.visible_paths, sys.prefix, sys.base_prefix)
         with self._lock:
             number = len(self._servers)
             process = _RunningServer(f"{name}-{number}", plan.snapshots)
             self._servers.append(process)
         manager.guard.watch(process)
         file = confinement.scratch.parent / f"server-{number}.json"  # a name may be long, or none for a file
-        file.write_bytes(msgspec.json.encode(replace(confinement, visible_paths=visible), enc_hook=str))
-        own = ServerPlan(argv=[server.command, *server.args], cwd=str(cwd), variables=server.env, confinement=str(file))
-        variables = {variable: value for variable, value in os.environ.items() if not variable.startswith(("LD_", "DYLD_"))}
-        packages = (str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1]))
-        return replace(
-            server,
-            command=own_python(),
-            args=("-I", "-S", "-X", "utf8", "-c", _START, *packages),
-            # Ours, as it says where credentials are that have to be hidden. The server sees neither this nor that.
-            env={**variables, **library_variables(), PLAN_VARIABLE: msgspec.json.encode(own).decode()},
-            cwd="/",
-        )
+        worker = plan_worker([server.command, *server.args], cwd, server.env, confinement, file)
+        return replace(server, command=worker.command, args=worker.args, env=worker.variables, cwd="/")
 
     def _manager(self, *, network: bool) -> ShellManager:
         with self._lock:
