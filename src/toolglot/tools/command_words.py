@@ -7,7 +7,7 @@ expand, substitute, assign or redirect makes a line unclear; its words are then 
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from itertools import compress, pairwise
+from itertools import compress, pairwise, takewhile
 
 import msgspec
 
@@ -104,15 +104,15 @@ def split_command(line: str) -> CommandLine:
 
 def _count_names(word: str, following: list[str]) -> int:
     """Return how many words after a reserved one belong to it, and are no program: `function f {`, `time -p`."""
-    match word:
-        case "function":
-            return 1
-        case "coproc":
-            return 1 if following[1:2] and following[1] in _RESERVED else 0
-        case "time":
-            return next((index for index, option in enumerate(following) if option not in ("-p", "--")), len(following))
-        case _:
-            return 0
+    if word == "function":
+        return 1
+    if word == "coproc":
+        has_name = len(following) > 1 and following[1] in _RESERVED
+        return int(has_name)
+    if word == "time":
+        options = takewhile(lambda option: option in ("-p", "--"), following)
+        return len(list(options))
+    return 0
 
 
 class _Lexer:
@@ -183,8 +183,10 @@ class _Lexer:
     def read_plain(self, char: str) -> None:
         """Add a character that is not quoted."""
         unclear = _UNCLEAR.get(char, "" if char.isprintable() else "a character that cannot be seen")
-        if char in "#~" and self._word is not None and not (char == "~" and self._word[-1:] in ("=", ":")):
-            unclear = ""  # special only where a word begins, or a path within it
+        # Special only where a word begins, or a path within it.
+        begins_path = char == "~" and self._word is not None and self._word[-1:] in ("=", ":")
+        if char in "#~" and self._word is not None and not begins_path:
+            unclear = ""
         if unclear:
             self.note(unclear)
             self._expands = True

@@ -320,10 +320,10 @@ class CallBatch:
             self._check_finished()
 
     def _check_finished(self) -> None:
-        is_over = not self._running and not self._waiting
-        if is_over:
-            self._stop_timer()
-        if is_over and self._all_finished is not None and not self._all_finished.done():
+        if self._running or self._waiting:
+            return
+        self._stop_timer()
+        if self._all_finished is not None and not self._all_finished.done():
             self._all_finished.set_result(None)
 
 
@@ -484,10 +484,13 @@ class Execution:
     def _render(self, result: ToolResult, details: Any) -> ToolResult:
         prepared = self._prepared
         data = None if BUILTIN_TAG in prepared.tool.tags else result.data  # a built-in tool's data is for facades only
-        if prepared.interpreted is None or prepared.interpreted.render is None:
+        interpreted = prepared.interpreted
+        if interpreted is None or interpreted.render is None:
             return result if data is result.data else replace(result, data=data)
-        rendered = prepared.interpreted.render(result, prepared.call.arguments or {}, details)
-        return rendered if rendered.is_rendered or rendered.data is not None else replace(rendered, data=data)
+        rendered = interpreted.render(result, prepared.call.arguments or {}, details)
+        if rendered.is_rendered or rendered.data is not None:
+            return rendered
+        return replace(rendered, data=data)
 
     async def _attempt(self, attempt: int) -> Any:
         """Call the function once. One that is inline and synchronous cannot be stopped."""

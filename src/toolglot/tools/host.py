@@ -7,7 +7,6 @@ model never sees a traceback. What happens while a call runs is in `execution`.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from logging import DEBUG
 from typing import Any
@@ -443,14 +442,20 @@ class ToolHost:
 
     def deny(self, call: AnyCall, caller: Caller, answer: Deny | None, prepared: PreparedCall | None = None) -> ToolOutcome:
         """Return the outcome of a call that was not approved. `answer` is None if there was no approver to ask."""
-        message = "The user did not approve the call." if answer else "The call needs approval, but no approver is available."
-        reason = answer.reason.strip() if answer else ""
-        message += f" It did not run. Reason: {reason}" if reason else " It did not run."
+        decided_by: DecidedBy = "policy"
+        message, reason = "The call needs approval, but no approver is available. It did not run.", ""
+        if answer is not None:
+            decided_by, reason = "user", answer.reason.strip()
+            message = "The user did not approve the call. It did not run."
+            if reason:
+                message += f" Reason: {reason}"
         error = ToolError(message, kind="rejected", code="not_approved")
         interpreted = call if isinstance(call, InterpretedCall) else None
-        base, tool = (prepared.call, prepared.tool) if prepared else (base_call(call), self.find_tool(call, caller))
-        by = "user" if answer else "policy"
-        return self._refuse(base, caller, interpreted, error, tool, approved=False, decided_by=by, reason=reason)
+        if prepared is not None:
+            base, tool = prepared.call, prepared.tool
+        else:
+            base, tool = base_call(call), self.find_tool(call, caller)
+        return self._refuse(base, caller, interpreted, error, tool, approved=False, decided_by=decided_by, reason=reason)
 
     def _refuse_prepared(self, prepared: PreparedCall, error: ToolError, *, approved: bool | None = None) -> ToolOutcome:
         return self._refuse(
@@ -543,10 +548,11 @@ class ToolHost:
             returned = outcome.result.content if content is None else content
             self.policy.record_result(outcome.call, tool if outcome.ran else None, returned, caller.config.max_repeats)
         if self.options.audit is not None:
-            if target is None and tool is not None:
-                with suppress(ToolError):  # its arguments are not valid
-                    target = _describe(tool, tool.target, tool.bind(outcome.call).arguments)[0]
-            effects = tool.effects if tool else frozenset[Effect]()
+            effects = frozenset[Effect]()
+            if tool is not None:
+                effects = tool.effects
+                if target is None:
+                    target = _find_target(tool, outcome.call)
             self._log_call(outcome, target or "", effects, approved, decided_by, reason)
         if log.isEnabledFor(DEBUG):
             kind = outcome.result.error_kind or "ok"
@@ -592,6 +598,15 @@ def _describe_unknown(call: ToolCall, caller: Caller) -> str:
     if caller.visible_names is not None:  # suggest only names that the model can see
         error = UnknownName("tool", call.name, caller.visible_names)
     return f"There is no such tool: {error.hint}"
+
+
+def _find_target(tool: Tool, call: ToolCall) -> str | None:
+    """Return what a tool says that a call is about; None if its arguments are not valid."""
+    try:
+        arguments = tool.bind(call).arguments
+    except ToolError:
+        return None
+    return _describe(tool, tool.target, arguments)[0]
 
 
 def _settle(verdict: Verdict, ask_reason: str) -> Verdict:

@@ -174,7 +174,9 @@ class ToolPolicy:
         `tool` is None if none has its name. No harness refuses a repeated call; a model that ignores reminders wastes money.
         """
         limit = 0 if tool is not None and tool.polls else max_repeats
-        if not limit or len(self._recent) < limit or sum(past.call.name == call.name for past in self._recent) < limit:
+        if not limit or len(self._recent) < limit:
+            return ""
+        if sum(past.call.name == call.name for past in self._recent) < limit:
             return ""
         results = self._previous_results(_call_key(call), since_last_write=not _can_write(tool))
         same_count = results.count(results[-1]) if results else 0
@@ -358,7 +360,9 @@ def _effects_to_approve(tool: Tool, config: ToolConfig, *, is_quiet: bool) -> fr
     """Return the effects of a call that need approval."""
     if config.ask is not None:
         return tool.effects.intersection(config.ask)
-    return tool.effects - {"read"} if _ASKING_TAGS & tool.tags and not is_quiet else frozenset()
+    if is_quiet or not _ASKING_TAGS & tool.tags:
+        return frozenset()
+    return tool.effects - {"read"}
 
 
 def _deny(rule: Rule | None) -> Verdict:

@@ -109,7 +109,8 @@ class ToolIndex:
         query = query.strip()
         names = [name for name in query.removeprefix("select:").split(",") if name.strip()]
         selected = self._select(names)
-        if selected and (len(selected) >= len(names) or query.startswith("select:")):
+        is_selection = query.startswith("select:") or len(selected) >= len(names)
+        if selected and is_selection:
             return [self.tools[index] for index in selected]
         required = {_stem(word) for part in re.findall(r"\+(\S+)", query) for word in _WORD.findall(part)}
         words = split_words(query)

@@ -203,9 +203,7 @@ class Tool(Generic[Parameters, Returned]):
         spec = self._spec
         arguments = call.arguments
         if spec.definition.kind == "freeform":
-            # A wire without freeform tools sends the text as the one argument of a function.
-            values = list(arguments.values()) if not call.freeform and arguments is not None else []
-            text = values[0] if len(values) == 1 and isinstance(values[0], str) else call.raw or ""
+            text = _read_text(call)
             return BoundArguments({spec.sole_parameter: text}, {spec.sole_parameter: text})
         if arguments is not None and not call.freeform and (values := spec.binder.bind(arguments)) is not None:
             return BoundArguments(arguments, values)
@@ -233,11 +231,15 @@ class Tool(Generic[Parameters, Returned]):
             values = {spec.sole_parameter: values}
         if spec.context_parameter is not None:
             values[spec.context_parameter] = context
-        positional = [values.pop(name) for name in spec.positional if name in values] if spec.positional else ()
+        positional: Iterable[Any] = ()
+        if spec.positional:
+            positional = [values.pop(name) for name in spec.positional if name in values]
         value = cast(Function, self.function)(*positional, **values)
         if isinstance(value, GeneratorType):
             return collect_generator(cast(Iterator[Any], value))
-        return collect_async_generator(cast(AsyncIterator[Any], value)) if isinstance(value, AsyncGeneratorType) else value
+        if isinstance(value, AsyncGeneratorType):
+            return collect_async_generator(cast(AsyncIterator[Any], value))
+        return value
 
     async def invoke(self, values: dict[str, Any], context: Context) -> Any:
         """Call the function and await its value."""
@@ -409,7 +411,9 @@ def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
     local_names = vars(cast(type[Any], type(obj)))
     members = _module_functions(obj) if isinstance(obj, ModuleType) else _public_methods(obj)
     tools: list[Tool] = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members]
-    return [tool.replace(name=prefix + tool.name) if prefix else tool for tool in tools]
+    if not prefix:
+        return tools
+    return [tool.replace(name=prefix + tool.name) for tool in tools]
 
 
 def _module_functions(module: ModuleType) -> Iterable[Any]:
@@ -496,6 +500,15 @@ def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
     if is_class_body and outer is not None and outer.f_code.co_name != "<module>":
         local = {**outer.f_locals, **local}
     return {word: local[word] for word in words if word in local}
+
+
+def _read_text(call: ToolCall) -> str:
+    """Return the text of a freeform call. A wire without freeform tools sends it as the one argument of a function."""
+    if not call.freeform and call.arguments is not None and len(call.arguments) == 1:
+        value = next(iter(call.arguments.values()))
+        if isinstance(value, str):
+            return value
+    return call.raw or ""
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
