@@ -131,7 +131,7 @@ class Player(Terminal):
             "PYTHONDONTWRITEBYTECODE": "1",  # of the user's modules, which would look like a change
             "TOOLGLOT_BUILTIN_ALLOW_PRIVATE": address,
             "TOOLGLOT_BUILTIN_BROWSER": "none",
-            "TOOLGLOT_POLICY_MAX_ITERATIONS": "60",
+            "TOOLGLOT_LIMITS_MAX_ITERATIONS": "60",
             "TOOLGLOT_POLICY_MAX_REPEATS": "0",
             "TOOLGLOT_BUILTIN_SEARXNG_URL": f"http://{address}",
             **env,
