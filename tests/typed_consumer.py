@@ -197,7 +197,7 @@ def check_builtin_tools(directory: Path) -> list[Tool]:
         aliases=["cat"],
     )
     facade = Facade(id="mine", title="Mine", views=[show], hides=["grep"])
-    tools = coding_tools(directory, options=options, ask=answer, names=["read", "ask_user"])
+    tools = coding_tools(directory, options=options, ask_user=answer, names=["read", "ask_user"])
     assert_type(Agent("simulator", tools=tools, facade=facade).view().model_view.facade is None, bool)
     return tools
 

@@ -74,9 +74,9 @@ def test_a_name_that_nobody_has_is_named(tmp_path: Path, wanted: list[str], stra
 
 def test_nobody_can_be_asked_without_somebody_who_answers(tmp_path: Path) -> None:
     assert "ask_user" not in names(tmp_path)
-    assert "ask_user" in names(tmp_path, ask=answers)
-    assert [name for name in names(tmp_path, ask=answers) if name != "ask_user"] == names(tmp_path)
-    assert names(tmp_path, ask=answers, names=["ask_user"]) == ["ask_user"]
+    assert "ask_user" in names(tmp_path, ask_user=answers)
+    assert [name for name in names(tmp_path, ask_user=answers) if name != "ask_user"] == names(tmp_path)
+    assert names(tmp_path, ask_user=answers, names=["ask_user"]) == ["ask_user"]
 
 
 @pytest.mark.parametrize("name", ["ask_user", "AskUserQuestion"])
@@ -212,7 +212,7 @@ def test_which_tools_ask(
 
 def test_each_tool_says_what_it_does_and_what_rules_are_about(tmp_path: Path) -> None:
     """Facts that editors and rules need are declared with the tool, so that a new tool is one file."""
-    for tool in builtins(tmp_path, ask=answers, state_dir=tmp_path / "state").all_tools:
+    for tool in builtins(tmp_path, ask_user=answers, state_dir=tmp_path / "state").all_tools:
         assert tool.action is not None, tool.name
         assert tool.verb is not None, tool.name
         takes_subjects = {"path", "command", "target", "include", "queries"} & {

@@ -54,7 +54,7 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
     # Said by a script, because the simulated model calls no tools that it was not offered.
     replies = [Reply((ToolCall(f"c{number}", *record["call"]),), "tools") for number, record in enumerate(calls)]
     replies.append(Reply((Text("Done."),)))
-    tools = builtins(root, state_dir=tmp_path / "state", ask=lambda questions: ["yes" for _ in questions])
+    tools = builtins(root, state_dir=tmp_path / "state", ask_user=lambda questions: ["yes" for _ in questions])
     agent = Agent(
         make_engine("anthropic", make_transport(Script(replies)), model="claude-opus-4-8"),
         tools=tools.tools,

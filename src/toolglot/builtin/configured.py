@@ -37,7 +37,7 @@ def configured_web(settings: Settings) -> WebConfig:
 
 
 def configured_builtins(
-    settings: Settings, *, ask: AskUser | None = None, require_read: bool = True, skills: Sequence[Skill] = ()
+    settings: Settings, *, ask_user: AskUser | None = None, require_read: bool = True, skills: Sequence[Skill] = ()
 ) -> Builtins:
     """Create the built-in tools. `require_read=False`: files may be changed without being read first. Raises UsageError."""
     own = settings.builtin
@@ -52,7 +52,7 @@ def configured_builtins(
         web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
-    return builtins(root, options=options, state_dir=state_dir, ask=ask)
+    return builtins(root, options=options, state_dir=state_dir, ask_user=ask_user)
 
 
 def configured_server_sandbox(settings: Settings, root: Path, readable: Iterable[Path]) -> ServerSandbox:

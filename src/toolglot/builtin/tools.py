@@ -83,7 +83,9 @@ class Builtins:
     `notices` are sentences that the user should read before starting.
     """
 
-    def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: str | Path | None, ask: AskUser | None) -> None:
+    def __init__(
+        self, root: str | Path, options: BuiltinOptions, state_dir: str | Path | None, ask_user: AskUser | None
+    ) -> None:
         check_arguments({"options": options}, {"options": (BuiltinOptions, "BuiltinOptions")})
         state_dir = Path(state_dir) if state_dir is not None else None
         workspace = Workspace(
@@ -98,7 +100,7 @@ class Builtins:
             workspace,
             state_dir=state_dir,
             shared_memory=options.shared_memory,
-            ask=ask,
+            ask=ask_user,
             require_read=options.require_read,
             skills=tuple(options.skills),
         )
@@ -174,14 +176,14 @@ def builtins(
     *,
     options: BuiltinOptions | None = None,
     state_dir: str | Path | None = None,
-    ask: AskUser | None = None,
+    ask_user: AskUser | None = None,
 ) -> Builtins:
     """Return the built-in tools for a directory. Raises UsageError.
 
     `state_dir`: a private directory for backups, saved output and memory; without it, there is no memory, and backups go to the
-    user's own state directory. `ask`: the function with which the `ask_user` tool asks the user.
+    user's own state directory. `ask_user`: the function with which the `ask_user` tool asks the user.
     """
-    return Builtins(root, options or BuiltinOptions(), state_dir, ask)
+    return Builtins(root, options or BuiltinOptions(), state_dir, ask_user)
 
 
 def coding_tools(
@@ -190,18 +192,18 @@ def coding_tools(
     names: Iterable[str] | None = None,
     options: BuiltinOptions | None = None,
     state_dir: str | Path | None = None,
-    ask: AskUser | None = None,
+    ask_user: AskUser | None = None,
 ) -> list[Tool]:
     """Return the built-in tools for a directory as a list for `Agent`. Raises UsageError.
 
     Tools that need an extra or a search service are absent without it; `builtins` says which, in `unusable`.
 
-    `names`: only these tools; models' native names work, too (`Bash`). `state_dir`: see `builtins`. `ask`: the function with
-    which the `ask_user` tool asks the user; without it, the tool is absent.
+    `names`: only these tools; models' native names work, too (`Bash`). `state_dir`: see `builtins`. `ask_user`: the function
+    with which the `ask_user` tool asks the user; without it, the tool is absent.
     """
-    loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
+    loaded = builtins(root, options=options, state_dir=state_dir, ask_user=ask_user)
     tools = loaded.tools
-    if ask is None:
+    if ask_user is None:
         tools = [tool for tool in tools if tool.name != "ask_user"]
     if names is None:
         return tools

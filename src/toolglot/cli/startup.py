@@ -201,7 +201,7 @@ def prepare(
     if _uses_builtins(settings, is_wanted=want_builtin, is_simulated=is_simulated, has_tools=bool(tools)):
         from toolglot.builtin.configured import configured_builtins
 
-        builtins = configured_builtins(settings, ask=ask_user, require_read=require_read, skills=instructions.skills)
+        builtins = configured_builtins(settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         _note_useless_facade(flags.facade, setup)
