@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall
@@ -78,10 +76,6 @@ class ToolExecutor:
     def metrics(self) -> ToolMetrics:
         """Counts of calls."""
         return self.host.options.metrics
-
-    def configure(self, config: ToolConfig) -> None:
-        """Use another configuration from now on; counters are kept."""
-        self.caller = replace(self.caller, config=config)
 
     async def run(self, call: AnyCall, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
         """Run one call, asking for approval if it needs one."""

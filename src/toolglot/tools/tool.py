@@ -189,11 +189,6 @@ class Tool(Generic[Parameters, Returned]):
             return None
 
     @property
-    def accepted_parameters(self) -> frozenset[str]:
-        """The names of all parameters that can be bound, including internal ones that models do not see."""
-        return self._spec.binder.parameter_names
-
-    @property
     def wants_context(self) -> bool:
         """Whether the function has a parameter for the Context."""
         return self._spec.context_parameter is not None
