@@ -37,8 +37,9 @@ def loads(data: bytes | str) -> Any:
         return _decode(data)
     except DECODE_ERRORS:
         pass
+    text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
     try:
-        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff"))
+        return json.loads(text)
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
 

@@ -27,4 +27,7 @@ def add_key_source(source: Callable[[], Iterable[str]]) -> None:
 
 def known_keys() -> frozenset[str]:
     """Every key that is remembered, or that a source returns."""
-    return frozenset({*_used_keys.copy(), *(key for source in _sources for key in source())})  # a copy: other threads append
+    keys = set(_used_keys.copy())  # a copy: other threads append
+    for source in _sources:
+        keys.update(source())
+    return frozenset(keys)

@@ -70,15 +70,20 @@ class _KeyFilter(logging.Filter):
         try:
             message = record.getMessage()
         except Exception:  # the arguments do not fit: `logging` would print them as they are
-            message, record.args = str(record.msg), None
-        if (shown := redact(message, keys, by_name=True)) != message:
-            record.msg, record.args = shown, None
+            message = str(record.msg)
+            record.args = None
+        shown = redact(message, keys, by_name=True)
+        if shown != message:
+            record.msg = shown
+            record.args = None
         for name in vars(record).keys() - STANDARD_ATTRIBUTES:
             setattr(record, name, _hide_in_field(getattr(record, name), keys, name))
         if record.exc_info and record.exc_info[0] is not None:
             text = logging.Formatter().formatException(record.exc_info)
-            if (shown := redact(text, keys, by_name=True)) != text:
-                record.exc_text, record.exc_info = shown, None  # formatters print the text, and others find no exception
+            shown = redact(text, keys, by_name=True)
+            if shown != text:
+                record.exc_text = shown  # formatters print the text, and others find no exception
+                record.exc_info = None
         if record.stack_info:
             record.stack_info = redact(record.stack_info, keys, by_name=True)
         return True

@@ -19,4 +19,7 @@ def detect_media(head: bytes) -> tuple[MediaKind, str] | None:
     # RIFF is a container: only its form type tells WebP from sound and video.
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image", "image/webp"
-    return next(((kind, media_type) for start, kind, media_type in _SIGNATURES if head.startswith(start)), None)
+    for signature, kind, media_type in _SIGNATURES:
+        if head.startswith(signature):
+            return kind, media_type
+    return None

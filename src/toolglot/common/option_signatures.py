@@ -21,12 +21,12 @@ def show_options(options: type[Any]) -> Callable[[_Function], _Function]:
         signature = inspect.signature(function)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
         explicit = {parameter.name for parameter in parameters}
-        named = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_Default(), annotation=kind)
-            for name, kind in options.__annotations__.items()
-            if name not in explicit
-        ]
-        function.__dict__["__signature__"] = signature.replace(parameters=[*parameters, *named])
+        for name, kind in options.__annotations__.items():
+            if name not in explicit:
+                default = _Default()
+                option = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                parameters.append(option)
+        function.__dict__["__signature__"] = signature.replace(parameters=parameters)
         return function
 
     return decorate

@@ -58,7 +58,8 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
     """Import the plug-in with this name. Raises UnknownName; UsageError if it cannot be imported, or two packages have it."""
     if kind not in PLUGIN_KINDS:
         raise UnknownName("kind of plug-in", kind, PLUGIN_KINDS)
-    if (plugin := find_plugin(kind, name)) is None:
+    plugin = find_plugin(kind, name)
+    if plugin is None:
         raise UnknownName(f"plug-in with {PLUGIN_KINDS[kind]}", name, plugin_names(kind))
     return plugin
 
@@ -97,8 +98,10 @@ def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[s
     conflicts = [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
     broken: list[str] = []
     for (kind, name), origins in packages.items():
+        if len(origins) > 1:
+            continue
         try:
-            find_plugin(kind, name) if len(origins) == 1 else None
+            find_plugin(kind, name)
         except UsageError as e:
             broken.append(str(e))
     return [*_read_entry_points()[1], *conflicts, *broken]
@@ -116,7 +119,8 @@ def _read_entry_points() -> tuple[dict[Plugin, Any], list[str]]:
 
     kinds: dict[str, PluginKind] = {f"toolglot.{kind}": kind for kind in PLUGIN_KINDS}
     plugins: dict[Plugin, Any] = {}
-    packages, problems = set[str](), list[str]()
+    packages: set[str] = set()
+    problems: list[str] = []
     # Not `entry_points()`: a single package with a damaged file, even an unrelated one, would hide all others.
     for distribution in distributions():
         try:
@@ -127,8 +131,11 @@ def _read_entry_points() -> tuple[dict[Plugin, Any], list[str]]:
             continue
         if not entries:
             continue
-        package, version = distribution.metadata["Name"] or "unknown", distribution.metadata["Version"] or ""
-        if package not in packages:  # otherwise one earlier in sys.path hides it
-            packages.add(package)
-            plugins |= {Plugin(kinds[entry.group], entry.name, package, version, entry.value): entry for entry in entries}
+        package = distribution.metadata["Name"] or "unknown"
+        version = distribution.metadata["Version"] or ""
+        if package in packages:  # one earlier in sys.path hides it
+            continue
+        packages.add(package)
+        for entry in entries:
+            plugins[Plugin(kinds[entry.group], entry.name, package, version, entry.value)] = entry
     return plugins, problems

@@ -91,10 +91,13 @@ def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> 
 
 def redact_words(words: Sequence[str]) -> list[str]:
     """Hide secrets in the words of a command or a list, also a whole word because of the one before it: `--api-key`, `KEY`."""
-    return [
-        REDACTED if _is_named_by(previous, word) else redact(word, by_name=True)
-        for previous, word in zip(("", *words), words, strict=False)
-    ]
+    shown: list[str] = []
+    for previous, word in zip(("", *words), words, strict=False):
+        if _is_named_by(previous, word):
+            shown.append(REDACTED)
+        else:
+            shown.append(redact(word, by_name=True))
+    return shown
 
 
 def find_secrets(words: Sequence[str]) -> list[str]:
@@ -132,7 +135,8 @@ def _quoted_forms(secret: str) -> set[str]:
 @lru_cache(256)
 def encode_secret(secret: str) -> tuple[str, ...]:
     """Return a secret as it is, quoted, reversed, in hexadecimal and in base64; the longest first."""
-    data, forms = secret.encode(errors="replace"), _quoted_forms(secret)
+    data = secret.encode(errors="replace")
+    forms = _quoted_forms(secret)
     if len(data) >= _MIN_PREFIX_LENGTH:
         forms |= {secret[::-1], data.hex(), data.hex().upper()}
         for offset in range(3):  # the characters of base64 depend on how many bytes stand before
@@ -145,22 +149,29 @@ def encode_secret(secret: str) -> tuple[str, ...]:
 def _hide_parts(text: str, secret: str) -> str:
     """Hide every run of characters that is at least half of a secret."""
     size = max(_MIN_PART_LENGTH, (len(secret) + 1) // 2)
+    if len(secret) < size:
+        return text
     step = size // 2  # so that each such run contains one of the chunks that are looked for
-    for start in range(0, len(secret) - step + 1, step) if len(secret) >= size else ():
-        chunk, kept, done = secret[start : start + step], list[str](), 0
+    for start in range(0, len(secret) - step + 1, step):
+        chunk = secret[start : start + step]
+        kept: list[str] = []
+        done = 0
         at = text.find(chunk)
         while at >= 0:
-            left, right = start, start + step
+            left = start
+            right = start + step
             while left and at - (start - left) > done and text[at - (start - left) - 1] == secret[left - 1]:
                 left -= 1
             end = at + step
             while right < len(secret) and end < len(text) and text[end] == secret[right]:
-                right, end = right + 1, end + 1
+                right += 1
+                end += 1
             if right - left >= size:
                 kept += [text[done : at - (start - left)], REDACTED]
                 done = end
             at = text.find(chunk, max(at + 1, done))
-        text = "".join([*kept, text[done:]]) if kept else text
+        if kept:
+            text = "".join([*kept, text[done:]])
     return text
 
 
@@ -168,5 +179,8 @@ def _hide_truncated_secret(text: str, secret: str) -> str:
     """Hide the beginning of a secret at the end of a text that was truncated, perhaps inside of quotes."""
     end = text.rstrip("\"'…")
     at = end.rfind(secret[:_MIN_PREFIX_LENGTH], max(0, len(end) - len(secret)))
-    is_truncated = at >= 0 and len(end) - at >= _MIN_PREFIX_LENGTH and secret.startswith(end[at:])
-    return text[:at] + REDACTED + text[len(end) :] if is_truncated else text
+    if at < 0 or len(end) - at < _MIN_PREFIX_LENGTH:
+        return text
+    if not secret.startswith(end[at:]):
+        return text
+    return text[:at] + REDACTED + text[len(end) :]

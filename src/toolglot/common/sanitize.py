@@ -35,13 +35,18 @@ def escape_invisible(text: str) -> str:
     text = escape_controls(text)
     if text.isascii():
         return text
-    escaped: list[str] = []
-    for character in text:
-        code = ord(character)
-        is_selector = 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF or 0x180B <= code <= 0x180F
-        is_hidden = is_selector or character in _INVISIBLE or (code > 0x7F and unicodedata.category(character) == "Cf")
-        escaped.append(_code_point(character) if is_hidden else character)
-    return "".join(escaped)
+    invisible = {ord(character): _code_point(character) for character in set(text) if _is_invisible(character)}
+    return text.translate(invisible)
+
+
+def _is_invisible(character: str) -> bool:
+    """Return whether a character is not seen, or changes how others are."""
+    if character in _INVISIBLE:
+        return True
+    code = ord(character)
+    if 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF or 0x180B <= code <= 0x180F:  # variation selectors and tags
+        return True
+    return code > 0x7F and unicodedata.category(character) == "Cf"
 
 
 def escape_deceptive(text: str) -> str:
@@ -55,8 +60,8 @@ def escape_deceptive(text: str) -> str:
         return text
     is_foreign_text = any(map(_looks_foreign, text))
     text = _WORD.sub(lambda match: _escape_word(match[0], is_foreign_text), text)
-    escaped = [_code_point(character) if _is_deceptive_mark(character) else character for character in text]
-    return "".join(escaped)
+    deceptive = {ord(character): _code_point(character) for character in set(text) if _is_deceptive_mark(character)}
+    return text.translate(deceptive)
 
 
 def _escape_word(word: str, is_foreign_text: bool) -> str:

@@ -84,13 +84,14 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
     """Read a skill's front matter. Raises UsageError if it cannot be used."""
     fields, problems, _ = _parse_front_matter(_read_file(directory, within))
     problems += [f"unknown field {name!r}" for name in sorted(fields.keys() - _FIELDS)]
-    name, description = (fields.get(key) for key in ("name", "description"))
+    name = fields.get("name")
+    description = fields.get("description")
     if not isinstance(name, str) or not name.strip():
         raise UsageError("its front matter has no name")
     if not isinstance(description, str) or not description.strip():
         raise UsageError("its front matter has no description")
     name = unicodedata.normalize("NFKC", name.strip())
-    if len(name) > MAX_NAME_CHARS or name != name.lower() or not all(part.isalnum() for part in name.split("-")):
+    if not _is_legal_name(name):
         rule = f"1 to {MAX_NAME_CHARS} lower-case letters, digits and single hyphens"
         raise UsageError(f"its name {truncate(name, MAX_NAME_CHARS)!r} is not valid: use {rule}")
     if name != unicodedata.normalize("NFKC", directory.name):
@@ -109,6 +110,13 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
         within=within,
         problems=tuple(problems),
     )
+
+
+def _is_legal_name(name: str) -> bool:
+    """Return whether a name has the form that the specification asks for."""
+    if len(name) > MAX_NAME_CHARS or name != name.lower():
+        return False
+    return all(part.isalnum() for part in name.split("-"))
 
 
 def read_skill_text(skill: Skill) -> str:
@@ -148,8 +156,9 @@ def render_skill_list(skills: Iterable[Skill]) -> str:
 
 def _read_file(directory: Path, within: Path | None) -> str:
     file = directory / SKILL_FILE
-    if within is not None and not all(path.resolve().is_relative_to(within.resolve()) for path in (directory, file)):
-        raise UsageError("it is a symbolic link out of the project")
+    for path in (directory, file):
+        if within is not None and not path.resolve().is_relative_to(within.resolve()):
+            raise UsageError("it is a symbolic link out of the project")
     try:
         data = read_regular_file(file, MAX_SKILL_BYTES + 1)
         text = data.decode()
@@ -198,7 +207,8 @@ def _read_node(node: Any, problems: list[str], visited: set[int]) -> Any:
             raise ValueError("a key that is not text")
         if len({*keys}) < len(keys):
             problems.append("its front matter has a field twice")
-        return dict(zip(keys, (_read_node(value, problems, visited) for _, value in node.value), strict=True))
+        values = [_read_node(value, problems, visited) for _, value in node.value]
+        return dict(zip(keys, values, strict=True))
     if isinstance(node, yaml.SequenceNode):
         return [_read_node(item, problems, visited) for item in node.value]
     return node.value if isinstance(node, yaml.ScalarNode) else None

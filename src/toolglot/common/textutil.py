@@ -37,8 +37,12 @@ _ASCII_PUNCTUATION = {
 
 def suggest(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.62) -> list[str]:
     """Return the known names that are most similar to a misspelt one, best first."""
-    known, words = list(known), name.split("_")
-    return get_close_matches(name, known, n=limit, cutoff=cutoff) or [other for other in known if other in words][:limit]
+    known = list(known)
+    similar = get_close_matches(name, known, n=limit, cutoff=cutoff)
+    if similar:
+        return similar
+    words = name.split("_")
+    return [other for other in known if other in words][:limit]
 
 
 def did_you_mean(suggestions: Iterable[str]) -> str:
@@ -54,7 +58,9 @@ def truncate(text: str, limit: int) -> str:
 
 def pluralize(count: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: `1 line`, `2 lines`."""
-    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {plural or f'{noun}s'}"
 
 
 def format_size(size: int) -> str:
@@ -110,7 +116,8 @@ def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
     """Return what turns the old lines into the new ones."""
     head = count_shared(old, new)
     tail = count_shared(old[head:][::-1], new[head:][::-1])
-    removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
+    removed = old[head : len(old) - tail]
+    added = new[head : len(new) - tail]
     if not removed and not added:
         return []
     if max(len(removed), len(added)) > _MAX_COMPARED_LINES:
@@ -121,8 +128,10 @@ def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
 
 def unified_diff(before: str, after: str, path: str, *, limit: float = _MAX_DIFF_CHARS) -> str:
     """Return a unified diff of two texts, "" if they are equal; one of more characters than the limit is truncated."""
-    old, new = _mark_final_newline(before), _mark_final_newline(after)
-    return render_diff(path if before else "/dev/null", path, old, find_line_edits(old, new), limit=limit)
+    old = _mark_final_newline(before)
+    new = _mark_final_newline(after)
+    old_path = path if before else "/dev/null"
+    return render_diff(old_path, path, old, find_line_edits(old, new), limit=limit)
 
 
 def excerpt_changes(before: str, after: str, context_lines: int = 5) -> str:
@@ -168,9 +177,11 @@ def render_diff(
     if not edits:
         return ""
     output = [f"--- {old_path}", f"+++ {new_path}"]
-    size, growth = 0, 0
+    size = 0
+    growth = 0
     for group in _group_edits(edits):
-        start, end = max(group[0].start - _CONTEXT_LINES, 0), min(group[-1].end + _CONTEXT_LINES, len(lines))
+        start = max(group[0].start - _CONTEXT_LINES, 0)
+        end = min(group[-1].end + _CONTEXT_LINES, len(lines))
         group_growth = sum(len(edit.added) - len(edit.removed) for edit in group)
         old_range = _format_range(start, end - start)
         hunk = [f"@@ -{old_range} +{_format_range(start + growth, end - start + group_growth)} @@"]

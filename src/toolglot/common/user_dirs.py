@@ -69,8 +69,11 @@ def create_own_path(path: Path) -> None:
 
 
 def _path_from_variable(variable: str, environ: Environ | None) -> Path | None:
-    text = (os.environ if environ is None else environ).get(variable, "").strip()
-    return Path(os.path.abspath(os.path.expanduser(text))) if text else None
+    variables = os.environ if environ is None else environ
+    text = variables.get(variable, "").strip()
+    if not text:
+        return None
+    return Path(os.path.abspath(os.path.expanduser(text)))
 
 
 def _user_directory(kind: Literal["config", "data", "state"]) -> Path:
@@ -86,7 +89,9 @@ def _user_directory(kind: Literal["config", "data", "state"]) -> Path:
 def is_writable(directory: Path) -> bool:
     """Return whether files can be created in the directory, which may have to be created itself."""
     existing = next(path for path in (directory, *directory.parents) if path.exists())
-    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    if not existing.is_dir():
+        return False
+    return os.access(existing, os.W_OK | os.X_OK)
 
 
 def ensure_private_directory(directory: Path) -> Path:

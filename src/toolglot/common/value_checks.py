@@ -28,8 +28,7 @@ def check_values(value: msgspec.Struct) -> None:
         part = "a key of " if path.startswith("`key`") else ""
         name = re.findall(r"\$\.(\w+)", path)[0]
         leaves = list(_leaves(_field_types(kind)[name]))
-        structs = [leaf.__name__ for leaf in leaves if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)]
-        message = message.replace("object", structs[0] if structs else "dict")
+        message = message.replace("object", _name_object(leaves))
         for json_name, python_name in _PYTHON_NAMES.items():
             message = message.replace(json_name, python_name)
         choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
@@ -38,6 +37,14 @@ def check_values(value: msgspec.Struct) -> None:
     for name in kind.__struct_fields__:
         if isinstance(getattr(value, name), dict):  # a struct may be given as its fields
             force_setattr(value, name, getattr(converted, name))
+
+
+def _name_object(leaves: Sequence[Any]) -> str:
+    """Return Python's name for what a JSON object becomes in a field of these types."""
+    for leaf in leaves:
+        if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct):
+            return leaf.__name__
+    return "dict"
 
 
 def check_texts(value: msgspec.Struct) -> None:
@@ -59,7 +66,9 @@ def keep_iterables(value: msgspec.Struct) -> None:
 
 def as_items(value: Any) -> list[Any]:
     """Return the items of any iterable; a text, or what is not iterable, is one item."""
-    return [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(cast(Iterable[Any], value))
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return [value]
+    return list(cast(Iterable[Any], value))
 
 
 def check_arguments(arguments: Mapping[str, Any], expected: Mapping[str, tuple[Any, str]]) -> None:
@@ -86,12 +95,15 @@ def _twin(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 @cache
 def _container_fields(kind: type[msgspec.Struct]) -> list[tuple[str, type[tuple[Any, ...]] | type[frozenset[Any]]]]:
-    return [
-        (name, _CONTAINERS[origin])
-        for name, field in _field_types(kind).items()
-        for origin in map(get_origin, get_args(field) if get_origin(field) in (Union, UnionType) else (field,))
-        if origin in _CONTAINERS
-    ]
+    """Return the fields of a struct that are kept as a tuple or a frozenset."""
+    fields: list[tuple[str, type[tuple[Any, ...]] | type[frozenset[Any]]]] = []
+    for name, field in _field_types(kind).items():
+        is_union = get_origin(field) in (Union, UnionType)
+        alternatives = get_args(field) if is_union else (field,)
+        for origin in map(get_origin, alternatives):
+            if origin in _CONTAINERS:
+                fields.append((name, _CONTAINERS[origin]))
+    return fields
 
 
 def _leaves(kind: Any) -> Iterator[Any]:

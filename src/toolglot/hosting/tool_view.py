@@ -29,7 +29,9 @@ def resolve_policy_names(
     registry: ToolRegistry, facade: Facade | str | None = "auto", hosted_names: Iterable[str] = ()
 ) -> PolicyNames:
     """Return what names in the policies of a program with these tools stand for."""
-    hosted_names, facade = tuple(hosted_names), "auto" if facade is None else facade
+    hosted_names = tuple(hosted_names)
+    if facade is None:
+        facade = "auto"
 
     def find(pattern: str) -> tuple[str, ...]:
         # As of now: tools are added and removed while conversations live.
@@ -63,8 +65,12 @@ class ToolView:
         added: Iterable[ToolDefinition] = (),
         hosted_names: Iterable[str] = (),
     ) -> None:
-        self.registry, self.config, self.model = registry, config, model
-        self._table, self._added, self._hosted_names = facade, tuple(added), tuple(hosted_names)
+        self.registry = registry
+        self.config = config
+        self.model = model
+        self._table = facade
+        self._added = tuple(added)
+        self._hosted_names = tuple(hosted_names)
         self.names = resolve_policy_names(registry, facade, self._hosted_names) if names is None else names
         self._version = registry.version
 
@@ -92,7 +98,9 @@ class ToolView:
 
     def is_allowed(self, name: str) -> bool:
         """Return whether the configuration lets the caller have a tool."""
-        return self.config.enabled and (self.allowed is None or name in self.allowed)
+        if not self.config.enabled:
+            return False
+        return self.allowed is None or name in self.allowed
 
     @cached_property
     def facade(self) -> BoundFacade | None:
@@ -120,7 +128,8 @@ class ToolView:
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """The tools under the caller's names."""
         definitions = (*self.registry.definitions(), *self._added)
-        facade, allowed = self.facade, self.allowed
+        facade = self.facade
+        allowed = self.allowed
         if facade is not None:
             definitions = facade.visible_tools(definitions)
         if allowed is None:
@@ -132,13 +141,15 @@ class ToolView:
 
     def tools_behind(self, definition: ToolDefinition) -> list[Tool]:
         """Return the tools that a definition stands for; a native name can stand for several."""
-        name, facade = definition.qualified_name, self.facade
-        names = set[str]()
-        if facade is not None:
-            for view in facade.views:
+        name = definition.qualified_name
+        names: set[str] = set()
+        if self.facade is not None:
+            for view in self.facade.views:
                 if view.qualified_name == name:
-                    names |= view.base_tools & facade.base_tools
-        return [tool for tool in self.registry if tool.definition.qualified_name in (names or {name})]
+                    names |= view.base_tools & self.facade.base_tools
+        if not names:
+            names = {name}
+        return [tool for tool in self.registry if tool.definition.qualified_name in names]
 
     def interpret(self, call: ToolCall) -> AnyCall:
         """Return what a call means; a call of a tool without a native name means itself."""

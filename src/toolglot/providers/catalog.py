@@ -368,7 +368,10 @@ _VENDOR_PATTERNS = (
 
 def infer_provider(model: str) -> str | None:
     """Return the provider of a model that is named without one; None if several serve it, or it is not known."""
-    return next((provider for pattern, provider in _VENDOR_PATTERNS if re.search(pattern, model)), None)
+    for pattern, provider in _VENDOR_PATTERNS:
+        if re.search(pattern, model):
+            return provider
+    return None
 
 
 def suggest_model(name: str) -> str:
@@ -391,13 +394,18 @@ def split_model(name: str) -> tuple[str, str]:
     if colon:
         return provider, model
     inferred = infer_provider(name)
-    return (inferred, name) if inferred else (name, "")
+    if inferred is None:
+        return name, ""
+    return inferred, name
 
 
 def select_row(provider: str, model: str) -> str:
     """Return the id of the row for a provider (id or alias) and a model."""
     provider = ALIASES.get(provider, provider)
-    return next((row for pattern, row in SURFACES.get(provider, ()) if re.search(pattern, model)), provider)
+    for pattern, row in SURFACES.get(provider, ()):
+        if re.search(pattern, model):
+            return row
+    return provider
 
 
 @lru_cache(maxsize=512)

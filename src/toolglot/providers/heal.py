@@ -95,16 +95,26 @@ HEAL_RULES = (
 def heal_profile(message: str, profile: Profile) -> HealedProfile | None:
     """Return what to change after a refusal; None if nothing helps, or it was done already. The first matching rule counts."""
     for rule in HEAL_RULES:
-        if (rule.wires and profile.wire not in rule.wires) or not re.search(rule.pattern, message, re.IGNORECASE | re.DOTALL):
+        if rule.wires and profile.wire not in rule.wires:
             continue
-        if rule.changes == _USE_RESPONSES:
-            if profile.id not in _RESPONSES_ROWS:
-                return None
-            # Keep a custom base URL, and Azure's `?api-version=`.
-            healed, (_, mark, query) = resolve_profile(_RESPONSES_ROWS[profile.id], profile.model), profile.path.partition("?")
-            healed = replace(healed, base_url=profile.base_url, path=healed.path.partition("?")[0] + mark + query)
-        else:
+        if not re.search(rule.pattern, message, re.IGNORECASE | re.DOTALL):
+            continue
+        if rule.changes != _USE_RESPONSES:
             healed = profile.apply(rule.changes)
+        elif profile.id in _RESPONSES_ROWS:
+            healed = _use_responses(profile)
+        else:
+            return None
+        if healed == profile:
+            return None
         fields = ", ".join(key.rpartition(".")[2] for key in rule.changes)
-        return HealedProfile(healed, fields, rule.reason) if healed != profile else None
+        return HealedProfile(healed, fields, rule.reason)
     return None
+
+
+def _use_responses(profile: Profile) -> Profile:
+    """Return the profile for the other API of its provider, with a custom base URL, and Azure's `?api-version=`."""
+    other = resolve_profile(_RESPONSES_ROWS[profile.id], profile.model)
+    _, mark, query = profile.path.partition("?")
+    path = other.path.partition("?")[0]
+    return replace(other, base_url=profile.base_url, path=path + mark + query)

@@ -252,10 +252,15 @@ def find_window(profile_id: str, model: str) -> Window | None:
     """Return the window of a model at an endpoint, if it is known."""
     maker, _, name = model.rpartition("/")
     if profile_id == "openrouter":
-        vendor, name = _ROUTER_VENDORS.get(maker.removeprefix("~"), ""), name.partition(":")[0]
+        vendor = _ROUTER_VENDORS.get(maker.removeprefix("~"), "")
     else:
-        vendor, name = find_vendor(profile_id), name.removeprefix("ft:").partition(":")[0]  # fine-tuned: ft:MODEL:ORG
-    return next((row for row in WINDOWS.get(vendor, ()) if re.search(row.model, name)), None)
+        vendor = find_vendor(profile_id)
+        name = name.removeprefix("ft:")  # fine-tuned: ft:MODEL:ORG
+    name = name.partition(":")[0]
+    for row in WINDOWS.get(vendor, ()):
+        if re.search(row.model, name):
+            return row
+    return None
 
 
 # Of the price of input. Anthropic: for 5 minutes, the lifetime of the marks that we set (its page on prompt caching).
@@ -264,10 +269,15 @@ _CACHE_WRITE_FACTORS = {"anthropic": 1.25}
 
 def find_price(profile_id: str, model: str) -> Price | None:
     """Return the price of a model at an endpoint, if it is known."""
-    rows = PRICES.get(find_vendor(profile_id), ())
-    price = next((price for pattern, price in rows if re.search(pattern, model)), None)
-    factor = _CACHE_WRITE_FACTORS.get(find_vendor(profile_id))
-    return price if price is None or factor is None else replace(price, cache_write=price.input * factor)
+    vendor = find_vendor(profile_id)
+    factor = _CACHE_WRITE_FACTORS.get(vendor)
+    for pattern, price in PRICES.get(vendor, ()):
+        if not re.search(pattern, model):
+            continue
+        if factor is None:
+            return price
+        return replace(price, cache_write=price.input * factor)
+    return None
 
 
 _ALTERNATIVES = re.compile(r"\(([^()]*)\)(\??)")
@@ -295,13 +305,19 @@ def _is_without_maker(name: str, names: list[str]) -> bool:
 def _expand_pattern(pattern: str) -> list[str]:
     """Return the names that a pattern of this module lists."""
     text = re.sub(r"\(\?!(?:[^()]|\([^()]*\))*\)|[\^$]", "", pattern).replace(r"\.?", r"\.").replace("[-.]", "-")
-    pending, names = [re.sub(r"\[(\d+)\]", lambda match: f"({'|'.join(match[1])})", text)], list[str]()
+    pending = [re.sub(r"\[(\d+)\]", lambda match: f"({'|'.join(match[1])})", text)]
+    names: list[str] = []
     while pending:
         text = pending.pop(0)
-        if match := _ALTERNATIVES.search(text):
-            choices = [""] if r"\d" in match[1] else match[1].split("|")  # the former: a date
-            pending[:0] = [text[: match.start()] + choice + text[match.end() :] for choice in ["", *choices][not match[2] :]]
-        else:
+        match = _ALTERNATIVES.search(text)
+        if match is None:
             name = text.replace("\\", "")
-            names.append(f"{name}*" if re.search(pattern, f"{name}-other") else name)
+            allows_more = re.search(pattern, f"{name}-other")
+            names.append(f"{name}*" if allows_more else name)
+            continue
+        is_date = r"\d" in match[1]
+        choices = [""] if is_date else match[1].split("|")
+        if match[2]:  # it may be left out
+            choices = ["", *choices]
+        pending[:0] = [text[: match.start()] + choice + text[match.end() :] for choice in choices]
     return names

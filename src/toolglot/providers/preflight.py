@@ -40,7 +40,8 @@ class Problem(msgspec.Struct, frozen=True):
 
 def preflight(tools: Sequence[ToolDefinition], profile: Profile) -> list[Problem]:
     """Return what the provider would refuse of these tools."""
-    limits, problems = profile.limits, list[Problem]()
+    limits = profile.limits
+    problems: list[Problem] = []
     seen: set[tuple[str, str]] = set()
     for tool in tools:
         if tool.kind == "hosted":  # the provider's own: it knows their names
@@ -75,22 +76,25 @@ def _check_schema(tool: ToolDefinition, profile: Profile) -> Iterator[Problem]:
         value = dumps_text(root["type"])[:80] if "type" in root else "missing"
         yield Problem(tool.name, "#/type", value, "object", is_refused=False)
     for pointer, value, expected in find_invalid(root, allows_bare_arrays=allows_bare_arrays):
-        yield Problem(
-            tool.name, pointer, dumps_text(value)[:80] if value is not None else "missing", expected, is_refused=False
-        )
+        shown = "missing" if value is None else dumps_text(value)[:80]
+        yield Problem(tool.name, pointer, shown, expected, is_refused=False)
 
 
 def _allows_objects(node: Any, document: SchemaDocument, depth: int) -> bool:
     """Whether arguments, which have names, may have this schema at all."""
-    node = clean_node(document.follow(node))[0]
-    # Parts of parts are not looked at: references to the root would multiply.
-    parts = [clean_node(document.follow(part))[0] for part in node.get("allOf", ())]
-    if not all(map(_may_be_object, [node, *parts])):
+    node, _ = clean_node(document.follow(node))
+    if not _may_be_object(node):
         return False
+    for part in node.get("allOf", ()):  # parts of parts are not looked at: references to the root would multiply
+        form, _ = clean_node(document.follow(part))
+        if not _may_be_object(form):
+            return False
     if "type" in node or depth == _MAX_DEPTH:
         return True
-    branches = cast("list[Any]", node.get("anyOf") or node.get("oneOf") or [])
-    return not branches or any(_allows_objects(branch, document, depth + 1) for branch in branches)
+    branches = cast("list[Any]", node.get("anyOf") or node.get("oneOf"))
+    if not branches:
+        return True
+    return any(_allows_objects(branch, document, depth + 1) for branch in branches)
 
 
 def _may_be_object(node: dict[str, Any]) -> bool:
@@ -101,8 +105,10 @@ def _may_be_object(node: dict[str, Any]) -> bool:
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
     """Return the tools that the provider accepts, and a Loss for each other one: a bad tool must not cost the request."""
-    problems = {problem.tool: problem for problem in preflight(tools, profile) if problem.is_refused}
-    problems.pop("", None)  # about no tool that could be named
+    problems: dict[str, Problem] = {}
+    for problem in preflight(tools, profile):
+        if problem.is_refused and problem.tool:  # otherwise it is about no tool that could be named
+            problems[problem.tool] = problem
     losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in problems.items()]
     accepted = [tool for tool in tools if tool.name not in problems]
     limit = profile.limits.tools or len(accepted)

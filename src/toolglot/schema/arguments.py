@@ -94,7 +94,8 @@ class SchemaBinder:
 
     def __init__(self, schema: Schema, *, fills_defaults: bool = False) -> None:
         properties = schema.get("properties")
-        self.schema, self.allows_extra = schema, True
+        self.schema = schema
+        self.allows_extra = True
         self.parameter_names = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
         self._validator: Any = None
         self._fills_defaults = fills_defaults
@@ -128,11 +129,16 @@ def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]
         return [Issue("$", str(e).partition("\n")[0])]
     issues: list[Issue] = []
     for error in errors:
+        message = error.message
+        steps = list(error.instance_path)
         missing = getattr(error.kind, "property", None)  # the parameter to blame, not the object that lacks it
-        path = [*error.instance_path, missing] if missing is not None else error.instance_path
-        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
-        message = error.message if missing is None else "is missing"
-        issues.append(Issue("$" + "".join(steps), message, error.kind.name, error.kind.value, error.instance))
+        if missing is not None:
+            message = "is missing"
+            steps.append(missing)
+        path = "$"
+        for step in steps:
+            path += f"[{step}]" if isinstance(step, int) else f".{step}"
+        issues.append(Issue(path, message, error.kind.name, error.kind.value, error.instance))
     return issues
 
 
@@ -148,13 +154,17 @@ def _compile_validator(schema: bytes) -> Any:
         return jsonschema_rs.validator_for(loads(schema), validate_formats=True, retriever=refuse_remote)
     except ValueError as e:
         path = ".".join(map(str, getattr(e, "instance_path", ())))
-        problem = f"there is no type {getattr(e, 'instance', '')!r}" if path.endswith(".type") else str(e).partition("\n")[0]
-        raise UsageError(f"not a JSON Schema: {f'{path}: ' if path else ''}{problem}") from None
+        problem = str(e).partition("\n")[0]
+        if path.endswith(".type"):
+            problem = f"there is no type {getattr(e, 'instance', '')!r}"
+        place = f"{path}: " if path else ""
+        raise UsageError(f"not a JSON Schema: {place}{problem}") from None
 
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 _REFERENCES = (b'"$ref"', b'"$dynamicRef"', b'"$recursiveRef"')
-_FEW_REFERENCES, _MAX_STEPS = 20, 100_000
+_FEW_REFERENCES = 20
+_MAX_STEPS = 100_000
 
 
 def check_schema(schema: Schema) -> None:
@@ -192,12 +202,15 @@ class _StepCounter:
 
     def _list_parts(self, node: Schema) -> Iterator[Any]:
         """Yield the schemas that are applied to the same value as the node."""
-        for key, value in node.items():
-            if key == "$ref" and isinstance(value, str) and (target := self._document.resolve(value)):
-                yield target.node
-            elif key not in _IN_PLACE:
+        ref = node.get("$ref")
+        target = self._document.resolve(ref) if isinstance(ref, str) else None
+        if target is not None:
+            yield target.node
+        for key in _IN_PLACE:
+            if key not in node:
                 continue
-            elif isinstance(value, list):
+            value = node[key]
+            if isinstance(value, list):
                 yield from cast(list[Any], value)
             elif isinstance(value, dict) and key.startswith("depend"):
                 yield from cast(Schema, value).values()
@@ -283,7 +296,8 @@ def repair_arguments(
 
 def explain_issues(definition: ToolDefinition, issues: Iterable[Issue]) -> str:
     """Explain what was wrong with a call, what the tool expects, and give a valid example."""
-    schema, texts = definition.parameters or {}, [truncate(str(issue), MAX_ISSUE_LENGTH) for issue in issues]
+    schema = definition.parameters or {}
+    texts = [truncate(str(issue), MAX_ISSUE_LENGTH) for issue in issues]
     lines = [f"The call to {definition.name} was not run because its arguments are invalid:"]
     lines += [f"- {text.removeprefix('$').removeprefix('.').removeprefix(': ')}" for text in texts[:MAX_ISSUES]]
     if len(texts) > MAX_ISSUES:
@@ -296,7 +310,8 @@ def explain_issues(definition: ToolDefinition, issues: Iterable[Issue]) -> str:
 
 def summarize_parameters(schema: Schema) -> str:
     """Return the parameters in one line: `city (string, required), days (integer, default 3)`."""
-    document, required = SchemaDocument(schema), schema.get("required", ())
+    document = SchemaDocument(schema)
+    required = schema.get("required", ())
     parts: list[str] = []
     for name, sub in schema.get("properties", {}).items():
         text = _describe_type(sub, document, 0)

@@ -40,7 +40,9 @@ class Coercion:
     """A walk of arguments along their schema, with notes of the changes."""
 
     def __init__(self, schema: Schema) -> None:
-        self.document, self.notes, self.steps = SchemaDocument(schema), list[str](), 0
+        self.document = SchemaDocument(schema)
+        self.notes: list[str] = []
+        self.steps = 0
 
     def coerce_value(self, value: Any, node: Any, path: str, depth: int) -> Any:
         node = self.document.follow(node)
@@ -56,8 +58,9 @@ class Coercion:
         types = allowed_types(node)
         if types and not has_type(value, types):
             value = self.convert_type(value, types, path)
-        if "enum" in node or "const" in node:
-            value = self.match_choice(value, node.get("enum") or [node.get("const")], path)
+        choices = _list_choices(node)
+        if choices is not None:
+            value = self.match_choice(value, choices, path)
         if isinstance(value, dict):
             return self.coerce_object(cast(Schema, value), node, path, depth)
         if isinstance(value, list):
@@ -99,7 +102,8 @@ class Coercion:
         if not _is_choice(value, node):
             return False
         if isinstance(value, list):
-            return all(self.looks_like(item, node.get("items", {}), depth + 1) for item in cast(list[Any], value))
+            form = node.get("items", {})
+            return all(self.looks_like(item, form, depth + 1) for item in cast(list[Any], value))
         if isinstance(value, dict):
             return self._has_members(cast(Schema, value), node, depth)
         return True
@@ -142,14 +146,15 @@ class Coercion:
         return self.record(path, value, matches[0])
 
     def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
-        properties, required = node.get("properties", {}), node.get("required", ())
+        properties = node.get("properties", {})
+        required = node.get("required", ())
         if not self.looks_like(value, node, depth):  # an unknown name may be valid: an open object accepts any
             value = self.rename_properties(value, node, path)
         out: Schema = {}
         for name, item in value.items():
             sub = properties.get(name, node.get("additionalProperties", {}))
-            # Models send null for "not set".
-            if item is None and name in properties and name not in required and not self.looks_like(None, sub, depth):
+            is_optional = name in properties and name not in required
+            if item is None and is_optional and not self.looks_like(None, sub, depth):  # models send null for "not set"
                 self.notes.append(f"{path}.{name}: null left out")
                 continue
             out[name] = self.coerce_value(item, sub, f"{path}.{name}", depth + 1)
@@ -191,9 +196,10 @@ def _convert(value: Any, type_name: str) -> Any:
         return _NO_VALUE if text is None else text
     if isinstance(value, str):
         return _convert_text(value.strip(), type_name)
-    if type_name == "integer" and isinstance(value, float) and value.is_integer():
+    is_whole = json_type(value) == "integer"  # 3.0 is an integer, too
+    if type_name == "integer" and is_whole:
         return int(value)
-    if type_name == "boolean" and json_type(value) == "integer" and value in (0, 1):
+    if type_name == "boolean" and is_whole and value in (0, 1):
         return bool(value)
     return _NO_VALUE
 
@@ -201,12 +207,12 @@ def _convert(value: Any, type_name: str) -> Any:
 def _convert_text(text: str, type_name: str) -> Any:
     """Read a text as a value of a JSON type; `_NO_VALUE` if that would be a guess."""
     match type_name:
-        case "integer":
-            return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else _NO_VALUE
+        case "integer" if _INTEGER.fullmatch(text):
+            return int(text.partition(".")[0])
         case "boolean":
             return _BOOLEANS.get(text.lower(), _NO_VALUE)
-        case "null":
-            return None if text.lower() in ("null", "none") else _NO_VALUE
+        case "null" if text.lower() in ("null", "none"):
+            return None
         case "number" if text:
             return _parse(text, ("integer", "number"))
         case "object" | "array" if text.startswith(("{", "[")):  # "a,b" stays a string
@@ -234,6 +240,13 @@ def _is_choice(value: Any, node: Schema) -> bool:
     return "enum" not in node or value in node["enum"]
 
 
+def _list_choices(node: Schema) -> list[Any] | None:
+    """Return the values that a node lists; None if it lists none."""
+    if "enum" in node or "const" in node:
+        return node.get("enum") or [node.get("const")]
+    return None
+
+
 def _group_by_fold(names: list[str]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -249,4 +262,6 @@ def _fold_name(text: str) -> str:
 def _scalar_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else None
+    if isinstance(value, (int, float)):
+        return str(value)
+    return None

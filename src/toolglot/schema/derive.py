@@ -109,7 +109,8 @@ class _Parameter(NamedTuple):
             hint = Annotated[hint, default]
             default = _EMPTY
         if default is _EMPTY:
-            default = next((field for field in reversed(fields) if not field.is_required()), _EMPTY)
+            with_default = [field for field in fields if not field.is_required()]
+            default = with_default[-1] if with_default else _EMPTY
         is_internal = any(mark is Internal or isinstance(mark, Internal) for mark in metadata)
         if is_internal and default is _EMPTY:
             raise InvalidTool(f"parameter {parameter.name!r} of {label} is internal: give it a default")
@@ -162,12 +163,15 @@ def derive(
     hints = evaluate_annotations(function, annotated, context_type, namespace or {})
     context: str | None = None
     if context_type:
-        context = next((p.name for p in signature if _accepts_type(hints[p.name], context_type)), None)
+        contexts = [p.name for p in signature if _accepts_type(hints[p.name], context_type)]
+        context = contexts[0] if contexts else None
     parameters: list[_Parameter] = []
     for parameter in signature:
         name = parameter.name
-        if name != context:
-            parameters.append(_Parameter.from_signature(parameter, hints[name], descriptions.get(name, ""), label))
+        if name == context:
+            continue
+        shown_text = descriptions.get(name, "")
+        parameters.append(_Parameter.from_signature(parameter, hints[name], shown_text, label))
     extra_type: Any = hints[extra.name] if extra else _EMPTY
     derived = _build_schema(description, parameters, extra_type, label)
     derived.context_parameter = context
@@ -206,15 +210,19 @@ def _replace_iterable(hint: Any, name: str, label: str) -> Any:
     """Turn Iterable into list: pydantic would validate it lazily, while the function runs. Refuse streams."""
     origin = get_origin(hint)
     type_name = getattr(origin or hint, "__name__", "")
-    if type_name in _STREAM_TYPES and getattr(origin or hint, "__module__", "") in ("collections.abc", "typing", "builtins"):
+    module = getattr(origin or hint, "__module__", "")
+    if type_name in _STREAM_TYPES and module in ("collections.abc", "typing", "builtins"):
         raise InvalidTool(f"parameter {name!r} of {label}: {_format_type(hint)} has no JSON form; {_TYPE_ADVICE}")
-    if type_name == "Iterable":
-        return list[get_args(hint)[0]] if get_args(hint) else list[Any]
-    return hint
+    if type_name != "Iterable":
+        return hint
+    arguments = get_args(hint)
+    return list[arguments[0]] if arguments else list[Any]
 
 
 def _format_type(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
+    if isinstance(hint, type) and not get_args(hint):
+        return hint.__name__
+    return str(hint).replace("typing.", "")
 
 
 # ---- the schema and the validator
@@ -225,7 +233,9 @@ def _make_adapter(fields: dict[str, Any], extra_type: Any) -> Any:
     from pydantic import ConfigDict, TypeAdapter
     from typing_extensions import TypedDict  # before Python 3.12 pydantic refuses the one of `typing`
 
-    options: dict[str, Any] = {"closed": True} if extra_type is _EMPTY else {"extra_items": replace_typed_dicts(extra_type)}
+    options: dict[str, Any] = {"closed": True}
+    if extra_type is not _EMPTY:
+        options = {"extra_items": replace_typed_dicts(extra_type)}
     fields = {name: replace_typed_dicts(hint) for name, hint in fields.items()}
     shape: Any = TypedDict("Arguments", fields, **options)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportGeneralTypeIssues]
     shape.__pydantic_config__ = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64", allow_inf_nan=False)
@@ -233,39 +243,47 @@ def _make_adapter(fields: dict[str, Any], extra_type: Any) -> Any:
 
 
 def _build_schema(description: str, parameters: list[_Parameter], extra_type: Any, label: str) -> FunctionSchema:
-    fields = {p.name: p.annotation if p.is_required else NotRequired[p.annotation] for p in parameters}
+    fields: dict[str, Any] = {}
+    for p in parameters:
+        fields[p.name] = p.annotation if p.is_required else NotRequired[p.annotation]
     try:
         adapter = _make_adapter(fields, extra_type)
         schema = strip_titles(adapter.json_schema())
     except Exception as error:
-        # Find the type that pydantic refuses.
-        types = {f"parameter {p.name!r}": p.annotation for p in parameters}
-        types |= {"the ** parameter": extra_type} if extra_type is not _EMPTY else {}
-        for owner, annotation in types.items():
-            try:
-                _make_adapter({"x": annotation}, _EMPTY).json_schema()
-            except Exception as e:
-                reason = str(e).partition("\n")[0].partition(" Set `arbitrary")[0].rstrip(".")
-                type_name = _format_type(annotation)
-                raise InvalidTool(f"{owner} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}") from None
+        _blame_type(parameters, extra_type, label)
         raise InvalidTool(f"{label} cannot be a tool: {str(error).partition(chr(10))[0]}") from None
     shown = [p for p in parameters if not p.is_internal]
     properties: Schema = schema.get("properties", {})
     if len(properties) != len(shown):
         raise InvalidTool(f"{label} cannot be a tool: two of its parameters have the same name; choose other aliases")
     has_untyped = any(not at.node or at.node.get("additionalProperties") is True for at in iter_nodes(schema))
-    # The description would be the docstring of the TypedDict.
-    schema = {"type": "object", "properties": properties, **drop_keywords(schema, "description", "additionalProperties")} | {
-        "additionalProperties": schema["additionalProperties"]
-    }
+    extra = schema["additionalProperties"]
+    others = drop_keywords(schema, "description", "additionalProperties")  # the description is that of the TypedDict
+    schema = {"type": "object", "properties": properties, **others, "additionalProperties": extra}
     for p, node in zip(shown, properties.values(), strict=True):
         p.annotate(node)
-    names = frozenset({*properties, *(p.name for p in parameters if p.is_internal)})
-    # The types of internal parameters are not in the schema.
-    has_untyped = has_untyped or any(p.is_internal and _allows_anything(p.annotation) for p in parameters)
+    names = {*properties}
+    for p in parameters:
+        if p.is_internal:  # its type is not in the schema
+            names.add(p.name)
+            has_untyped = has_untyped or _allows_anything(p.annotation)
     allows_extra = extra_type is not _EMPTY
     validate = adapter.validator.validate_python
-    return FunctionSchema(description, schema, validate, names, has_untyped=has_untyped, allows_extra=allows_extra)
+    return FunctionSchema(description, schema, validate, frozenset(names), has_untyped=has_untyped, allows_extra=allows_extra)
+
+
+def _blame_type(parameters: list[_Parameter], extra_type: Any, label: str) -> None:
+    """Raise InvalidTool for the first type that pydantic refuses."""
+    types = {f"parameter {p.name!r}": p.annotation for p in parameters}
+    if extra_type is not _EMPTY:
+        types["the ** parameter"] = extra_type
+    for owner, annotation in types.items():
+        try:
+            _make_adapter({"x": annotation}, _EMPTY).json_schema()
+        except Exception as e:
+            reason = str(e).partition("\n")[0].partition(" Set `arbitrary")[0].rstrip(".")
+            type_name = _format_type(annotation)
+            raise InvalidTool(f"{owner} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}") from None
 
 
 def strip_titles(node: Any) -> Any:

@@ -155,8 +155,10 @@ KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
 
 def clean_node(schema: Any) -> tuple[Schema, list[str]]:
     """Return one node as well-formed 2020-12, its children untouched, and the keywords that made no sense."""
-    if isinstance(schema, bool):
-        return ({} if schema else {"not": {}}), []
+    if schema is True:
+        return {}, []
+    if schema is False:
+        return {"not": {}}, []
     if not isinstance(schema, dict):
         return {}, [f"schema {schema!r:.40}"]
     node: Schema = {}
@@ -167,8 +169,10 @@ def clean_node(schema: Any) -> tuple[Schema, list[str]]:
         check = KEYWORD_CHECKS.get(key)
         if check and not check(value):
             invalid.append(key)
+        elif check is _is_count:
+            node[key] = int(cast("float", value))  # 3.0 is a legal count
         else:
-            node[key] = int(cast("float", value)) if check is _is_count else value  # 3.0 is a legal count
+            node[key] = value
     return node, invalid
 
 
@@ -223,7 +227,8 @@ def _modernize(node: Schema) -> Schema:
 
 def _modernize_tuple(node: Schema) -> Schema:
     """Rewrite a draft-7 tuple; its keyword keeps its place among the others."""
-    node = {("prefixItems" if key == "items" else key): value for key, value in node.items()}
+    new_names = {"items": "prefixItems"}
+    node = {new_names.get(key, key): value for key, value in node.items()}
     if "additionalItems" in node:
         node["items"] = node.pop("additionalItems")
     return node
@@ -242,27 +247,34 @@ def _modernize_required(node: Schema) -> None:
     """Rewrite `required` of draft 3, which marks the property itself."""
     if isinstance(node.get("required"), bool):
         del node["required"]
-    properties = _dict_items(node.get("properties"))
-    marked = [name for name, sub in properties if isinstance(sub, dict) and cast("Schema", sub).get("required") is True]
+    marked: list[str] = []
+    for name, sub in _dict_items(node.get("properties")):
+        if isinstance(sub, dict) and cast("Schema", sub).get("required") is True:
+            marked.append(name)
     if marked or isinstance(node.get("required"), list):
         node["required"] = unique([*string_items(node.get("required")), *marked])
 
 
 def _dict_items(value: Any) -> list[tuple[str, Any]]:
-    return list(cast("Schema", value).items()) if isinstance(value, dict) else []
+    if not isinstance(value, dict):
+        return []
+    return list(cast("Schema", value).items())
 
 
 def string_items(value: Any) -> list[str]:
     """Return the strings of a list, without duplicates."""
-    values = cast("list[Any]", value) if isinstance(value, list) else []
-    return unique(item for item in values if isinstance(item, str))
+    if not isinstance(value, list):
+        return []
+    return unique(item for item in cast("list[Any]", value) if isinstance(item, str))
 
 
 def allowed_types(node: Schema) -> list[str]:
     """Return the types that a node allows, as stated or as implied by its keywords. Empty: any."""
     declared = node.get("type")
+    if isinstance(declared, str) and declared:
+        return [declared]
     if declared:
-        return [declared] if isinstance(declared, str) else declared
+        return declared
     if "enum" in node or "const" in node:
         names = unique(map(json_type, node.get("enum") or [node["const"]]))
         return drop_covered_integer(names)
@@ -271,7 +283,9 @@ def allowed_types(node: Schema) -> list[str]:
 
 def drop_covered_integer(names: list[str]) -> list[str]:
     """Drop "integer" where "number" includes it."""
-    return [name for name in names if name != "integer"] if "number" in names else names
+    if "number" not in names:
+        return names
+    return [name for name in names if name != "integer"]
 
 
 # ---- references
@@ -295,7 +309,9 @@ class SchemaDocument:
     def resolve(self, ref: str) -> LocatedNode | None:
         """Return the node that a reference names; None for a remote or dangling one."""
         base = self.root.get("$id")
-        ref = unquote(ref.removeprefix(base) if isinstance(base, str) else ref)
+        if isinstance(base, str):
+            ref = ref.removeprefix(base)
+        ref = unquote(ref)
         if ref in ("", "#"):
             return LocatedNode("#", self.root, True)
         if not ref.startswith("#/"):
@@ -304,14 +320,9 @@ class SchemaDocument:
         segments = [part.replace("~1", "/").replace("~0", "~") for part in ref[2:].split("/")]
         is_stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")  # the root is flattened to a plain object
         for segment in segments:
-            if isinstance(node, dict) and segment in node:
-                node = cast("Schema", node)[segment]
-                is_stable = is_stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
-            elif isinstance(node, list) and re.fullmatch("[0-9]{1,6}", segment):
-                items = cast("list[Any]", node)
-                node = items[int(segment)] if int(segment) < len(items) else None
-            else:
-                return None
+            node = _find_child(node, segment)
+            if isinstance(node, list) and segment in ("items", "additionalItems"):  # a tuple will be rewritten
+                is_stable = False
         if not isinstance(node, (dict, bool)):
             return None
         return LocatedNode("#/" + "/".join(map(escape_pointer, segments)), node, is_stable)
@@ -319,7 +330,10 @@ class SchemaDocument:
     def follow(self, node: Any, max_steps: int = 60) -> Schema:
         """Return the node at the end of a chain of references; {} for anything that is no object."""
         for _ in range(max_steps):
-            if not isinstance(node, dict) or not isinstance(ref := cast("Schema", node).get("$ref"), str):
+            if not isinstance(node, dict):
+                return {}
+            ref = cast("Schema", node).get("$ref")
+            if not isinstance(ref, str):
                 break
             target = self.resolve(ref)
             node = target.node if target else {}
@@ -331,9 +345,12 @@ class SchemaDocument:
         if self._anchors is None:
             self._anchors = {}
             for at in iter_nodes(self.root):
-                for key, prefix in (("$anchor", "#"), ("$id", "")):
-                    if isinstance(at.node.get(key), str):
-                        self._anchors.setdefault(prefix + at.node[key], at)
+                anchor = at.node.get("$anchor")
+                if isinstance(anchor, str):
+                    self._anchors.setdefault(f"#{anchor}", at)
+                id = at.node.get("$id")
+                if isinstance(id, str):
+                    self._anchors.setdefault(id, at)
         return self._anchors
 
     def find_cycles(self) -> frozenset[str]:
@@ -353,6 +370,17 @@ class SchemaDocument:
                     pending.append(target)
         # Without what leads out of the graph and, reversed, without what leads into it, only cycles are left.
         return frozenset(_prune_leaves(_prune_leaves(edges)))
+
+
+def _find_child(node: Any, segment: str) -> Any:
+    """Return what a segment of a JSON pointer names in an object or an array; None if there is nothing."""
+    if isinstance(node, dict):
+        return cast("Schema", node).get(segment)
+    if not isinstance(node, list) or not re.fullmatch("[0-9]{1,6}", segment):
+        return None
+    items = cast("list[Any]", node)
+    index = int(segment)
+    return items[index] if index < len(items) else None
 
 
 def escape_pointer(segment: str) -> str:
@@ -381,16 +409,16 @@ def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = Tru
     for key, value in cast("Schema", node).items():
         if not include_definitions and key in ("$defs", "definitions"):
             continue
-        children: Iterable[tuple[str, Any]] = ()
+        path = f"{pointer}/{key}"
+        is_list = key in LIST_KEYWORDS or key == "items"  # draft 7 writes a tuple as a list of items
         if key in MAP_KEYWORDS and isinstance(value, dict):
-            children = cast("Schema", value).items()
-        elif isinstance(value, list) and (key in LIST_KEYWORDS or key == "items"):
-            children = ((str(i), sub) for i, sub in enumerate(cast("list[Any]", value)))
+            for name, sub in cast("Schema", value).items():
+                yield from iter_nodes(sub, f"{path}/{escape_pointer(name)}", include_definitions=include_definitions)
+        elif is_list and isinstance(value, list):
+            for i, sub in enumerate(cast("list[Any]", value)):
+                yield from iter_nodes(sub, f"{path}/{i}", include_definitions=include_definitions)
         elif key in SUBSCHEMA_KEYWORDS:
-            yield from iter_nodes(value, f"{pointer}/{key}", include_definitions=include_definitions)
-        for name, sub in children:
-            path = f"{pointer}/{key}/{escape_pointer(name)}"
-            yield from iter_nodes(sub, path, include_definitions=include_definitions)
+            yield from iter_nodes(value, path, include_definitions=include_definitions)
 
 
 def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
@@ -424,7 +452,8 @@ def _merge_enums(ours: list[Any], theirs: list[Any]) -> list[Any] | None:
 
 def _merge_types(ours: str | list[str], theirs: str | list[str]) -> str | list[str] | None:
     """Return the types that both allow. An integer is a number: "number" and "integer" have "integer" in common."""
-    first, second = allowed_types({"type": ours}), allowed_types({"type": theirs})
+    first = allowed_types({"type": ours})
+    second = allowed_types({"type": theirs})
     shared = {*_add_integer(first)} & {*_add_integer(second)}
     names = drop_covered_integer([name for name in unique([*first, *second]) if name in shared])
     if len(names) == 1:
@@ -441,7 +470,9 @@ def _merge_subschemas(ours: Any, theirs: Any) -> Any:
         return False
     if ours in (True, {}) or ours == theirs:
         return theirs
-    return ours if theirs in (True, {}) else {"allOf": [ours, theirs]}
+    if theirs in (True, {}):
+        return ours
+    return {"allOf": [ours, theirs]}
 
 
 # How two values of a keyword become one that means both.
@@ -460,11 +491,14 @@ _MERGES: dict[str, Callable[[Any, Any], Any]] = {
 
 def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
     """Return `allOf` of two nodes as one, and the keywords of the second that could not be merged."""
-    merged, conflicts = dict(first), Schema()
+    merged = dict(first)
+    conflicts: Schema = {}
     for key, theirs in second.items():
         if key not in merged or merged[key] == theirs:
             merged[key] = theirs
-        elif (value := _merge_keyword(key, merged[key], theirs)) is not None:
+            continue
+        value = _merge_keyword(key, merged[key], theirs)
+        if value is not None:
             merged[key] = value
         elif key not in ANNOTATIONS:
             conflicts[key] = theirs
@@ -474,4 +508,6 @@ def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
 def _merge_keyword(key: str, ours: Any, theirs: Any) -> Any:
     """Return one value that means both; None if there is none."""
     merge = _MERGES.get(key)
-    return None if merge is None else merge(ours, theirs)
+    if merge is None:
+        return None
+    return merge(ours, theirs)

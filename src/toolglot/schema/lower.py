@@ -66,8 +66,10 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool_name: str)
         in_cycle = target.pointer in lowering.cyclic_pointers
         path = SchemaPath(f"$.$defs.{name}", 1, in_cycle, (target.pointer,), is_definition=True)
         definitions[name] = _lower_node(target.node, path, lowering)
+    if definitions:
+        out = {**out, "$defs": definitions}
     restorations: list[Restoration] = []
-    out = _collect_restorations(out | ({"$defs": definitions} if definitions else {}), "#", restorations)
+    out = _collect_restorations(out, "#", restorations)
     return LoweredSchema(out, tuple(lowering.losses), tuple(restorations), lowering.root_description)
 
 
@@ -76,7 +78,8 @@ def _lower_node(schema: Any, path: SchemaPath, lowering: Lowering) -> Schema:
     dialect = lowering.dialect
     lowering.node_budget -= 1
     node = lowering.clean(schema, path)
-    if path.depth and (lowering.node_budget < 0 or path.depth > MAX_DEPTH) and not _is_leaf(node, dialect):
+    is_too_large = lowering.node_budget < 0 or path.depth > MAX_DEPTH
+    if path.depth and is_too_large and not _is_leaf(node, dialect):
         node = truncate_node(node, path, lowering, "the schema is too deep or too large here; truncated")
     node, path = normalize_node(node, path, lowering)
     for lower_aspect in _find_passes(node, dialect):
@@ -90,7 +93,9 @@ def _lower_node(schema: Any, path: SchemaPath, lowering: Lowering) -> Schema:
         return _lower_node(sub, path.child(_name_step(node, key, name), optional=is_optional), lowering)
 
     out = map_children(node, lower_child)
-    return out if dialect.is_open or "anyOf" not in out else _merge_branches(out, dialect)
+    if dialect.is_open or "anyOf" not in out:
+        return out
+    return _merge_branches(out, dialect)
 
 
 def _find_passes(node: Schema, dialect: Dialect) -> tuple[Pass, ...]:
@@ -108,14 +113,18 @@ def _name_step(node: Schema, key: str, name: str) -> str:
     # "string or null" is one form to a reader: no "anyOf[0]".
     if key == "anyOf" and sum(sub != NULL_SCHEMA for sub in node["anyOf"]) == 1:
         return ""
-    return f"{key}[{name}]" if name else key
+    if not name:
+        return key
+    return f"{key}[{name}]"
 
 
 def _is_leaf(node: Schema, dialect: Dialect) -> bool:
     """Whether no pass can add schemas inside the node: then truncating it would gain nothing."""
     types = allowed_types(node)
+    if _NESTING_KEYWORDS & node.keys() or "array" in types:
+        return False
     becomes_union = len(types) > 1 or ("nullable" in node and not dialect.uses_nullable)
-    return not _NESTING_KEYWORDS & node.keys() and not becomes_union and "array" not in types
+    return not becomes_union
 
 
 def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
@@ -124,7 +133,8 @@ def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
     real = [branch for branch in branches if branch != NULL_SCHEMA]
     allows_null = len(real) < len(branches)
     # Where a type may be a list, an enum may hold null.
-    choices = merge_as_enum(branches if dialect.allows_type_lists else real)
+    candidates = branches if dialect.allows_type_lists else real
+    choices = merge_as_enum(candidates)
     if choices:
         real = [choices]
         branches = [choices]
@@ -145,7 +155,9 @@ def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
 
 
 def _mark_nullable(node: Schema) -> Schema:
-    return {"anyOf": [*map(_mark_nullable, node["anyOf"])]} if "anyOf" in node else {**node, "nullable": True}
+    if "anyOf" in node:
+        return {"anyOf": [*map(_mark_nullable, node["anyOf"])]}
+    return {**node, "nullable": True}
 
 
 def _collect_restorations(node: Any, pointer: str, restorations: list[Restoration]) -> Any:

@@ -50,7 +50,9 @@ class Lowering:
     """One call of `lower`: the input, the target, and the losses so far."""
 
     def __init__(self, raw: Schema, dialect: Dialect, tool_name: str) -> None:
-        self.document, self.dialect, self.tool_name = SchemaDocument(raw), dialect, tool_name
+        self.document = SchemaDocument(raw)
+        self.dialect = dialect
+        self.tool_name = tool_name
         self.losses: list[Loss] = []
         self.definition_names: dict[str, str] = {}  # by pointer, of the definitions that are kept
         self.definitions: list[tuple[str, LocatedNode]] = []
@@ -67,19 +69,23 @@ class Lowering:
         node, invalid = clean_node(schema)
         for key in invalid:
             self.add_loss(key, path, "not valid JSON Schema; dropped")
-        # A nested $id would change the base of every $ref below it.
-        node = drop_keywords(node, RESTORATIONS_KEY, *(["$id"] if path.depth else []))
+        node = drop_keywords(node, RESTORATIONS_KEY)
+        if path.depth:  # a nested $id would change the base of every $ref below it
+            node.pop("$id", None)
         if self.dialect.is_open:
             return node
         if "const" in node:
             node["enum"] = [node.pop("const")]
-        if (extra := node.pop("unevaluatedProperties", True)) is not True:
-            node.setdefault("additionalProperties", extra)
-        if (extra := node.pop("unevaluatedItems", True)) is not True and "prefixItems" in node:
-            node.setdefault("items", extra)
+        extra_properties = node.pop("unevaluatedProperties", True)
+        if extra_properties is not True:
+            node.setdefault("additionalProperties", extra_properties)
+        extra_items = node.pop("unevaluatedItems", True)
+        if extra_items is not True and "prefixItems" in node:
+            node.setdefault("items", extra_items)
         if self.dialect.uses_nullable and node.get("nullable"):
             return node
-        return allow_null(node) if node.pop("nullable", False) else node
+        is_nullable = node.pop("nullable", False)
+        return allow_null(node) if is_nullable else node
 
     def merge(self, first: Schema, second: Schema, path: SchemaPath) -> Schema:
         """Merge two nodes. On a conflict the first wins and the second goes into the description."""
@@ -121,7 +127,10 @@ def truncate_node(node: Schema, path: SchemaPath, lowering: Lowering, reason: st
     # Once the budget is used up, everything else is truncated too: report that once.
     if lowering.node_budget >= 0 or all(loss.reason != reason for loss in lowering.losses):
         lowering.add_loss("schema", path, reason)
-    return add_description({"type": "object"} if "object" in allowed_types(node) else {}, node.get("description", ""))
+    form: Schema = {}
+    if "object" in allowed_types(node):
+        form["type"] = "object"
+    return add_description(form, node.get("description", ""))
 
 
 def split_annotations(node: Schema) -> tuple[Schema, Schema]:
@@ -132,7 +141,9 @@ def split_annotations(node: Schema) -> tuple[Schema, Schema]:
 
 def is_impossible(schema: Any) -> bool:
     """Whether no value is valid for a schema."""
-    return schema is False or (isinstance(schema, dict) and cast("Schema", schema).get("not") in ({}, True))
+    if not isinstance(schema, dict):
+        return schema is False
+    return cast("Schema", schema).get("not") in ({}, True)
 
 
 def is_null(node: Schema) -> bool:
@@ -143,15 +154,20 @@ def is_null(node: Schema) -> bool:
 def allow_null(node: Schema) -> Schema:
     """Return a node, not lowered yet, that also allows null."""
     if "type" in node:
-        enum = {"enum": unique([*node["enum"], None])} if "enum" in node else {}
-        return {**node, "type": unique([*allowed_types(node), "null"]), **enum}
+        out = {**node, "type": unique([*allowed_types(node), "null"])}
+        if "enum" in node:
+            out["enum"] = unique([*node["enum"], None])
+        return out
     form, notes = split_annotations(node)
-    return {**notes, "anyOf": unique([*(form["anyOf"] if form.keys() == {"anyOf"} else [form]), NULL_SCHEMA])}
+    branches = form["anyOf"] if form.keys() == {"anyOf"} else [form]
+    return {**notes, "anyOf": unique([*branches, NULL_SCHEMA])}
 
 
 def unique_name(wanted: str, taken: Iterable[str]) -> str:
     """Return the wanted name, with a number if it is taken."""
-    taken, name, count = set(taken), wanted, 1
+    taken = set(taken)
+    name = wanted
+    count = 1
     while name in taken:
         count += 1
         name = f"{wanted}_{count}"

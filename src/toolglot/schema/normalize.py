@@ -63,34 +63,52 @@ def _is_wrapped_reference(branch: Schema, siblings: Schema, path: SchemaPath, di
 
 def _expand(node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool = False) -> tuple[Schema, SchemaPath]:
     """Merge a node's `$ref` and allOf into it as far as the dialect requires (both entirely, for `inline`)."""
-    while "$ref" in node or ("allOf" in node and (inline or not lowering.dialect.is_open)):
+    merges_parts = inline or not lowering.dialect.is_open
+    while True:
         if "$ref" not in node:
-            merged = drop_keywords(node, "allOf")
-            for i, branch in enumerate(node["allOf"]):
-                lowering.node_budget -= 1
-                inner = replace(path, text=f"{path.text}.allOf[{i}]")
-                part, inner = _expand(lowering.clean(branch, inner), inner, lowering, inline=True)
-                merged = lowering.merge(merged, part, inner)
-                # The merged node now holds text of whatever the branches expanded.
-                path = replace(path, in_cycle=path.in_cycle or inner.in_cycle, expanded=inner.expanded)
-            node = merged
+            if "allOf" not in node or not merges_parts:
+                return node, path
+            node, path = _merge_parts(node, path, lowering)
             continue
-        siblings, target = drop_keywords(node, "$ref"), lowering.document.resolve(node["$ref"])
+        siblings = drop_keywords(node, "$ref")
+        target = lowering.document.resolve(node["$ref"])
         if target is None:  # a reference to nothing
             lowering.add_loss("$ref", path, f"{node['$ref']!r} is not in this schema; any value is allowed here")
             node = siblings
-        elif not inline and (kept := _keep_reference(node, siblings, target, path, lowering)):
-            return kept, path
-        elif path.expanded.count(target.pointer) >= MAX_UNROLLS or len(path.expanded) >= MAX_DEPTH or lowering.node_budget < 0:
+            continue
+        if not inline:
+            reference = _keep_reference(node, siblings, target, path, lowering)
+            if reference is not None:
+                return reference, path
+        if _is_expanded_enough(target, path, lowering):
             whole = lowering.merge(siblings, lowering.clean(target.node, path), path)
             node = truncate_node(whole, path, lowering, "it is recursive, or too large when expanded; truncated")
-        else:
-            lowering.node_budget -= 1
-            in_cycle = target.pointer in lowering.cyclic_pointers or (path.in_cycle and bool(siblings))
-            path = replace(path, in_cycle=in_cycle, expanded=(*path.expanded, target.pointer))
-            # A copy must not repeat the anchor: two of them would make references ambiguous.
-            node = lowering.merge(siblings, drop_keywords(lowering.clean(target.node, path), "$anchor"), path)
-    return node, path
+            continue
+        lowering.node_budget -= 1
+        in_cycle = target.pointer in lowering.cyclic_pointers or (path.in_cycle and bool(siblings))
+        path = replace(path, in_cycle=in_cycle, expanded=(*path.expanded, target.pointer))
+        # A copy must not repeat the anchor: two of them would make references ambiguous.
+        node = lowering.merge(siblings, drop_keywords(lowering.clean(target.node, path), "$anchor"), path)
+
+
+def _merge_parts(node: Schema, path: SchemaPath, lowering: Lowering) -> tuple[Schema, SchemaPath]:
+    """Merge the parts of allOf into their node."""
+    merged = drop_keywords(node, "allOf")
+    for i, part in enumerate(node["allOf"]):
+        lowering.node_budget -= 1
+        inner = replace(path, text=f"{path.text}.allOf[{i}]")
+        expanded, inner = _expand(lowering.clean(part, inner), inner, lowering, inline=True)
+        merged = lowering.merge(merged, expanded, inner)
+        # The merged node now holds text of whatever the parts expanded.
+        path = replace(path, in_cycle=path.in_cycle or inner.in_cycle, expanded=inner.expanded)
+    return merged, path
+
+
+def _is_expanded_enough(target: LocatedNode, path: SchemaPath, lowering: Lowering) -> bool:
+    """Whether to expand a definition once more would not end, or make the schema too large."""
+    if path.expanded.count(target.pointer) >= MAX_UNROLLS:
+        return True
+    return len(path.expanded) >= MAX_DEPTH or lowering.node_budget < 0
 
 
 def _keep_reference(node: Schema, siblings: Schema, target: LocatedNode, path: SchemaPath, lowering: Lowering) -> Schema | None:
@@ -101,7 +119,7 @@ def _keep_reference(node: Schema, siblings: Schema, target: LocatedNode, path: S
     if path.is_definition or dialect.refs == "inline":
         return None
     closes_cycle = path.in_cycle and target.pointer in lowering.cyclic_pointers
-    allows_cycle = dialect.recursion != "never" and path.in_optional
+    allows_cycle = path.in_optional and dialect.recursion != "never"
     if closes_cycle and not allows_cycle:
         return None
     if siblings.keys() - ANNOTATIONS:
@@ -147,9 +165,15 @@ def _normalize_union(node: Schema, path: SchemaPath, lowering: Lowering) -> Sche
 
 def _split_union(node: Schema, key: str, path: SchemaPath, lowering: Lowering) -> tuple[Schema, list[Schema]]:
     """Return what stands beside a union, and those of its branches that can match."""
-    branches = [lowering.clean(branch, path.child(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
-    branches = [drop_keywords(branch, *SILENT_KEYWORDS) if "$ref" in branch else branch for branch in branches]
-    return drop_keywords(node, key), unique(branch for branch in branches if not is_impossible(branch))
+    branches: list[Schema] = []
+    for i, raw in enumerate(node[key]):
+        branch = lowering.clean(raw, path.child(f"{key}[{i}]"))
+        if is_impossible(branch):
+            continue
+        if "$ref" in branch:
+            branch = drop_keywords(branch, *SILENT_KEYWORDS)
+        branches.append(branch)
+    return drop_keywords(node, key), unique(branches)
 
 
 def _enum_values(node: Schema) -> list[Any]:
@@ -190,9 +214,10 @@ def _are_disjoint(branches: list[Schema], lowering: Lowering) -> bool:
     """Whether no value can match two branches, as far as can be seen: then oneOf and anyOf mean the same."""
     if len(branches) > 50:  # the comparison is quadratic
         return False
-    targets = [lowering.document.resolve(branch["$ref"]) if "$ref" in branch else None for branch in branches]
-    nodes = [clean_node(target.node)[0] if target else branch for target, branch in zip(targets, branches, strict=True)]
-
+    nodes: list[Schema] = []
+    for branch in branches:
+        target = lowering.document.resolve(branch["$ref"]) if "$ref" in branch else None
+        nodes.append(clean_node(target.node)[0] if target else branch)
     return all(_are_apart(first, second) for first, second in combinations(nodes, 2))
 
 
@@ -208,11 +233,15 @@ def _are_apart(first: Schema, second: Schema) -> bool:
 
 def _conflict(key: str, ours: list[Any], theirs: list[Any]) -> bool:
     """Whether nothing satisfies both values of a keyword."""
-    return bool(ours and theirs and merge_nodes({key: ours}, {key: theirs})[1])
+    if not ours or not theirs:
+        return False
+    _, conflicts = merge_nodes({key: ours}, {key: theirs})
+    return bool(conflicts)
 
 
 def _property_values(node: Schema, name: str) -> list[Any]:
-    return _enum_values(clean_node(node.get("properties", {}).get(name))[0])
+    form, _ = clean_node(node.get("properties", {}).get(name))
+    return _enum_values(form)
 
 
 def flatten_object(node: Schema, path: SchemaPath, lowering: Lowering) -> tuple[Schema, SchemaPath]:
@@ -221,13 +250,15 @@ def flatten_object(node: Schema, path: SchemaPath, lowering: Lowering) -> tuple[
     node, path = _expand(node, path, lowering, inline=True)
     for key in ("anyOf", "oneOf"):
         if key in node:
-            node = _flatten_alternatives(*_split_union(node, key, path, lowering), key, path, lowering)
+            base, branches = _split_union(node, key, path, lowering)
+            node = _flatten_alternatives(base, branches, key, path, lowering)
     return node, path
 
 
 def allows_object(node: Schema) -> bool:
     """Whether objects can be valid for a node."""
-    return not allowed_types(node) or "object" in allowed_types(node)
+    types = allowed_types(node)
+    return not types or "object" in types
 
 
 def _flatten_alternatives(base: Schema, branches: list[Schema], key: str, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -261,7 +292,10 @@ def _label_alternative(part: Schema) -> str:
     words: list[str] = []
     for name in part.get("required") or part.get("properties", {}):
         values = _property_values(part, name)
-        words.append(f"{name}={dumps_text(values[0])}" if len(values) == 1 else name)
+        if len(values) == 1:
+            words.append(f"{name}={dumps_text(values[0])}")
+        else:
+            words.append(name)
     return ", ".join(words) or part.get("title") or "nothing more"
 
 
@@ -271,7 +305,9 @@ def _merge_property(name: str, ours: Schema, parts: list[Schema], path: SchemaPa
     forms = [lowering.clean(form, path.child(name)) for form in unique(variants)]
     merged = forms[0] if len(forms) == 1 else merge_as_enum(forms)
     if name not in ours:
-        return {"anyOf": forms} if merged is None else merged
+        if merged is None:
+            return {"anyOf": forms}
+        return merged
     # An alternative that does not mention the property allows whatever the base does.
     if merged is None or len(variants) < len(parts):
         return ours[name]

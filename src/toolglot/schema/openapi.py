@@ -30,7 +30,7 @@ def _convert_node(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     node = {_CAMEL_CASE.get(key, key): value for key, value in cast("Schema", schema).items()}
-    node = {key: _convert_value(key, value) for key, value in node.items() if value is not None or key not in KEYWORD_CHECKS}
+    node = {key: _convert_value(key, value) for key, value in node.items() if not _is_absent(key, value)}
     node = map_children(node, lambda sub, key, name: _convert_node(sub))
     if node.get("type") in ("", "type_unspecified"):
         del node["type"]
@@ -42,8 +42,18 @@ def _convert_node(schema: Any) -> Any:
     if isinstance(node.get("properties"), dict):
         first = {name: node["properties"][name] for name in order if name in node["properties"]}
         node["properties"] = first | node["properties"]
-    if node.pop("nullable", False) is not True:
-        return node
+    if node.pop("nullable", False) is True:
+        _allow_null(node)
+    return node
+
+
+def _is_absent(key: str, value: Any) -> bool:
+    """Whether null only says that there is no such keyword."""
+    return value is None and key in KEYWORD_CHECKS
+
+
+def _allow_null(node: Schema) -> None:
+    """Write `nullable` as JSON Schema does."""
     if isinstance(node.get("type"), str):
         node["type"] = unique([node["type"], "null"])
         if isinstance(node.get("enum"), list):
@@ -52,7 +62,6 @@ def _convert_node(schema: Any) -> Any:
         node["anyOf"] = unique([*node["anyOf"], {"type": "null"}])
     elif "$ref" in node:
         node["anyOf"] = [{"$ref": node.pop("$ref")}, {"type": "null"}]
-    return node
 
 
 def _convert_value(key: str, value: Any) -> Any:
@@ -82,4 +91,6 @@ def _convert_type(value: Any) -> Any:
     """Return a type in the words of JSON Schema; Google also writes it in capitals, or as a number of its enum."""
     if type(value) is int and 0 <= value < len(_PROTO_TYPES):
         return _PROTO_TYPES[value]
-    return value.lower() if isinstance(value, str) and value.isupper() else value
+    if isinstance(value, str) and value.isupper():
+        return value.lower()
+    return value

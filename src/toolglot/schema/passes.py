@@ -58,7 +58,8 @@ def _any_has_type(values: list[Any], type_name: str) -> bool:
 
 def lower_type(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Give a node one type, or a list of them where the dialect takes that; write null as the dialect does."""
-    types, dialect = allowed_types(node), lowering.dialect
+    dialect = lowering.dialect
+    types = allowed_types(node)
     if "anyOf" in node or not types:
         return node
     node = _drop_idle_keywords(node, types)
@@ -88,9 +89,12 @@ def _drop_idle_keywords(node: Schema, types: list[str]) -> Schema:
 def _branch_of_type(form: Schema, type_name: str) -> Schema:
     """Return what a form says of values of one type."""
     branch = {key: value for key, value in form.items() if type_name in APPLICABLE_TYPES.get(key, [type_name])}
-    values = [value for value in branch.pop("enum", []) if has_type(value, [type_name])]
+    choices = branch.pop("enum", [])
     branch["type"] = type_name
-    if values and type_name != "null":
+    if type_name == "null":
+        return branch
+    values = [value for value in choices if has_type(value, [type_name])]
+    if values:
         branch["enum"] = values
     return branch
 
@@ -103,13 +107,19 @@ def lower_untyped(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
 
 
 def _as_json_text(node: Schema, type_name: str, path: SchemaPath, lowering: Lowering) -> Schema:
-    out = lowering.move_to_description(node, [key for key in node if key not in ("description", "type", "nullable")], path)
-    out = add_description(out, f"{'A JSON object' if type_name else 'Any JSON value'}, written as JSON text.")
+    """Ask for a value as JSON text: an object, or anything if there is no type."""
+    moved = [key for key in node if key not in ("description", "type", "nullable")]
+    out = lowering.move_to_description(node, moved, path)
+    wanted = "A JSON object" if type_name else "Any JSON value"
+    out = add_description(out, f"{wanted}, written as JSON text.")
     return _replace_type(out, "string") | {RESTORATIONS_KEY: [Restoration("json", type_name=type_name)]}
 
 
 def _replace_type(node: Schema, type_name: str) -> Schema:
-    return {**node, "type": [type_name, "null"] if "null" in allowed_types(node) else type_name}
+    """Return a node with another type, which allows null if the node did."""
+    if "null" in allowed_types(node):
+        return {**node, "type": [type_name, "null"]}
+    return {**node, "type": type_name}
 
 
 def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -142,7 +152,9 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
 
 def _lower_bare_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema | None:
     """Lower an object without named properties where its form has to change; None where it may stay as it is."""
-    dialect, extra, map_values = lowering.dialect, node.get("additionalProperties"), _find_map_values(node)
+    dialect = lowering.dialect
+    extra = node.get("additionalProperties")
+    map_values = _find_map_values(node)
     if map_values is not None and dialect.maps_as_pairs:
         return _map_as_pairs(node, map_values, path, lowering)
     is_closed = is_impossible(extra)
@@ -190,12 +202,15 @@ def _is_null_when_missing(node: Schema) -> bool:
 
 def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Rename properties whose names the provider refuses."""
-    properties, dialect = node.get("properties", {}), lowering.dialect
+    dialect = lowering.dialect
+    properties = node.get("properties", {})
     order = [name for name in node.get("propertyOrdering", []) if name in properties]
     node = drop_keywords(node, "propertyOrdering")
     if order:
         node["propertyOrdering"] = order
-    if not dialect.name_pattern or (path.depth and not dialect.checks_nested_names):
+    if not dialect.name_pattern:
+        return node
+    if path.depth and not dialect.checks_nested_names:
         return node
     new_names = _find_legal_names(properties, dialect.name_pattern)
     if not new_names:
@@ -214,7 +229,8 @@ def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> 
 def _find_legal_names(properties: Schema, pattern: str) -> dict[str, str]:
     """Return a legal name, not used yet, for each property that needs one."""
     legal_names = [name for name in properties if re.fullmatch(pattern, name)]
-    used, new_names = {*legal_names}, dict[str, str]()
+    used = {*legal_names}
+    new_names: dict[str, str] = {}
     for name in properties:
         if name in legal_names:
             continue
@@ -228,9 +244,12 @@ def _find_legal_names(properties: Schema, pattern: str) -> dict[str, str]:
 
 def _find_map_values(node: Schema) -> Any:
     """Return the schema of a map's values; None if the object is not a map."""
-    extra, patterns = node.get("additionalProperties"), node.get("patternProperties")
+    extra = node.get("additionalProperties")
+    patterns = node.get("patternProperties")
     if isinstance(extra, dict) and not is_impossible(extra):
-        return cast("Schema", extra) if split_annotations(cast("Schema", extra))[0] else None
+        values = cast("Schema", extra)
+        form, _ = split_annotations(values)
+        return values if form else None
     if not patterns or extra is True:
         return None
     forms = unique(patterns.values())
@@ -239,7 +258,8 @@ def _find_map_values(node: Schema) -> Any:
 
 def _map_as_pairs(node: Schema, values: Any, path: SchemaPath, lowering: Lowering) -> Schema:
     """Express a map as an array of its entries."""
-    out, key = drop_keywords(node, "properties", "additionalProperties"), Schema(type="string")
+    out = drop_keywords(node, "properties", "additionalProperties")
+    key: Schema = {"type": "string"}
     if "propertyNames" in out:
         key = {"allOf": [key, out.pop("propertyNames")]}
     elif "patternProperties" in out and not isinstance(node.get("additionalProperties"), dict):
@@ -247,7 +267,8 @@ def _map_as_pairs(node: Schema, values: Any, path: SchemaPath, lowering: Lowerin
     for ours, theirs in (("minProperties", "minItems"), ("maxProperties", "maxItems")):
         if ours in out:
             out[theirs] = out.pop(ours)
-    out = lowering.move_to_description(out, [name for name in out if APPLICABLE_TYPES.get(name) == ("object",)], path)
+    of_objects = [name for name in out if APPLICABLE_TYPES.get(name) == ("object",)]
+    out = lowering.move_to_description(out, of_objects, path)
     # The model must be told: an array of pairs is an unusual way to ask for a map.
     out = add_description(_replace_type(out, "array"), "A map: one entry for each key.")
     entry = {"type": "object", "properties": {"key": key, "value": values}, "required": ["key", "value"]}
@@ -258,9 +279,11 @@ def lower_array(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Give an array `items`; express a tuple as a list of its forms where the dialect has no tuples."""
     if "array" not in allowed_types(node) or "anyOf" in node:
         return node
-    dialect, prefix = lowering.dialect, node.get("prefixItems", [])
+    dialect = lowering.dialect
+    prefix = node.get("prefixItems", [])
     if is_impossible(node.get("items")):  # nothing after the prefix
-        node = drop_keywords(node, "items") | {"maxItems": min(len(prefix), node.get("maxItems", len(prefix)))}
+        max_items = min(len(prefix), node.get("maxItems", len(prefix)))
+        node = drop_keywords(node, "items") | {"maxItems": max_items}
     if prefix and not dialect.allows("prefixItems"):
         node = _tuple_as_list(node, prefix, path, lowering)
     if "items" in node or dialect.allows_bare_arrays:
@@ -278,7 +301,8 @@ def _tuple_as_list(node: Schema, prefix: list[Any], path: SchemaPath, lowering: 
     node = drop_keywords(node, "prefixItems")
     if len(forms) == 1:
         return {**node, "items": forms[0]}
-    return lowering.describe({**node, "items": {"anyOf": forms}}, "prefixItems", ", ".join(map(describe_schema, prefix)), path)
+    order = ", ".join(map(describe_schema, prefix))
+    return lowering.describe({**node, "items": {"anyOf": forms}}, "prefixItems", order, path)
 
 
 def describe_unsupported(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -296,7 +320,8 @@ def describe_unsupported(node: Schema, path: SchemaPath, lowering: Lowering) -> 
 
 def _isolate_branch(branch: Schema, union: Schema) -> Schema:
     """Repeat in a branch what applies to all of them, because nothing may stand beside the union."""
-    note, branch = union.get("description", ""), dict(branch)
+    branch = dict(branch)
+    note = union.get("description", "")
     if note and not is_null(branch):
         branch |= add_description({"description": note}, branch.get("description", ""))
     if union.get("nullable"):
@@ -309,8 +334,10 @@ def _is_supported(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
         return True
     if key in ("$defs", "definitions"):  # those that are used come back at the end
         return dialect.refs == "free"
-    if dialect.is_open or not dialect.allows(key):
-        return dialect.allows(key)
+    if not dialect.allows(key):
+        return False
+    if dialect.is_open:
+        return True
     if dialect.isolates_unions and "anyOf" in node:
         return key in ("anyOf", "description", "nullable")
     return _is_value_supported(key, value, dialect)
@@ -342,8 +369,11 @@ def _is_plain_pattern(pattern: str) -> bool:
 
 def add_missing_items(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """OpenAI, of an array without items: "array schema missing items"."""
-    is_array = "array" in allowed_types({"type": node.get("type")})
-    return {**node, "items": {}} if is_array and "items" not in node and not lowering.dialect.allows_bare_arrays else node
+    if lowering.dialect.allows_bare_arrays or "items" in node:
+        return node
+    if "array" not in allowed_types({"type": node.get("type")}):
+        return node
+    return {**node, "items": {}}
 
 
 Pass = Callable[[Schema, SchemaPath, Lowering], Schema]

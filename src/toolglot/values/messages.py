@@ -118,11 +118,12 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "", *, name: str = "") -> "Media":
         """Create a block from raw bytes. PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`."""
-        media_type = media_type or (detect_media(data[:16]) or ("", ""))[1]
+        if not media_type:
+            _, media_type = detect_media(data[:16]) or ("", "")
         if not media_type:
             raise UsageError("the media type of the bytes is unknown; pass media_type, such as 'audio/wav'")
         family = media_type.partition("/")[0]
-        kind = cast(MediaKind, family if family in get_args(MediaKind) else "file")
+        kind = cast(MediaKind, family) if family in get_args(MediaKind) else "file"
         return cls(kind, media_type, b2a_base64(data, newline=False).decode(), name=name)
 
 
@@ -488,13 +489,15 @@ def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
     if isinstance(data, str):
         data = data.encode()
     lines = [line for line in data.split(b"\n") if line.strip()]
-    header = _parse_line(lines[0], 1) if lines else {}
+    header: dict[str, Any] = {}
+    if lines:
+        header = _parse_line(lines[0], 1)
     version = header.pop("toolglot", None)
     if version != FORMAT_VERSION:
         raise MalformedData(f"line 1: expected a conversation of format {FORMAT_VERSION}, but its header has {version!r}")
-    messages = (_parse_message(line, number) for number, line in enumerate(lines[1:], 2))
-    # A saved run has calls and results in the header.
-    return Conversation(messages), {key: _upgrade(value) for key, value in header.items()}
+    messages = [_parse_message(line, number) for number, line in enumerate(lines[1:], 2)]
+    header = {key: _upgrade(value) for key, value in header.items()}  # a saved run has calls and results in it
+    return Conversation(messages), header
 
 
 def _parse_line(line: bytes, number: int) -> dict[str, Any]:
@@ -525,7 +528,9 @@ def _upgrade(value: Any, *, wraps: bool = False) -> Any:
     if isinstance(tag, str) and tag in _BLOCK_TYPES:  # do not touch the data of tools inside a block
         renamed = _RENAMED_KEYS.get(tag, {})
         fields = {renamed.get(key, key): item for key, item in fields.items()}
-        return {**fields, "content": _upgrade(fields["content"], wraps=True)} if "content" in fields else fields
+        if "content" in fields:
+            fields["content"] = _upgrade(fields["content"], wraps=True)
+        return fields
     if wraps:  # a type that this version does not know
         return {"type": "foreign", "wire": "toolglot", "item": fields}
     return {key: _upgrade(item) for key, item in fields.items()}

@@ -136,8 +136,13 @@ def effective_tools(request: Request) -> OfferedTools:
     Later tools come after earlier ones, so that earlier declarations keep their positions.
     """
     known = {tool.qualified_name: tool for tool in request.tools}
-    declared = {name: tool for name, tool in known.items() if not tool.deferred}
-    deferred = {name: tool for name, tool in known.items() if tool.deferred}
+    declared: dict[str, ToolDefinition] = {}
+    deferred: dict[str, ToolDefinition] = {}
+    for name, tool in known.items():
+        if tool.deferred:
+            deferred[name] = tool
+        else:
+            declared[name] = tool
     for change in iter_changes(request.messages):
         for name in change.removed:
             declared.pop(name, None)

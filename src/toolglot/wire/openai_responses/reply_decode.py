@@ -158,9 +158,7 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Reply
         case "message":
             yield from _decode_message(item, slot)
         case "reasoning":
-            parts = as_list(item.get("summary")) or as_list(item.get("content"))
-            text = "\n\n".join(as_text(part.get("text")) for part in iter_dicts(parts))
-            yield slot, Thinking(text, unknown_fields(item, ("type",)))
+            yield slot, _decode_reasoning(item)
         case "function_call" | "custom_tool_call":
             yield slot, _decode_call(item)
         case str(kind) if _is_native_call(kind, item):
@@ -171,6 +169,13 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Reply
             yield slot, ToolsChanged(loaded=names, opaque={"item": item})
         case _:  # run by the provider, sent back unchanged
             yield slot, Foreign(OPENAI_RESPONSES, item)
+
+
+def _decode_reasoning(item: Doc) -> Thinking:
+    """Decode reasoning. Its text is the summary, or that of a model that shows what it really thinks."""
+    parts = as_list(item.get("summary")) or as_list(item.get("content"))
+    text = "\n\n".join(as_text(part.get("text")) for part in iter_dicts(parts))
+    return Thinking(text, unknown_fields(item, ("type",)))
 
 
 def _is_native_call(kind: str, item: Doc) -> bool:

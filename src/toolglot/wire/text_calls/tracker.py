@@ -38,7 +38,8 @@ class _Group:
         # A control token ends a sentence, too: nothing but an example has it in the middle of one.
         self.is_separate = quoting.is_sentence_start if form.is_control else quoting.is_line_start
         self.is_quoted = quoting.is_introduced_as_quotation or (form.is_bare and quoting.is_in_value)
-        self.is_introduced, self.thought_count = quoting.is_introduced, quoting.thought_count
+        self.is_introduced = quoting.is_introduced
+        self.thought_count = quoting.thought_count
 
     def is_example(self) -> bool:
         """Return whether prose after these calls makes them an example: in a sentence, or after "like this:"."""
@@ -58,7 +59,8 @@ class TextCallTracker(ToolCallTracker):
 
     def __init__(self, origin: Origin, id_seed: str, tools: Tools, *, bare: bool) -> None:
         super().__init__(origin, id_seed)
-        self._tools, self._allows_bare = tools, bare
+        self._tools = tools
+        self._allows_bare = bare
         self._is_active = self._is_idle = True  # idle: nothing is held back
         self._quoting = Quoting()
         self._passed: list[str] = []  # text that was passed on, and that `_quoting` has not seen yet
@@ -74,14 +76,17 @@ class TextCallTracker(ToolCallTracker):
     # ---- what decoders and readers use
 
     def add_text(self, slot: Hashable, text: Any) -> None:
-        if self._is_idle and slot == _SLOT and type(text) is str and not _find_mark(text):  # nearly every delta
+        may_have_calls = self._is_active and slot == _SLOT and type(text) is str
+        if not may_have_calls:
+            _add_text(self, slot, text)
+            return
+        if self._is_idle and not _find_mark(text):  # nearly every delta
             self._passed.append(text)
             _add_text(self, slot, text)
-        elif slot != _SLOT or not self._is_active or type(text) is not str:
-            _add_text(self, slot, text)
-        else:
-            self._read(text)
-            self._is_idle = not (self._head or self._held or self._group)
+            return
+        self._read(text)
+        is_in_call = self._head or self._held or self._group
+        self._is_idle = not is_in_call
 
     @property
     def visible_text(self) -> str:
@@ -94,22 +99,30 @@ class TextCallTracker(ToolCallTracker):
             self._close_group(prose=False)
             self._pass_on(self._held)
             self._look("")
-            groups, thought_count = self._accepted, self._quoting.thought_count
-            self._is_active, self._held, self._accepted = False, "", []
+            groups = self._accepted
+            self._is_active = False
+            self._held = ""
+            self._accepted = []
             for group in groups:
-                if group.thought_count < thought_count:  # the server left a thought in the text, and its end came later
+                if group.thought_count < self._quoting.thought_count:  # the end of a thought that the server left came later
                     self._leave_out(group, "in a thought")
-                    continue
-                for call, form in group.calls:
-                    slot = ("text call", len(self.repairs))
-                    self.update_call(slot, call.id, call.name, call.arguments)
-                    self.close(slot)
-                    reason = f"the server sent it as text ({form.title}); read as a call"
-                    self.repairs.append(Repair(f"tool call {call.name!r}", "reply", reason))
+                else:
+                    self._add_calls(group)
         return super().finish()
 
+    def _add_calls(self, group: _Group) -> None:
+        """Report calls that the server sent as text."""
+        for call, form in group.calls:
+            slot = ("text call", len(self.repairs))
+            self.update_call(slot, call.id, call.name, call.arguments)
+            self.close(slot)
+            reason = f"the server sent it as text ({form.title}); read as a call"
+            self.repairs.append(Repair(f"tool call {call.name!r}", "reply", reason))
+
     def update_call(self, slot: Hashable, id: object = None, name: object = None, *rest: Any, **options: Any) -> None:
-        super().update_call(slot, id, self._clean_name(name) if isinstance(name, str) else name, *rest, **options)
+        if isinstance(name, str):
+            name = self._clean_name(name)
+        super().update_call(slot, id, name, *rest, **options)
 
     def set_block(self, slot: Hashable, block: Any) -> None:
         if isinstance(block, ToolCall):
@@ -128,10 +141,16 @@ class TextCallTracker(ToolCallTracker):
 
     def _start_call(self, state: Any, id: str) -> None:
         if self._is_active:  # the server reads calls itself: what it left in the text is text
-            text, self._is_active, self._is_idle = self._withheld_text, False, False
+            text = self._withheld_text
+            self._is_active = False
+            self._is_idle = False
             for group in self._accepted:
                 self._leave_out(group, "besides calls of its own")
-            self._accepted, self._group, self._held, self._head_text, self._body = [], None, "", "", []
+            self._accepted = []
+            self._group = None
+            self._held = ""
+            self._head_text = ""
+            self._body = []
             _add_text(self, _SLOT, text)
         super()._start_call(state, id)
 
@@ -148,7 +167,8 @@ class TextCallTracker(ToolCallTracker):
         return join_surrogates("".join((*raw, self._head_text, *self._body, self._held)))
 
     def _read(self, text: str) -> None:
-        text, self._held = self._held + text, ""
+        text = self._held + text
+        self._held = ""
         while text:
             if self._head:
                 text = self._read_body(self._head, text)
@@ -160,7 +180,8 @@ class TextCallTracker(ToolCallTracker):
     def _read_prose(self, text: str) -> str:
         """Pass text on up to what may be a call. Return the text that is still to be read."""
         seen = 0  # how much of it `_quoting` has seen
-        for match in TRIGGER.finditer(text) if self._rejected_count < _MAX_REJECTED else ():
+        triggers = TRIGGER.finditer(text) if self._rejected_count < _MAX_REJECTED else ()
+        for match in triggers:
             place = match.start()
             # Most of what can begin a call is something else. The other marks depend on what stands before them.
             if match[0] == "<" and self._find_head(text, place) is None:
@@ -184,11 +205,15 @@ class TextCallTracker(ToolCallTracker):
         head = find_head(text, place, bare=self._allows_bare and self._quoting.is_line_start)
         if head is None and text[place] == "{":
             head = find_stripped_head(self._quoting.line_end, place)
-        return None if isinstance(head, Head) and head.name and not find_tool(head.name, self._tools) else head
+        if isinstance(head, Head) and head.name and not find_tool(head.name, self._tools):
+            return None
+        return head
 
     def _open(self, head: Head, text: str, place: int) -> str:
         """Begin to read a body. Return the text from its start."""
-        self._head, self._head_text, self._end = head, text[place : head.end], open_body(head)
+        self._head = head
+        self._head_text = text[place : head.end]
+        self._end = open_body(head)
         self._group = self._group or _Group(head.form, self._quoting)
         if head.form.tags is None and text[head.end] == "<":  # Harmony: no arguments at all
             self._close_body(head)
@@ -197,9 +222,10 @@ class TextCallTracker(ToolCallTracker):
     def _read_body(self, head: Head, text: str) -> str:
         assert self._end is not None
         end = self._end.feed(text)
-        self._body.append(text if end < 0 else text[:end])
         if end < 0:
+            self._body.append(text)
             return ""
+        self._body.append(text[:end])
         self._close_body(head)
         return text[end:]
 
@@ -212,15 +238,20 @@ class TextCallTracker(ToolCallTracker):
             return
         self._group.add_raw(self._head_text, body)
         self._group.calls += ((call, head.form) for call in calls)
-        self._head, self._head_text, self._body = None, "", []
+        self._forget_head()
 
     def _reject(self, *, prose: bool) -> None:
         """Pass on what looked like a call."""
         text = "".join((self._head_text, *self._body))
-        self._head, self._head_text, self._body = None, "", []
+        self._forget_head()
         self._rejected_count += 1
         self._close_group(prose=prose)
         self._pass_on(text)
+
+    def _forget_head(self) -> None:
+        self._head = None
+        self._head_text = ""
+        self._body = []
 
     def _read_tail(self, group: _Group, text: str) -> str:
         """Read what may follow a call: white space, the end of its section, another call. Anything else is prose."""
@@ -249,10 +280,13 @@ class TextCallTracker(ToolCallTracker):
 
     def _close_group(self, *, prose: bool) -> None:
         """Decide about the calls so far. `prose`: text follows them."""
-        group, self._group = self._group, None
+        group = self._group
         if group is None:
             return
-        is_accepted = bool(group.calls) and not group.is_quoted and not (prose and group.is_example())
+        self._group = None
+        is_meant = bool(group.calls) and not group.is_quoted
+        is_example = prose and group.is_example()
+        is_accepted = is_meant and not is_example
         if is_accepted:
             self._accepted.append(group)
         else:
