@@ -101,7 +101,8 @@ def create_reader(
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:
     """Encode a request as a body that the profile's endpoint accepts. With `strict`, any `Loss` raises LossyEncoding."""
     request = request if request.model else replace(request, model=profile.model)
-    encoder, writer = load_request_encoder(profile.wire), Writer(profile, request.model)
+    encoder = load_request_encoder(profile.wire)
+    writer = Writer(profile, request.model)
     count = writer.leading_count = encoder.leading_count(request.messages)
     writer.plan = plan_tools(request, find_changes(request.messages, count), writer)
     request = replace(request, tools=writer.plan.head)
@@ -130,7 +131,8 @@ def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer:
         for call in message.calls:
             writer.calls[call.id] = call  # a result is encoded by the call that it answers
         writer.enter(f"messages[{index}]", message.origin)
-        first_loss, encoded = len(writer.losses), encoder.encode_message(message, writer)
+        first_loss = len(writer.losses)
+        encoded = encoder.encode_message(message, writer)
         if mark_count := count_marks(message.blocks):
             report_lost_marks(mark_count, encoded, writer, first_loss)
         items += encoded
@@ -147,7 +149,8 @@ def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") 
     """Decode a provider's request body. Raises MalformedRequest."""
     if not isinstance(body, dict):
         raise MalformedRequest("the request body must be a JSON object")
-    decode, resolved = _load(wire, "request_decode").decode, resolve_profile(profile or SPECS[wire].default_profile, model)
+    decode = _load(wire, "request_decode").decode
+    resolved = resolve_profile(profile or SPECS[wire].default_profile, model)
     try:
         request: Request = lift_marks(decode(cast(Doc, body), resolved))
         # Decoders copy values without looking at their types; a client may have sent anything.

@@ -44,7 +44,8 @@ def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
 
 def encode_effort(options: Options, writer: Writer) -> str | None:
     """Return the reasoning effort, moved to the nearest level that the target has."""
-    effort, levels = options.effort, writer.profile.efforts
+    effort = options.effort
+    levels = writer.profile.efforts
     if effort is None or effort in levels:
         return effort
     model = writer.model or writer.profile.title
@@ -52,7 +53,8 @@ def encode_effort(options: Options, writer: Writer) -> str | None:
         writer.record_loss("effort", f"{model} has no effort levels", at="options")
         return None
     # Of two levels equally near, take the one nearer to high, as DeepSeek does: minimal -> low, xhigh -> high.
-    target, high = _EFFORT_LEVELS.index(effort), _EFFORT_LEVELS.index("high")
+    target = _EFFORT_LEVELS.index(effort)
+    high = _EFFORT_LEVELS.index("high")
     nearest = min(map(_EFFORT_LEVELS.index, levels), key=lambda level: (abs(level - target), abs(level - high)))
     writer.record_loss("effort", f"{model} has no level {effort!r}; sent as {_EFFORT_LEVELS[nearest]!r}", at="options")
     return _EFFORT_LEVELS[nearest]

@@ -77,7 +77,8 @@ def match_mangled(messages: Sequence[Message], owners: dict[Position, Position])
 
     After a message, there are as many results that belong to no call as the message has calls without a result.
     """
-    answered, found = {*owners.values()}, dict[Position, Position]()
+    answered = {*owners.values()}
+    found: dict[Position, Position] = {}
     for index, (message, following) in enumerate(pairwise(messages)):
         missing = [(index, number) for (_, number), _ in iter_calls((message,)) if (index, number) not in answered]
         unknown = [(index + 1, number) for (_, number), _ in iter_results((following,)) if (index + 1, number) not in owners]

@@ -62,30 +62,30 @@ class PrefixEncoder:
         if not self._can_extend(request) or not self._can_keep_head(request):
             self._start_prefix(request)
         self._close_turns(request)
-        if self._closed_count == len(request.messages) and self._repairer.awaits_model:  # a tool loop: nothing is open
-            tail_writer, tail, repairs = self._writer, self._encode_end(self._writer), self._repairer.repairs
+        is_all_closed = self._closed_count == len(request.messages)
+        if is_all_closed and self._repairer.awaits_model:  # a tool loop: nothing is open
+            writer = self._writer
+            repairer = self._repairer
+            tail = self._encode_end(writer)
         else:  # the open turn may look different in the next request: encode it with copies
-            tail_writer, repairer = self._writer.copy(), self._repairer.copy()
-            history: list[Message] = []
-            for turn in split_turns(request.messages, self._closed_count):
-                visible = filter_visible(request.messages[turn.start : turn.stop], tail_writer, turn.start)
-                history += repairer.repair_turn(visible, turn.start)
-            tail = self._encode_items(repairer.repair_ending(history), tail_writer, self._closed_count)
-            tail += self._encode_end(tail_writer)
-            repairs = repairer.repairs
+            writer = self._writer.copy()
+            repairer = self._repairer.copy()
+            tail = self._encode_open_turns(request.messages, writer, repairer)
         if self._closed_items or tail:
             *parts, last = [part for part in (self._head, self._closed_items, tail) if part]
             body = b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}"))
+            prefix_length = len(self._head) + len(self._closed_items) - 1
         else:  # the provider stores the whole history
             body = dumps(encode_request(request, self._profile).body)
+            prefix_length = 0
         return EncodedBody(
-            tuple(tail_writer.losses),
-            (*tail_writer.repairs, *repairs),
-            tail_writer.names,
-            tail_writer.lowerings,
-            frozenset(tail_writer.freeform),
+            tuple(writer.losses),
+            (*writer.repairs, *repairer.repairs),
+            writer.names,
+            writer.lowerings,
+            frozenset(writer.freeform),
             body=body,
-            prefix_length=len(self._head) + len(self._closed_items) - 1 if self._closed_items or tail else 0,
+            prefix_length=prefix_length,
         )
 
     def _can_extend(self, request: Request) -> bool:
@@ -112,28 +112,35 @@ class PrefixEncoder:
         changes = [*self._closed_changes, *open_changes]
         if changes == self._changes:
             return True
-        plan, choice = plan_tools(request, changes, Writer(self._profile, request.model)), request.tool_choice
+        plan = plan_tools(request, changes, Writer(self._profile, request.model))
+        choice = request.tool_choice
         if plan.head_key(choice) != self._writer.plan.head_key(choice):
             return False
         self._set_plan(plan, changes)
         return True
 
     def _set_plan(self, plan: ToolPlan, changes: list[PlacedChange]) -> None:
-        self._changes, self._writer.plan = changes, plan
+        self._changes = changes
+        self._writer.plan = plan
         if plan.inline:
             reserve_names(plan.inline.values(), self._writer)
 
     def _start_prefix(self, request: Request) -> None:
         """Encode the head, and keep the writer that knows its names."""
-        self._rest, self._messages = None, request.messages
+        self._rest = None  # as long as the head is incomplete, nothing can extend it
+        self._messages = request.messages
         count = self._leading_count = self._closed_count = self._encoder.leading_count(request.messages)
         self._closed_items = bytearray()  # the encoding of closed turns, with a comma after each item
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
-        writer, cache, system = Writer(self._profile, request.model), self._head_cache, request.messages[:count]
+        system = request.messages[:count]
+        cache = self._head_cache
+        writer = Writer(self._profile, request.model)
+        writer.leading_count = count
         self._head_key = self._encoder.head_key(request, writer)
-        changes, self._closed_changes = find_changes(request.messages, count), find_changes(system, count)
+        changes = find_changes(request.messages, count)
+        self._closed_changes = find_changes(system, count)
         self._has_open_changes = bool(changes)
-        writer.leading_count, rest = count, _read_rest(request)
+        rest = _read_rest(request)
         plan = writer.plan = plan_tools(request, changes, writer)
         key = (self._head_key, rest, system, plan.head_key(request.tool_choice))
         if cache.writer is None or cache.key != key:
@@ -142,8 +149,14 @@ class PrefixEncoder:
             writer.mark_count = count_head_marks(planned, count, writer)
             body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
             head = dumps(body)[:-2]  # without "]}": the items come last in every body
-            cache.key, cache.writer, cache.head = key, writer, head if head[-1:] == b"[" else head + b","
-        self._writer, self._head, self._rest = cache.writer.copy(), cache.head, rest
+            if head[-1:] != b"[":
+                head += b","
+            cache.key = key
+            cache.writer = writer
+            cache.head = head
+        self._writer = cache.writer.copy()
+        self._head = cache.head
+        self._rest = rest
         self._set_plan(plan, changes)
 
     def _close_turns(self, request: Request) -> None:
@@ -160,13 +173,27 @@ class PrefixEncoder:
                 self._closed_changes += find_changes(messages, 0)
             self._closed_count = turn.stop
 
+    def _encode_open_turns(self, messages: Sequence[Message], writer: Writer, repairer: HistoryRepairer) -> bytes:
+        """Encode the turns that are not closed yet, and the end of the history."""
+        history: list[Message] = []
+        for turn in split_turns(messages, self._closed_count):
+            visible = filter_visible(messages[turn.start : turn.stop], writer, turn.start)
+            history += repairer.repair_turn(visible, turn.start)
+        items = self._encode_items(repairer.repair_ending(history), writer, self._closed_count)
+        return items + self._encode_end(writer)
+
     def _encode_end(self, writer: Writer) -> bytes:
-        items = self._encoder.encode_end(writer)
-        return dumps(items)[1:-1] + b"," if items else b""
+        return _join_items(self._encoder.encode_end(writer))
 
     def _encode_items(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
-        items = encode_messages(history, self._encoder, writer, first)
-        return dumps(items)[1:-1] + b"," if items else b""
+        return _join_items(encode_messages(history, self._encoder, writer, first))
+
+
+def _join_items(items: list[dict[str, Any]]) -> bytes:
+    """Write items as they stand in the list of a body, with a comma after each."""
+    if not items:
+        return b""
+    return dumps(items)[1:-1] + b","
 
 
 def _may_be_prefill(turn: Sequence[Message], following: Sequence[Message]) -> bool:

@@ -81,7 +81,8 @@ class ReplyReader:
         self._body: list[bytes] = []  # of a reply that is one document
         self._content_type = content_type
         self._start = b""
-        self.losses, self.repairs = self._tracker.losses, self._tracker.repairs
+        self.losses = self._tracker.losses
+        self.repairs = self._tracker.repairs
         self._reply: Reply | None = None
 
     @property
@@ -114,7 +115,8 @@ class ReplyReader:
             if not self._streaming:
                 self._body.append(data)
                 return []
-            data, self._start = self._start + data, b""
+            data = self._start + data
+            self._start = b""
             if BOM.startswith(data) or not data.removeprefix(BOM).strip():  # DeepSeek sends blank lines while it is busy
                 self._start = data if BOM.startswith(data) else b""
                 return []

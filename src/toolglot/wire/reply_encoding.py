@@ -101,7 +101,8 @@ class ReplyEncoder(ABC):
 
     def echo_opaque(self, block: Block) -> Opaque:
         """Return the opaque state of a block if it belongs to this wire."""
-        return self.writer.echo_opaque(None if isinstance(block, Foreign) else block.opaque)
+        opaque = None if isinstance(block, Foreign) else block.opaque
+        return self.writer.echo_opaque(opaque)
 
     def encode_stop(self, reply: Reply) -> str:
         """Return the wire's stop reason, with a Loss if it has no exact one."""
@@ -146,7 +147,8 @@ def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
     def split(text: str) -> Iterable[str]:
         return (text[at : at + piece_size] for at in range(0, len(text), piece_size))
 
-    yield events.ReplyStarted(reply.id, reply.origin.model if reply.origin else "")
+    model = reply.origin.model if reply.origin else ""
+    yield events.ReplyStarted(reply.id, model)
     for index, block in enumerate(reply.blocks):
         match block:
             case Text() | Thinking():
@@ -186,7 +188,8 @@ class EventSequencer:
         if not self._has_begun:
             self._has_begun = True
             if isinstance(event, events.ReplyStarted):
-                self._encoder.id, self._encoder.model = event.id, event.model or self._encoder.model
+                self._encoder.id = event.id
+                self._encoder.model = event.model or self._encoder.model
             yield from self._encoder.begin_reply()
         match event:
             case events.ReplyDone(reply=reply):
@@ -199,7 +202,8 @@ class EventSequencer:
             case events.BlockStarted(index=index, block=block):
                 self._states[index] = block
             case events.TextDelta(index=index, text=text) | events.ThinkingDelta(index=index, text=text):
-                yield from self._add_piece(index, Text if isinstance(event, events.TextDelta) else Thinking, text)
+                kind = Text if isinstance(event, events.TextDelta) else Thinking
+                yield from self._add_piece(index, kind, text)
             case events.ToolCallStarted(index=index, id=id):
                 if id:  # a call without an id gets one when it is ready, and is sent complete
                     head = ToolCall(id, event.name, None, None, event.freeform, event.namespace, event.opaque)
@@ -210,17 +214,22 @@ class EventSequencer:
                 yield from self._finish_block(index, block)
 
     def _is_open(self, index: int, kind: type[ReplyBlock]) -> bool:
-        return self._open is not None and self._open[0] == index and isinstance(self._open[1], kind)
+        if self._open is None or self._open[0] != index:
+            return False
+        return isinstance(self._open[1], kind)
 
     def _open_block(self, index: int, block: ReplyBlock) -> Iterator[Doc]:
         yield from self._close_block()
-        self._open, self._pieces = (index, block), []
+        self._open = (index, block)
+        self._pieces = []
         self._started_indexes.add(index)
         yield from self._encoder.begin_block(block)
 
     def _is_held_back(self, index: int) -> bool:
         """Return whether a block must wait, because the call of another one is open."""
-        return self._open is not None and isinstance(self._open[1], ToolCall) and self._open[0] != index
+        if self._open is None or self._open[0] == index:
+            return False
+        return isinstance(self._open[1], ToolCall)
 
     def _add_piece(self, index: int, kind: type[ReplyBlock], text: str) -> Iterator[Doc]:
         if kind is not ToolCall and not self._is_open(index, kind):
@@ -236,24 +245,29 @@ class EventSequencer:
         if not self._is_open(index, type(block)):
             if index in self._started_indexes:  # all of its text was sent in earlier blocks
                 return
-            head, text = block, None
+            head = block
+            text = None
             if isinstance(block, Text | Thinking):
-                head, text = replace(block, text=""), block.text
+                head = replace(block, text="")
+                text = block.text
             elif isinstance(block, ToolCall):
                 text = block.raw
             yield from self._open_block(index, head)
             if text:
                 yield from self._add_piece(index, type(block), text)
         yield from self._close_block(block)
-        held_events, self._held_events = self._held_events, []
+        held_events = self._held_events
+        self._held_events = []
         for event in held_events:
             yield from self.feed(event)
 
     def _close_block(self, block: ReplyBlock | None = None) -> Iterator[Doc]:
         if self._open is None:
             return
-        (_, head), self._open = self._open, None
-        block, text = block or head, "".join(self._pieces)
+        _, head = self._open
+        self._open = None
+        block = block or head
+        text = "".join(self._pieces)
         if isinstance(block, Text | Thinking):
             block = replace(block, text=text)
         yield from self._encoder.end_block(block, bool(text))

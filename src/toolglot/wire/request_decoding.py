@@ -66,15 +66,22 @@ def join_messages(messages: Iterable[Message], *roles: Role) -> Iterator[Message
 def decode_options(doc: Doc, wire: str) -> Doc:
     """Decode the generation options that the wire has under names of its own."""
     options: Doc = {name: doc[field] for name, field in SPECS[wire].options.items() if doc.get(field) is not None}
-    if "stop" in options:
-        options["stop"] = (options["stop"],) if isinstance(options["stop"], str) else tuple(options["stop"])
+    stop = options.get("stop")
+    if isinstance(stop, str):
+        options["stop"] = (stop,)
+    elif stop is not None:
+        options["stop"] = tuple(stop)
     return options
 
 
 def define_tool(fields: Doc, wire: str, opaque: Doc | None, *, schema_key: str = "parameters", **more: Any) -> ToolDefinition:
     """Define a tool by the fields that wires agree on. `opaque` are the others, which only this wire understands."""
-    name, description = as_text(fields.get("name")), as_text(fields.get("description"))
-    # OpenAI: direct, programmatic. Anthropic: direct, or the type of its code execution (openai 3.49, anthropic 2.8).
-    callers = ("model" if caller == "direct" else "code" for caller in as_list(fields.get("allowed_callers")))
-    more |= {"callers": tuple(dict.fromkeys(callers)), "output_schema": as_dict(fields.get("output_schema")) or None}
+    name = as_text(fields.get("name"))
+    description = as_text(fields.get("description"))
+    callers: list[str] = []
+    for caller in as_list(fields.get("allowed_callers")):
+        # OpenAI: direct, programmatic. Anthropic: direct, or the type of its code execution (openai 3.49, anthropic 2.8).
+        callers.append("model" if caller == "direct" else "code")
+    more["callers"] = tuple(dict.fromkeys(callers))
+    more["output_schema"] = as_dict(fields.get("output_schema")) or None
     return ToolDefinition(name, description, fields.get(schema_key), wire=wire, opaque=opaque, **more)

@@ -256,7 +256,8 @@ def _has_search(deferred: Sequence[ToolDefinition], writer: Writer) -> bool:
 
 def _replace_foreign_searches(tools: list[ToolDefinition], writer: Writer) -> None:
     """Put the search of the target in the place of those that other providers run."""
-    wire, title = writer.profile.wire, writer.profile.title
+    wire = writer.profile.wire
+    title = writer.profile.title
     native = SPECS[wire].search_tool
     if not native:
         return

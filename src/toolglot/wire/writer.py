@@ -47,15 +47,16 @@ class Encoding(msgspec.Struct, frozen=True, gc=False):
     @property
     def changes_calls(self) -> bool:
         """Whether a call may look different on the wire. In most requests, none does."""
-        return (
-            bool(self.freeform)
-            or any(lowered.restorations for lowered in self.lowerings.values())
-            or any(wire != name for wire, (_, name) in self.names.items())
-        )
+        if self.freeform:
+            return True
+        if any(lowered.restorations for lowered in self.lowerings.values()):
+            return True
+        return any(wire != name for wire, (_, name) in self.names.items())
 
     def offered_schemas(self) -> dict[str, Schema]:
         """Return the functions that the request offers: name on the wire -> schema."""
-        return {**{name: lowered.schema for name, lowered in self.lowerings.items()}, **{name: {} for name in self.freeform}}
+        schemas: dict[str, Schema] = {name: lowered.schema for name, lowered in self.lowerings.items()}
+        return schemas | {name: {} for name in self.freeform}
 
 
 class EncodedRequest(Encoding, frozen=True, kw_only=True):

@@ -58,10 +58,14 @@ class GeminiReplyEncoder(ReplyEncoder):
         return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}], **self._head()}
 
     def _head(self) -> Doc:
-        return {"modelVersion": self.model, **({"responseId": self.id} if self.id else {})}
+        head = {"modelVersion": self.model}
+        if self.id:
+            head["responseId"] = self.id
+        return head
 
     def _final_chunk(self, reply: Reply, parts: list[Doc]) -> Doc:
-        state, usage = dict(self.writer.echo_opaque(reply.opaque)), reply.usage
+        usage = reply.usage
+        state = dict(self.writer.echo_opaque(reply.opaque))
         feedback = state.pop("promptFeedback", None)
         counts = {
             "promptTokenCount": usage.input,

@@ -28,17 +28,22 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
         return [{"role": "user", "parts": [{"text": f"<system>\n{message.text}\n</system>"}]}]
     if message.role == "tool":
         return list(encode_results(message, writer))
-    is_assistant = message.role == "assistant"
     parts = _encode_parts(message.blocks, writer)
     if not parts:
         return []
-    if is_assistant and writer.profile.signatures:
+    if message.role != "assistant":
+        return [{"role": "user", "parts": parts}]
+    if writer.profile.signatures:
         _sign_first_call(parts, writer)
-    return [{"role": "model" if is_assistant else "user", "parts": parts}]
+    return [{"role": "model", "parts": parts}]
 
 
 def _encode_parts(blocks: Sequence[Block], writer: Writer) -> list[Doc]:
-    return [part for block in blocks if (part := encode_block(block, writer))]
+    parts: list[Doc] = []
+    for block in blocks:
+        if part := encode_block(block, writer):
+            parts.append(part)
+    return parts
 
 
 def encode_block(block: Block, writer: Writer) -> Doc | None:
@@ -89,12 +94,13 @@ def _is_signed_for(name: str, call: ToolCall, signed_name: str) -> bool:
 def _sign_first_call(parts: list[Doc], writer: Writer) -> None:
     """Add a signature to the first call: 400 "Function call is missing a thought_signature in functionCall parts"."""
     for index, part in enumerate(parts):
-        if "functionCall" in part:
-            if not part.get("thoughtSignature"):
-                reason = "the first call has no signature of this endpoint; the documented dummy is sent"
-                writer.record_repair("thoughtSignature", reason)
-                parts[index] = {**part, "thoughtSignature": DUMMY_SIGNATURE}
-            return
+        if "functionCall" not in part:
+            continue
+        if not part.get("thoughtSignature"):
+            reason = "the first call has no signature of this endpoint; the documented dummy is sent"
+            writer.record_repair("thoughtSignature", reason)
+            parts[index] = {**part, "thoughtSignature": DUMMY_SIGNATURE}
+        return
 
 
 def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
@@ -113,9 +119,12 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
         inline: list[Block] = []
         others: list[Block] = []
         for block in result.content:
-            if isinstance(block, Media):
-                is_accepted = bool(block.data) and block.kind in writer.profile.features.result_media
-                (inline if is_accepted else others).append(block)
+            if not isinstance(block, Media):
+                continue
+            if block.data and block.kind in writer.profile.features.result_media:
+                inline.append(block)
+            else:
+                others.append(block)
         if inline and "parts" not in state:
             response["parts"] = _encode_parts(inline, writer)
         if others:
@@ -133,7 +142,9 @@ def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> 
     key = "error" if result.is_error else "output"
     data: Any = result.data
     is_object = isinstance(data, dict)
-    is_list = isinstance(data, list) and not result.is_error and result.text == dumps_text(cast(list[Any], data))
+    is_list = False
+    if isinstance(data, list) and not result.is_error:
+        is_list = result.text == dumps_text(cast(list[Any], data))
     if not is_object and not is_list:
         return {key: result.text}
     # Gemini takes `$ref` for the name of one of the result's parts, and refuses the request if there is none.
@@ -218,12 +229,14 @@ def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
 def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
     if choice.names:  # names are allowed with ANY and VALIDATED only; VALIDATED is AUTO with constrained decoding
         names = [name for _, name in select_chosen(choice, tools, writer)]
-        return {"mode": "ANY" if choice.mode == "required" else "VALIDATED", "allowedFunctionNames": names}
+        mode = "ANY" if choice.mode == "required" else "VALIDATED"
+        return {"mode": mode, "allowedFunctionNames": names}
     return {"mode": {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice.mode]}
 
 
 def encode_generation(request: Request, writer: Writer) -> Doc:
-    options, config = request.options, dict[str, Any]()
+    options = request.options
+    config: Doc = {}
     if options.max_tokens is not None:
         config["maxOutputTokens"] = options.max_tokens
     config.update(encode_sampling(options, writer))

@@ -1,7 +1,7 @@
 """Chat Completions: a Reply as a body, events as a stream."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.values.messages import Block, Foreign, Media, Reply, StopReason, Text, Thinking, ToolCall, Usage
@@ -33,7 +33,9 @@ class ChatReplyEncoder(ReplyEncoder):
         parts = any(isinstance(block, Foreign) for block in blocks)
         for block in blocks:
             for field, value in self._message_fields(block, parts).items():
-                message[field] = message[field] + value if message.get(field) else value  # several texts are one content here
+                if message.get(field):
+                    value = message[field] + value  # several texts are one content here
+                message[field] = value
         if calls := [encode_call(call, self.writer, verbatim=True) for call in reply.calls]:
             message["tool_calls"] = calls
         choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.encode_stop(reply)}
@@ -49,7 +51,12 @@ class ChatReplyEncoder(ReplyEncoder):
         if isinstance(block, ToolCall):
             self._call_index += 1
             id, name = self.map_call_head(block)
-            self._kind, self._field = ("custom", "input") if block.freeform else ("function", "arguments")
+            if block.freeform:
+                self._kind = "custom"
+                self._field = "input"
+            else:
+                self._kind = "function"
+                self._field = "arguments"
             head = {"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}}
             yield self._call_chunk({**head, **self.echo_opaque(block)})
         elif isinstance(block, Text | Thinking):
@@ -58,12 +65,17 @@ class ChatReplyEncoder(ReplyEncoder):
             yield self._chunk(self._message_fields(block, parts=True))
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
-        is_call = isinstance(block, ToolCall)
-        yield self._call_chunk({self._kind: {self._field: text}}) if is_call else self._chunk({self._field: text})
+        if isinstance(block, ToolCall):
+            yield self._call_chunk({self._kind: {self._field: text}})
+        else:
+            yield self._chunk({self._field: text})
 
     def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
-        if isinstance(block, ToolCall) and not has_pieces and block.raw is None:  # arguments came as an object
-            yield self._call_chunk({self._kind: {self._field: dumps_text(block.arguments or {})}})
+        if has_pieces or not isinstance(block, ToolCall):
+            return
+        if block.raw is None:  # arguments came as an object
+            text = dumps_text(block.arguments or {})
+            yield self._call_chunk({self._kind: {self._field: text}})
 
     def end_reply(self, reply: Reply) -> Iterator[Doc]:
         if state := self.writer.echo_opaque(reply.opaque):
@@ -80,9 +92,12 @@ class ChatReplyEncoder(ReplyEncoder):
         """Return the fields of a message that express a block. `parts`: content is a list."""
         match block:
             case Text() | Thinking():
-                field = self._field_for(block)
-                listed: Any = [{"type": "text", "text": block.text}] if parts and field == "content" else block.text
-                return {field: listed} if block.text else {}
+                field = self._field_for(block)  # also reports state that is lost
+                if not block.text:
+                    return {}
+                if parts and field == "content":
+                    return {field: [{"type": "text", "text": block.text}]}
+                return {field: block.text}
             case Media():
                 return {"images": [{"type": "image_url", "image_url": {"url": to_data_url(block)}}]}
             case Foreign():

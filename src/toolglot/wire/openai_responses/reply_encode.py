@@ -94,7 +94,9 @@ class ResponsesReplyEncoder(ReplyEncoder):
             yield {"type": f"response.{kind}", "response": self._response_object(None)}
 
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
-        self._item_id, self._kind, self._has_summary = "", "other", False
+        self._item_id = ""
+        self._kind = "other"
+        self._has_summary = False
         is_native_call = isinstance(block, ToolCall) and "item" in self.echo_opaque(block)
         if is_native_call or isinstance(block, Media | ToolsChanged | Foreign):  # sent complete
             return
@@ -103,10 +105,12 @@ class ResponsesReplyEncoder(ReplyEncoder):
         part: Doc = {}
         match block:
             case Text():
-                self._kind, part = "refusal" if is_refusal(block) else "text", item["content"][0]
+                self._kind = "refusal" if is_refusal(block) else "text"
+                part = item["content"][0]
                 item = {**item, "content": []}
             case Thinking():  # its summary, if there is one, begins with the first piece
-                self._kind, item = "thinking", {**item, "summary": list[Doc]()}
+                self._kind = "thinking"
+                item = {**item, "summary": list[Doc]()}
             case ToolCall():
                 self._kind = "custom" if block.freeform else "call"
                 item = {**item, _PIECE_EVENTS[self._kind][1]: ""}
@@ -152,9 +156,16 @@ class ResponsesReplyEncoder(ReplyEncoder):
     def _event_position(self) -> Doc:
         """Return the fields that say which item, and which part of it, an event belongs to."""
         position: Doc = {"output_index": len(self._output), "item_id": self._item_id}
-        if self._kind in ("text", "refusal"):
-            return {**position, "content_index": 0, **({"logprobs": []} if self._kind == "text" else {})}
-        return {**position, "summary_index": 0} if self._kind == "thinking" else position
+        match self._kind:
+            case "text":
+                position |= {"content_index": 0, "logprobs": []}
+            case "refusal":
+                position["content_index"] = 0
+            case "thinking":
+                position["summary_index"] = 0
+            case _:
+                pass
+        return position
 
     def _encode_item(self, block: Block) -> Doc | None:
         """Encode one block as an output item; None if it is not supported."""
@@ -177,7 +188,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 item = encode_call(block, self.writer, verbatim=True)
                 if "item" in state:
                     return item
-                return {"status": "completed", **item, "id": self._item_id_for("ctc" if block.freeform else "fc", state)}
+                prefix = "ctc" if block.freeform else "fc"
+                return {"status": "completed", **item, "id": self._item_id_for(prefix, state)}
             case Media():
                 head = {"type": "image_generation_call", "id": self._item_id_for("ig", {})}
                 return {**head, "status": "completed", "result": block.data}
@@ -197,21 +209,29 @@ class ResponsesReplyEncoder(ReplyEncoder):
         return id
 
     def _response_object(self, reply: Reply | None) -> Doc:
-        status = self.encode_stop(reply) if reply else "in_progress"
-        incomplete = _INCOMPLETE_REASONS.get(reply.stop) if reply else None
-        return {
+        """Return the response as far as it goes; without a reply, it is in progress."""
+        response: Doc = {
             "id": self.id or "resp_0",
             "object": "response",
             "created_at": self.created,
-            "completed_at": self.created if status == "completed" else None,
-            "status": status,
+            "completed_at": None,
+            "status": "in_progress",
             "error": None,
-            "incomplete_details": {"reason": incomplete} if incomplete else None,
+            "incomplete_details": None,
             "model": self.model,
             "output": list(self._output),
-            "usage": encode_usage(reply.usage) if reply else None,
+            "usage": None,
             **self._echo_settings(),
         }
+        if reply is None:
+            return response
+        status = response["status"] = self.encode_stop(reply)
+        if status == "completed":
+            response["completed_at"] = self.created
+        if reply.stop in _INCOMPLETE_REASONS:
+            response["incomplete_details"] = {"reason": _INCOMPLETE_REASONS[reply.stop]}
+        response["usage"] = encode_usage(reply.usage)
+        return response
 
     def _echo_settings(self) -> Doc:
         """Return the settings of the request, or their defaults, as a response repeats them."""

@@ -35,14 +35,18 @@ class ValueEnd:
     """Finds the end of a JSON or Python value, over any number of pieces."""
 
     def __init__(self, marks: re.Pattern[str]) -> None:
-        self._marks, self._depth, self._quote, self._is_escaped = marks, 0, "", False
+        self._marks = marks
+        self._depth = 0
+        self._quote = ""  # the one that opened the string that is being read
+        self._is_escaped = False
 
     def feed(self, text: str) -> int:
         """Return the position after the value, -1 if it goes on."""
         position = int(self._is_escaped)  # the first character is escaped by the last one of the piece before
         self._is_escaped = False
-        while match := (_INSIDE[self._quote] if self._quote else self._marks).search(text, position):
-            mark, position = match[0], match.end()
+        while match := self._find_mark(text, position):
+            mark = match[0]
+            position = match.end()
             if mark == "\\":
                 self._is_escaped = position == len(text)
                 position += 1
@@ -54,6 +58,11 @@ class ValueEnd:
                     return position
         return -1
 
+    def _find_mark(self, text: str, position: int) -> re.Match[str] | None:
+        """Find what comes next: inside of a string, its end or an escape; outside, a bracket or a quotation mark."""
+        marks = _INSIDE[self._quote] if self._quote else self._marks
+        return marks.search(text, position)
+
 
 class TagsEnd:
     """Finds the end of a call whose parameters are tags. A value may hold the end as text: it must follow a parameter."""
@@ -61,28 +70,36 @@ class TagsEnd:
     def __init__(self, style: TagStyle) -> None:
         self._first = re.compile(rf"\s{{0,{_MAX_SPACE}}}(?:{style.end})")
         self._later = re.compile(rf"{re.escape(style.closing)}\s{{0,{_MAX_SPACE}}}(?:{style.end})")
-        self._window, self._size = "", len(style.closing) + _MAX_SPACE + len(style.end)
+        self._window = ""
+        self._size = len(style.closing) + _MAX_SPACE + len(style.end)
         self._is_start = True
 
     def feed(self, text: str) -> int:
         """Return the position after the end, -1 if the call goes on."""
-        before, text = len(self._window), self._window + text
-        match = (self._first.match(text) if self._is_start else None) or self._later.search(text)
+        before = len(self._window)
+        text = self._window + text
+        match = self._first.match(text) if self._is_start else None
+        match = match or self._later.search(text)
         self._is_start = self._is_start and len(text) <= self._size
         self._window = text if self._is_start else text[-self._size :]
-        return match.end() - before if match else -1
+        if match is None:
+            return -1
+        return match.end() - before
 
 
 def open_body(head: Head) -> ValueEnd | TagsEnd:
     """Return what finds the end of the body after a head."""
     if head.form.tags is not None:
         return TagsEnd(head.form.tags)
-    return ValueEnd(_PYTHON_MARKS if head.form.body == "python" else _JSON_MARKS)
+    marks = _PYTHON_MARKS if head.form.body == "python" else _JSON_MARKS
+    return ValueEnd(marks)
 
 
 def parse_body(head: Head, body: str, tools: Tools) -> list[TextCall] | None:
     """Return the calls; None if they cannot be read, or if one is not of an offered tool."""
-    form, name, body = head.form, find_tool(head.name, tools), join_surrogates(body)
+    form = head.form
+    name = find_tool(head.name, tools)
+    body = join_surrogates(body)
     if form.body == "python":
         return _parse_python(body, tools)
     if form.tags is not None:
@@ -97,13 +114,15 @@ def parse_body(head: Head, body: str, tools: Tools) -> list[TextCall] | None:
         arguments = cast(dict[str, Any], value) if isinstance(value, dict) else None
     if arguments is None:
         return None
-    return [TextCall(name, arguments, head.name if ":" in head.name else "")]
+    id = head.name if ":" in head.name else ""  # Kimi's ids are `functions.NAME:0`
+    return [TextCall(name, arguments, id)]
 
 
 def _read_calls(value: Any, tools: Tools, *, bare: bool) -> list[TextCall] | None:
     """Read one call, or a list of them. None if any is not one."""
     calls: list[TextCall] = []
-    for item in cast(list[Any], value if isinstance(value, list) else [value]):
+    items: list[Any] = cast(list[Any], value) if isinstance(value, list) else [value]
+    for item in items:
         call = _read_call(item, tools, bare=bare)
         if call is None:
             return None
@@ -113,7 +132,10 @@ def _read_calls(value: Any, tools: Tools, *, bare: bool) -> list[TextCall] | Non
 
 def find_tool(name: str, tools: Tools) -> str:
     """Return the offered tool that a name means, "" if there is none. Kimi and Harmony: `functions.NAME:0`."""
-    return next((part for part in (name, name.removeprefix("functions.").partition(":")[0]) if part in tools), "")
+    if name in tools:
+        return name
+    base = name.removeprefix("functions.").partition(":")[0]
+    return base if base in tools else ""
 
 
 def _read_call(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:
@@ -142,24 +164,33 @@ def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | 
     """Read parameters that are tags. Their values are text, which the schema gives a type."""
     if end := re.search(rf"(?:{style.end})\Z", body):
         body = body[: end.start()].rstrip()
-    opening, properties = re.compile(style.opening), as_dict(schema.get("properties"))
+    opening = re.compile(style.opening)
+    properties = as_dict(schema.get("properties"))
     # A value may hold the closing tag as text: the one that counts is followed by another parameter or by the end.
     closing = re.compile(rf"{re.escape(style.closing)}\s*(?={style.opening}|\Z)")
     texts: dict[str, str] = {}
     position = len(body) - len(body.lstrip())
     while position < len(body):
         match = opening.match(body, position)
-        end = closing.search(body, match.end()) if match else None
-        if match is None or end is None or (name := match[1].strip()) in texts:
+        if match is None:
             return None
-        stop, position = end.start(), end.end()
+        name = match[1].strip()
+        end = closing.search(body, match.end())
+        if end is None or name in texts:
+            return None
+        stop = end.start()
+        position = end.end()
         # A closing tag may be missing (Qwen3-Coder): then another parameter of the tool begins on a line of its own.
-        for other in opening.finditer(body, match.end(), stop) if style.trims else ():
-            if other[1] in properties and body[other.start() - 1] == "\n" and other[0] not in body[stop:]:
+        others = opening.finditer(body, match.end(), stop) if style.trims else ()
+        for other in others:
+            begins_line = body[other.start() - 1] == "\n"
+            if begins_line and other[1] in properties and other[0] not in body[stop:]:
                 stop = position = other.start()
                 break
         text = body[match.end() : stop]
-        texts[name] = text.removeprefix("\n").removesuffix("\n") if style.trims else text
+        if style.trims:
+            text = text.removeprefix("\n").removesuffix("\n")
+        texts[name] = text
     return coerce(texts, schema)[0]
 
 
@@ -179,4 +210,7 @@ def _parse_python(body: str, tools: Tools) -> list[TextCall] | None:
             calls.append(TextCall(find_tool(ast.unparse(call.func), tools), arguments))
     except (ValueError, SyntaxError, AttributeError, AssertionError, TypeError, RecursionError, MemoryError):
         return None
-    return calls if calls and all(call.name and is_portable(call.arguments) for call in calls) else None
+    for call in calls:
+        if not call.name or not is_portable(call.arguments):
+            return None
+    return calls or None

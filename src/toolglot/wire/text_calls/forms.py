@@ -171,22 +171,28 @@ def find_head(text: str, start: int, *, bare: bool) -> Head | Literal["partial"]
 def find_stripped_head(line: str, place: int) -> Head | None:
     """Return the head of arguments that begin at `place`, if the line before them ends with a name."""
     match = _STRIPPED_HEAD.search(line)
-    return Head(_STRIPPED, match[1] or match[2], place) if match else None
+    if match is None:
+        return None
+    return Head(_STRIPPED, match[1] or match[2], place)
 
 
 def _match_head(form: Form, text: str, position: int) -> Head | Literal["partial"] | None:
-    name, start = "", position
+    start = position
+    name = ""
     for part in form.head:
         if isinstance(part, str):
             piece = text[position : position + len(part)]
             position += len(piece)
-            if piece != part:
-                return "partial" if position == len(text) and part.startswith(piece) else None
-            continue
+            if piece == part:
+                continue
+            can_continue = position == len(text) and part.startswith(piece)
+            return "partial" if can_continue else None
         match = part.full.match(text, position)
         if match is None:
             can_continue = part.partial.match(text, position) if part.partial else position == len(text)
             return "partial" if can_continue else None
-        name, position = match[1] if match.lastindex else name, match.end()
-    # The body of a bare form begins with its head, which only tells the name.
-    return Head(form, name, start if form.is_bare else position)
+        position = match.end()
+        if match.lastindex:
+            name = match[1]
+    body_start = start if form.is_bare else position  # the body of a bare form begins with its head, which tells the name
+    return Head(form, name, body_start)

@@ -39,13 +39,15 @@ class _Line:
     def __init__(self, region: str, backticks: str) -> None:
         self.start = self.end = ""
         self.is_blank = True
-        self.region, self.opens_region = region, False
+        self.region = region
+        self.opens_region = False
         self.backticks = backticks  # a run that opened code, which the same run closes
         self.run_count = self.stray_thoughts = 0
 
     def read_mark(self, match: re.Match[str]) -> None:
         """Follow a run of backticks, or a tag of `_MARK`."""
-        run, name = match[1], match[3] or match[5]
+        run = match[1]
+        name = match[3] or match[5]
         is_opening = not (match[2] or match[4])
         if run:
             self.run_count += 1
@@ -92,7 +94,8 @@ class Quoting:
 
     def _end_line(self) -> None:
         line = self._line
-        region, backticks = line.region, line.backticks
+        region = line.region
+        backticks = line.backticks
         was_fenced = bool(self._fence)
         self._update_fence()
         if self._fence and not was_fenced:
@@ -178,6 +181,8 @@ class Quoting:
     def is_quoted(self) -> bool:
         """Whether the place is in code, a block quote or a thought."""
         line = self._line
-        if self._fence or line.region or line.backticks or line.start.lstrip().startswith(">"):
+        if self._fence or line.region or line.backticks:
+            return True
+        if line.start.lstrip().startswith(">"):
             return True
         return self._may_indent and bool(_INDENTED.match(line.start))
