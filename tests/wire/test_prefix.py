@@ -26,7 +26,8 @@ from toolglot.values.messages import tool_results as tool
 from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire import prefix
 from toolglot.wire.codec import encode_messages, encode_request
-from toolglot.wire.prefix import EncodedBody, PrefixEncoder
+from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
+from toolglot.wire.writer import Writer
 
 GET = ToolDefinition("get", "Gets.", {"type": "object", "properties": {"x": {"type": "string"}}})
 CALLS = [ToolCall("c1", "get", {"x": "1"}), ToolCall("c2", "a.b", {"x": "2"})]
@@ -205,3 +206,21 @@ def test_nothing_to_send_but_what_the_provider_holds() -> None:
     profile = resolve_profile("openai-responses", "gpt-5")
     step = PrefixEncoder(profile).encode(request)
     assert step.body == dumps(encode_request(request, profile).body) == b'{"model":"gpt-5","previous_response_id":"resp_1"}'
+
+
+def test_a_head_that_another_thread_replaces_meanwhile_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent may be used in several threads: a conversation must never get the tools of another one."""
+    profile, heads = resolve_profile("openai-chat", "m"), HeadCache()
+    request, other = (Request("m", [user("hi")], tools=(replace(GET, name=name),)) for name in ("ours", "theirs"))
+    expected = PrefixEncoder(profile).encode(request).body
+    copy_writer = Writer.copy
+
+    def copy_late(writer: Writer) -> Writer:
+        monkeypatch.setattr(Writer, "copy", copy_writer)
+        PrefixEncoder(profile, heads).encode(other)  # what another thread does between two reads of the cache
+        return copy_writer(writer)
+
+    monkeypatch.setattr(Writer, "copy", copy_late)
+    encoded = PrefixEncoder(profile, heads).encode(request)
+    assert encoded.body == expected
+    assert set(encoded.names) == {"ours"}

@@ -7,7 +7,7 @@ prefix.
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -35,13 +35,19 @@ class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
     prefix_length: int = 0
 
 
+class EncodedHead(NamedTuple):
+    """The beginning of a body up to the items, and the writer that knows its names. It is copied and never changed."""
+
+    key: object  # all that the head depends on
+    writer: Writer
+    data: bytes
+
+
 class HeadCache:
-    """The latest head for a target, shared by conversations that start alike."""
+    """The latest head for a target, shared by conversations that start alike, also in several threads."""
 
     def __init__(self) -> None:
-        self.key: object = None  # all that the head depends on
-        self.writer: Writer | None = None
-        self.head = b""
+        self.latest: EncodedHead | None = None  # replaced whole: key, writer and bytes belong together
 
 
 class PrefixEncoder:
@@ -133,7 +139,6 @@ class PrefixEncoder:
         self._closed_items = bytearray()  # the encoding of closed turns, with a comma after each item
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
         system = request.messages[:count]
-        cache = self._head_cache
         writer = Writer(self._profile, request.model)
         writer.leading_count = count
         self._head_key = self._encoder.head_key(request, writer)
@@ -143,19 +148,18 @@ class PrefixEncoder:
         rest = _read_rest(request)
         plan = writer.plan = plan_tools(request, changes, writer)
         key = (self._head_key, rest, system, plan.head_key(request.tool_choice))
-        if cache.writer is None or cache.key != key:
+        head = self._head_cache.latest  # read once: another thread may replace it at any time
+        if head is None or head.key != key:
             reserve_names(plan.head, writer)
             planned = replace(request, tools=plan.head)
             writer.mark_count = count_head_marks(planned, count, writer)
             body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
-            head = dumps(body)[:-2]  # without "]}": the items come last in every body
-            if head[-1:] != b"[":
-                head += b","
-            cache.key = key
-            cache.writer = writer
-            cache.head = head
-        self._writer = cache.writer.copy()
-        self._head = cache.head
+            data = dumps(body)[:-2]  # without "]}": the items come last in every body
+            if data[-1:] != b"[":
+                data += b","
+            head = self._head_cache.latest = EncodedHead(key, writer, data)
+        self._writer = head.writer.copy()
+        self._head = head.data
         self._rest = rest
         self._set_plan(plan, changes)
 
