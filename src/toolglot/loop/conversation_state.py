@@ -68,7 +68,7 @@ class RunOptions(TypedDict, Generic[Data], total=False):
     allow: Iterable[str] | None
     """The tools that may be called, out of those that the agent has and allows."""
     limits: RunLimits | None
-    """How much the run may use."""
+    """How much the run may use, in place of all of the agent's limits."""
 
 
 class ResumeOptions(TypedDict, Generic[Data], total=False):
