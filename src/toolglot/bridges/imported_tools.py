@@ -9,7 +9,7 @@ from toolglot.common.jsontext import digest
 from toolglot.errors import ToolError
 from toolglot.tools.context import CallSuspended, Context
 from toolglot.tools.tool import Tool, tool_from_schema
-from toolglot.values.approvals import ApprovalRequest, Deny
+from toolglot.values.approvals import Allow, ApprovalRequest, Deny
 
 __all__ = ["ask_user", "make_tool"]
 
@@ -34,9 +34,12 @@ async def ask_user(context: Context[Any], arguments: dict[str, Any], reason: str
     inner = context.inner_tools
     request = ApprovalRequest(context.call, context.call.name, frozenset(), "", arguments, reason=reason, each_time=True)
     request = replace(request, fingerprint=digest(request))
-    answer = inner.ruling.answer if inner is not None and inner.ruling is not None else None
-    if answer is None and inner is not None and inner.can_ask:
-        answer = await inner.ask(request)
+    answer: Allow | Deny | None = None
+    if inner is not None:
+        if inner.ruling is not None:
+            answer = inner.ruling.answer
+        elif inner.can_ask:
+            answer = await inner.ask(request)
     if answer is None:
         raise CallSuspended(request)
     if isinstance(answer, Deny):

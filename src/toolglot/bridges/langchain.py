@@ -239,23 +239,24 @@ class ChatToolglot(BaseChatModel):
     # ---- requests
 
     def _build_request(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> Request:
-        options: Options = self.options
         named = {name: kwargs.pop(name) for name in [*kwargs] if name in _OPTION_NAMES}
-        options = replace(options, **named, **({"stop": tuple(stop)} if stop else {}))
+        if stop:
+            named["stop"] = tuple(stop)
+        options: Options = replace(self.options, **named)
         tools, choice = kwargs.pop("tools", ()), kwargs.pop("tool_choice", None)
         output, parallel = kwargs.pop("response_format", None), kwargs.pop("parallel_tool_calls", None)
         extras = kwargs.pop("extras", {})
         if unknown := kwargs.keys() - {"stream"}:
             raise UnknownName("request option", min(unknown), {*_OPTION_NAMES, "tools", "tool_choice", "extras"})
-        wire = self.engine.profile.wire
+        definitions: list[ToolDefinition] = []
+        for tool in tools:
+            if "function" in tool:
+                definitions += decode_tools(tool)
+            else:  # the provider's own tool, in its own format
+                definitions += decode_request(self.engine.profile.wire, {"tools": [tool]}).tools
         return Request(
             messages=import_messages(messages),
-            # Anything but a function is the provider's own tool, in its own format.
-            tools=tuple(
-                definition
-                for tool in tools
-                for definition in (decode_tools(tool) if "function" in tool else decode_request(wire, {"tools": [tool]}).tools)
-            ),
+            tools=tuple(definitions),
             tool_choice=read_choice(choice),
             parallel=parallel,
             options=options,

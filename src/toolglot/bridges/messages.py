@@ -166,10 +166,11 @@ def store_original(message: Message, broken: Collection[ToolCall] = ()) -> Opaqu
     Signatures, ids and encrypted reasoning must be returned unchanged with the next request. `broken`: calls whose arguments
     the framework does not see.
     """
-    blocks = [
-        replace(block, arguments=None, raw=block.text) if isinstance(block, ToolCall) and block in broken else block
-        for block in message.blocks
-    ]
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolCall) and block in broken:
+            block = replace(block, arguments=None, raw=block.text)
+        blocks.append(block)
     if not message.opaque and all(map(_is_plain, blocks)):
         return None
     return loads_object(dumps(replace(message, blocks=tuple(blocks))))

@@ -355,7 +355,9 @@ def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any
 def unwrap_reply(message: Message) -> Message:
     """Undo `_wrap_items`: return the reply that a message's reasoning item holds."""
     for block in message.blocks:
-        text = (block.opaque or {}).get("encrypted_content", "") if isinstance(block, Thinking) else ""
+        if not isinstance(block, Thinking) or block.opaque is None:
+            continue
+        text = block.opaque.get("encrypted_content")
         if isinstance(text, str) and text.startswith(_PREFIX):
             try:
                 return restore_original(loads(b64decode(text.removeprefix(_PREFIX))), message)

@@ -133,15 +133,23 @@ def import_request(message: ModelRequest) -> Iterator[Message]:
             content = [part.content] if isinstance(part.content, str) else part.content
             yield Message("user", import_content(content))
         elif _import_result(part) is None:
-            explain: Any = getattr(part, "model_response", None)  # feedback about a reply as a whole
-            block = Text(explain()) if explain is not None else Foreign(FORMAT, {"part_kind": part.part_kind})
-            yield Message("user", (block,))
+            yield Message("user", (_import_feedback(part),))
+
+
+def _import_feedback(part: ModelRequestPart) -> Text | Foreign:
+    """Convert feedback about a reply as a whole, or what we do not know."""
+    explain: Any = getattr(part, "model_response", None)
+    if explain is None:
+        return Foreign(FORMAT, {"part_kind": part.part_kind})
+    return Text(explain())
 
 
 def _import_result(part: ModelRequestPart) -> ToolResult | None:
     if isinstance(part, ToolReturnPart):
-        text, files = part.model_response_str(wrap_if_error=False), import_content(part.files)
-        content = (*([Text(text)] if text or not files else ()), *cast(tuple[ResultBlock, ...], files))
+        text = part.model_response_str(wrap_if_error=False)
+        content = cast(tuple[ResultBlock, ...], import_content(part.files))
+        if text or not content:
+            content = (Text(text), *content)
         is_error = part.outcome in ("failed", "denied", "interrupted", "retried")
         return ToolResult(part.tool_call_id, content, part.tool_name, is_error=is_error)
     if part.part_kind == "retry-prompt" and part.tool_name:
@@ -152,7 +160,6 @@ def _import_result(part: ModelRequestPart) -> ToolResult | None:
 def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
     """Convert the content of a user's prompt or a tool's result."""
     blocks: list[Block] = []
-    kind: MediaKind
     for item in content:
         match item:
             case str():
@@ -166,18 +173,22 @@ def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
                     blocks[-1] = replace(last, cache=CacheMark(item.ttl))
             case UploadedFile():
                 family = item.media_type.partition("/")[0]
-                kind = cast(MediaKind, family) if family in ("image", "audio", "video") else "file"
+                kind: MediaKind = cast(MediaKind, family) if family in ("image", "audio", "video") else "file"
                 blocks.append(Media(kind, item.media_type, file_id=item.file_id))
             case ImageUrl() | AudioUrl() | VideoUrl() | DocumentUrl():
-                kind = next(kind for cls, kind in _URL_KINDS if isinstance(item, cls))
-                try:
-                    media_type = item.media_type
-                except ValueError:  # the URL does not reveal it
-                    media_type = ""
-                blocks.append(Media(kind, media_type, url=item.url))
+                blocks.append(_import_url(item))
             case _:
                 blocks.append(Foreign(FORMAT, {"kind": type(item).__name__}))
     return tuple(blocks)
+
+
+def _import_url(file: ImageUrl | AudioUrl | VideoUrl | DocumentUrl) -> Media:
+    kind: MediaKind = next(kind for cls, kind in _URL_KINDS if isinstance(file, cls))
+    try:
+        media_type = file.media_type
+    except ValueError:  # the URL does not reveal it
+        media_type = ""
+    return Media(kind, media_type, url=file.url)
 
 
 def import_reply(message: ModelResponse) -> Message:

@@ -180,15 +180,8 @@ class VercelEncoder:
 
     def _close_block(self, index: int, block: Block) -> list[Event]:
         match block:
-            case Text(text) | Thinking(text):
-                is_text = isinstance(block, Text)
-                if index in self._open:
-                    return [{"type": "text-end" if is_text else "reasoning-end", "id": self._open.pop(index)}]
-                if not text:
-                    return []
-                # It was not streamed.
-                delta = TextDelta(index, text) if is_text else ThinkingDelta(index, text)
-                return [*self.encode(delta), *self._close_block(index, block)]
+            case Text() | Thinking():
+                return self._close_text(index, block)
             case Media():
                 url = media_url(block)
                 if not url:
@@ -198,6 +191,17 @@ class VercelEncoder:
                 return [_notice("foreign", {"wire": wire, "item": item})]
             case _:
                 return []
+
+    def _close_text(self, index: int, block: Text | Thinking) -> list[Event]:
+        is_text = isinstance(block, Text)
+        end = "text-end" if is_text else "reasoning-end"
+        if index in self._open:
+            return [{"type": end, "id": self._open.pop(index)}]
+        if not block.text:
+            return []
+        # It was not streamed.
+        delta = TextDelta(index, block.text) if is_text else ThinkingDelta(index, block.text)
+        return [*self.encode(delta), {"type": end, "id": self._open.pop(index)}]
 
     def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> Event:
         match event:
