@@ -162,7 +162,8 @@ class ContextMeter:
         last_prompt = find_last_prompt(conversation)
         best: Truncation | None = None
         for index in range(max(first, self.truncation.start) + 1, len(conversation)):
-            candidate = Truncation(index, last_prompt if last_prompt is not None and index > last_prompt else None)
+            is_in_turn = last_prompt is not None and index > last_prompt
+            candidate = Truncation(index, prompt=last_prompt if is_in_turn else None)
             if candidate.omitted_count(conversation) > omitted and can_start_at(conversation, index):
                 best = candidate
                 if self._tail_tokens(candidate) <= room:

@@ -46,7 +46,8 @@ def to_messages(prompt: Any) -> list[Message]:
             continue
         messages += _decode(chat_messages)
         chat_messages = []
-        messages.append(item if isinstance(item, Message) else user(item))
+        message = item if isinstance(item, Message) else user(item)
+        messages.append(message)
     return messages + _decode(chat_messages)
 
 

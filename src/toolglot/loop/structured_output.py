@@ -47,7 +47,8 @@ class StructuredOutput:
         self._checked_count = 0
 
         def accept(**answer: Any) -> str:
-            self._accept(answer["value"] if self._is_wrapped else answer)
+            value = answer["value"] if self._is_wrapped else answer
+            self._accept(value)
             return "Accepted."
 
         description = (

@@ -238,7 +238,10 @@ class CallBatch:
 
     def report(self, index: int, outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
         """Take the outcome of a call. `whole`: the same with its whole result, if it was limited."""
-        self.observer.on_finish(index, whole if self.is_for_code and whole is not None else outcome)
+        if self.is_for_code and whole is not None:
+            self.observer.on_finish(index, whole)
+        else:
+            self.observer.on_finish(index, outcome)
         if self.emit is not None:
             self.emit(ToolFinished(outcome))
 
@@ -423,13 +426,14 @@ class Execution:
         if outcome is None:
             seconds = host.clock() - self._started_at
             outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call), seconds)
+        decided_by = verdict.decided_by if prepared.approved is None else "user"
         host.record(
             outcome,
             prepared.caller,
             prepared.tool,
             prepared.target,
             approved=prepared.approved,
-            decided_by=verdict.decided_by if prepared.approved is None else "user",
+            decided_by=decided_by,
             reason=verdict.reason,
             content=self._returned,
         )

@@ -146,7 +146,8 @@ class ToolHost:
         """Run one call whose turn it is; return it as `Suspended` if it has to wait. `ruling`: a decision made before."""
         outcomes = _Outcomes()
         batch = CallBatch(self, outcomes, emit=emit, messages=messages)
-        await run_turn(self, [(0, call)], caller, batch, _NO_RULINGS if ruling is None else {0: ruling})
+        rulings = _NO_RULINGS if ruling is None else {0: ruling}
+        await run_turn(self, [(0, call)], caller, batch, rulings)
         return outcomes.by_index[0]
 
     async def run_all(
@@ -161,8 +162,9 @@ class ToolHost:
         results: list[ToolOutcome] = []
         for index, call in enumerate(calls):
             outcome = outcomes.by_index.get(index)
-            # A call after an ordered one that waits is not even judged.
-            results.append(outcome if isinstance(outcome, ToolOutcome) else self.refuse(call, caller))
+            if not isinstance(outcome, ToolOutcome):  # a call after an ordered one that waits is not even judged
+                outcome = self.refuse(call, caller)
+            results.append(outcome)
         return results
 
     async def run_turn(

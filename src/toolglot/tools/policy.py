@@ -236,7 +236,8 @@ class ToolPolicy:
 
     def _judge(self, tool: Tool, caller: Caller, rules: RuleSet, arguments: dict[str, Any] | None) -> Verdict:
         subjects = None
-        if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):
+        has_rules = bool(rules.approve or rules.deny)
+        if has_rules and arguments is not None and tool.scope is not None:
             subjects = find_subjects(tool.scope, arguments)
         denial, is_certain = rules.find_denial(tool.name, subjects) or (None, False)
         if is_certain:
@@ -380,7 +381,8 @@ def _can_write(tool: Tool | None) -> bool:
 def _call_key(call: ToolCall) -> bytes:
     """Return a key that is equal for calls that differ only in case, white space or the order of fields."""
     try:
-        arguments = dumps(_normalize(call.arguments if call.arguments is not None else call.raw or ""))
+        written = (call.raw or "") if call.arguments is None else call.arguments
+        arguments = dumps(_normalize(written))
     except RecursionError:  # nested too deeply to be compared
         arguments = (call.raw or str(id(call))).encode("utf-8", "surrogatepass")
     return f"{call.namespace}\0{call.name}\0".encode("utf-8", "surrogatepass") + arguments
