@@ -347,7 +347,8 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                     thinking.append(Thinking(later))
                 calls = [_read_call(call) for call in read_items(item.get("toolCalls"), "toolCalls")]
                 names |= {call.id: call.name for call in calls}
-                reply = assistant([*thinking, *([Text(text)] if text else []), *calls])
+                texts = [Text(text)] if text else []
+                reply = assistant([*thinking, *texts, *calls])
                 thinking = []
                 if stored := read_text(item, "encryptedValue"):
                     reply = restore_original(_read_stored(stored), reply)
@@ -401,8 +402,10 @@ def _read_call(item: Event) -> ToolCall:
         arguments = loads(raw or "{}")
     except ValueError:
         arguments = None
-    values = cast(Event, arguments) if isinstance(arguments, dict) else None
-    return ToolCall(read_text(item, "id"), read_text(fields, "name"), values, raw=raw if values is None else None)
+    id, name = read_text(item, "id"), read_text(fields, "name")
+    if isinstance(arguments, dict):
+        return ToolCall(id, name, cast(Event, arguments))
+    return ToolCall(id, name, None, raw=raw)
 
 
 def _read_content(content: Any, where: str, losses: list[Loss]) -> tuple[Text | Media, ...]:

@@ -127,7 +127,9 @@ class _ExportedTool(BaseTool):
         outcome = run_sync(exported.run(call))
         while isinstance(outcome, ApprovalRequest) and (interrupt := _find_interrupt()) is not None:
             outcome = run_sync(exported.run(call, read_answer(interrupt(describe_approval(outcome)))))
-        return _export_outcome(run_sync(exported.run_or_refuse(call)) if isinstance(outcome, ApprovalRequest) else outcome)
+        if isinstance(outcome, ApprovalRequest):
+            outcome = run_sync(exported.run_or_refuse(call))
+        return _export_outcome(outcome)
 
     async def _arun(self, *args: Any, **arguments: Any) -> tuple[Any, Any]:
         exported: ExportedTools = self.exported
@@ -135,7 +137,9 @@ class _ExportedTool(BaseTool):
         outcome = await exported.run(call)
         while isinstance(outcome, ApprovalRequest) and (interrupt := _find_interrupt()) is not None:
             outcome = await exported.run(call, read_answer(interrupt(describe_approval(outcome))))
-        return _export_outcome(await exported.run_or_refuse(call) if isinstance(outcome, ApprovalRequest) else outcome)
+        if isinstance(outcome, ApprovalRequest):
+            outcome = await exported.run_or_refuse(call)
+        return _export_outcome(outcome)
 
 
 def _find_interrupt() -> Callable[[Any], Any] | None:

@@ -184,7 +184,8 @@ def export_messages(messages: Iterable[Message]) -> ExportedMessages:
         else:
             content = cast(Any, export_content(message.blocks, where, losses))
             if content:
-                exported.append(SystemMessage(content) if message.role == "system" else HumanMessage(content))
+                kind = SystemMessage if message.role == "system" else HumanMessage
+                exported.append(kind(content))
     return ExportedMessages(exported, losses=tuple(losses))
 
 

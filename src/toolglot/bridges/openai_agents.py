@@ -127,7 +127,8 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
             return "The call did not run: its arguments are not a JSON object, or were truncated. Make a shorter call."
         tools = exported.with_data(context.context)
         call = tools.make_call(name, arguments, context.tool_call_id)
-        outcome = await tools.run(call, Allow() if context.is_tool_approved(name, context.tool_call_id) else None)
+        is_approved = context.is_tool_approved(name, context.tool_call_id)
+        outcome = await tools.run(call, Allow() if is_approved else None)
         if isinstance(outcome, ApprovalRequest):  # its effects have changed since it was approved
             outcome = await tools.run_or_refuse(call)
         return export_content(outcome.result.content)

@@ -247,9 +247,13 @@ def export_messages(messages: Iterable[Message]) -> ExportedMessages:
             _record_changes(message.blocks, where, losses)
         elif message.role == "user":
             content = list(export_content(message.blocks, where, losses))
-            parts.append(UserPromptPart(content[0] if len(content) == 1 and isinstance(content[0], str) else content))
+            if len(content) == 1 and isinstance(content[0], str):
+                parts.append(UserPromptPart(content[0]))
+            else:
+                parts.append(UserPromptPart(content))
         for result in message.results:
-            name, outcome = result.name or names.get(result.call_id, ""), "failed" if result.is_error else "success"
+            name = result.name or names.get(result.call_id, "")
+            outcome = "failed" if result.is_error else "success"
             content = export_result(result.content, where, losses)
             parts.append(ToolReturnPart(name, content, result.call_id, outcome=outcome))
     if parts:
@@ -326,7 +330,9 @@ def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelRespons
             arguments = visible_arguments(block)
             # A truncated call may look complete, and would run.
             is_broken = block in broken or arguments is None
-            return ToolCallPart(block.qualified_name, f"(invalid) {block.text}" if is_broken else arguments, block.id)
+            if is_broken:
+                return ToolCallPart(block.qualified_name, f"(invalid) {block.text}", block.id)
+            return ToolCallPart(block.qualified_name, arguments, block.id)
         case Media() if block.data is not None:
             return FilePart(BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type)))
         case Foreign(wire="pydantic-ai"):

@@ -158,8 +158,10 @@ class Simulator:
                 # The frames are the items of one JSON array, closed only if the stream is complete.
                 documents = [part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)]
                 pieces = list(encode_json_array(documents))
+                if fault in on_demand.TRUNCATING_FAULTS:
+                    pieces = pieces[:-1]
                 ends = [part for part in parts if not isinstance(part, bytes)]
-                parts = [*(pieces[:-1] if fault in on_demand.TRUNCATING_FAULTS else pieces), *ends]
+                parts = [*pieces, *ends]
         return SimulatedResponse(200, {"content-type": content_type, "x-request-id": f"req_{self._next_number():06d}"}, parts)
 
     def _make_reply(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> Reply:

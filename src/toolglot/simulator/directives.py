@@ -45,6 +45,17 @@ class PlannedTurn(msgspec.Struct):
     """Played as written, whatever the request permits."""
 
 
+def _read_fault(text: str) -> tuple[str, int]:
+    """Return a fault, and how many times it happens: once, unless a number follows its name."""
+    name, _, times = text.partition(" ")
+    times = times.strip()
+    if not times:
+        return name, 1
+    if times.isdecimal():
+        return name, int(times)
+    return text, 1  # an unknown name
+
+
 def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
     """Return the turns that a text describes, and the rest of the text. Raises UsageError for a malformed directive."""
     turns: list[PlannedTurn] = []
@@ -73,9 +84,7 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
             case "think":
                 turn.blocks.insert(0, Thinking(argument))
             case "fault":
-                name, _, times = argument.partition(" ")
-                # Anything but a number stays part of the name, which is then unknown.
-                turn.faults.append((name, int(times or 1)) if (times or "1").strip().isdecimal() else (argument, 1))
+                turn.faults.append(_read_fault(argument))
             case _:
                 if argument not in get_args(StopReason):
                     raise UnknownName("reason to stop in a directive", argument, get_args(StopReason))

@@ -126,9 +126,10 @@ class PromptCache:
             self._keep(prefix.key, marks.get(prefix.part) or default_ttl)
         for prefix in cached:  # reading renews
             self._keep(prefix.key, "")
-        written = max(0, _longest(writable) - _longest(cached))
-        reports_writes = rule.follows_marks or obeys_options
-        return CacheUse(tokens, _longest(cached), written if reports_writes else 0)
+        written = 0
+        if rule.follows_marks or obeys_options:  # others do not report it
+            written = max(0, _longest(writable) - _longest(cached))
+        return CacheUse(tokens, _longest(cached), written)
 
     def _is_kept(self, digest: bytes) -> bool:
         """Whether the prefix is cached and has not expired."""

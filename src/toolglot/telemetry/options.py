@@ -61,7 +61,8 @@ def start_run(
         return None
     from toolglot.telemetry.runs import RunTelemetry
 
-    return RunTelemetry(telemetry if isinstance(telemetry, Telemetry) else Telemetry(), engine, find_id(), previous)
+    options = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
+    return RunTelemetry(options, engine, find_id(), previous)
 
 
 def _has_providers() -> bool:

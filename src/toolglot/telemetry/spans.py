@@ -160,7 +160,9 @@ class _Span:
 
     def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
         """Record a measurement of this operation."""
-        self.signals.histograms[metric].record(value, self.measures if attributes is None else attributes, self.context)
+        if attributes is None:
+            attributes = self.measures
+        self.signals.histograms[metric].record(value, attributes, self.context)
 
     def set(self, attributes: Mapping[str, Any]) -> None:
         """Add attributes. A span that has ended ignores them."""
@@ -186,7 +188,9 @@ class _Span:
             self.fail(error.type, redact(str(error), secrets))
         else:
             module, name = type(error).__module__, type(error).__qualname__
-            self.fail(name if module == "builtins" else f"{module}.{name}", redact(str(error), secrets))
+            if module != "builtins":
+                name = f"{module}.{name}"
+            self.fail(name, redact(str(error), secrets))
 
     def end(self) -> None:
         """End the span and record its duration."""

@@ -228,7 +228,8 @@ class WireRules:
         keys = (f"{rule} of {name}", f"{rule} at {self.profile.id}", rule)
         text = next(self.wordings[key] for key in keys if key in self.wordings)
         text = text.format(name=name, profile=self.profile, **values)
-        return Refusal(text, code=self.codes.get(rule, ""), param=param, unknown_field=name if rule == "unknown field" else "")
+        unknown_field = name if rule == "unknown field" else ""
+        return Refusal(text, code=self.codes.get(rule, ""), param=param, unknown_field=unknown_field)
 
     def refuse_type(self, name: str, expected: str, value: Any) -> Refusal:
         """Return the refusal of a value that has a wrong type."""
