@@ -89,7 +89,8 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
             )
         )
         try:
-            require_key(cli_setup.setup.engine(cli_setup.model, **({"base_url": flags.base_url} if flags.base_url else {})))
+            engine_options = {"base_url": flags.base_url} if flags.base_url else {}
+            require_key(cli_setup.setup.engine(cli_setup.model, **engine_options))
         except UsageError as e:
             raise SignInRequired(str(e)) from None
         agent = cli_setup.create_agent(approve=options.approve, hooks=[options.hooks])

@@ -114,7 +114,9 @@ def main() -> None:
             _fail(f"cannot write the output: {e.strerror}", 1)
         if isinstance(e, FileNotFoundError) and _cwd_is_missing():
             _fail("the current directory no longer exists: change to another one", 2)
-        owner = "" if not words or words[0] in COMMANDS or words[0][:1] == "-" else f" in the plug-in command {words[0]!r}"
+        owner = ""
+        if words and words[0] not in COMMANDS and not words[0].startswith("-"):
+            owner = f" in the plug-in command {words[0]!r}"
         _fail(f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it with {_save_traceback()})", 1)
 
 

@@ -264,9 +264,8 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
         servers = cli_setup.servers
         entry = servers.catalog.find(name) if servers is not None else None
         if servers is None or entry is None:
-            raise UnknownName(
-                "MCP server", name, [each.name for each in servers.catalog.servers] if servers is not None else []
-            )
+            known = [] if servers is None else [each.name for each in servers.catalog.servers]
+            raise UnknownName("MCP server", name, known)
         if not entry.settings.enabled:
             raise UsageError(f"the MCP server {name} is disabled in {entry.origin}: set enabled = true to test it")
         status = next((each for each in servers.status() if each.name == name), None)

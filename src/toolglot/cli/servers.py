@@ -139,7 +139,9 @@ class CliServers:
         from toolglot.mcp.client.listing import McpServerStatus
 
         failed = (McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items())
-        return (*(self.client.status() if self.client is not None else ()), *failed)
+        if self.client is None:
+            return tuple(failed)
+        return (*self.client.status(), *failed)
 
     def wait(self) -> None:
         """Wait until each server is ready or has failed."""

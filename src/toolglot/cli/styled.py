@@ -49,7 +49,9 @@ class Line:
         rendered: list[str] = []
         for text, style in self.parts:
             codes = ";".join(_CODES[word] for word in style.split())
-            rendered.append(f"\x1b[{codes}m{text}\x1b[0m" if use_color and codes and text else text)
+            if use_color and codes and text:
+                text = f"\x1b[{codes}m{text}\x1b[0m"
+            rendered.append(text)
         return "".join(rendered)
 
     def truncate(self, width: int) -> "Line":
@@ -117,7 +119,10 @@ class PlainConsole:
 
 def _widest(character: str) -> int:
     """Return the most columns that a terminal may take for a character."""
-    return 1 if character.isascii() or (east_asian_width(character) in "NH" and category(character) != "So") else 2
+    if character.isascii():
+        return 1
+    is_narrow = east_asian_width(character) in "NH" and category(character) != "So"
+    return 1 if is_narrow else 2
 
 
 def cell_width(text: str) -> int:

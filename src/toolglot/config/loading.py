@@ -116,7 +116,8 @@ def _load_tool_source(name: str, directory: Path | None) -> Any:
         return import_object(name, directory)
     except UsageError as e:
         hint = did_you_mean(suggest(name, plugin_names("tools")))
-        raise UsageError(f"{e}; {hint}" if hint else str(e)) from None
+        message = f"{e}; {hint}" if hint else str(e)
+        raise UsageError(message) from None
 
 
 def _list_tools_of_module(name: str, module: ModuleType) -> list[Any]:

@@ -209,7 +209,9 @@ class _EntryReader:
             return FileServer(problem=f"{self._place} is not valid: {name}: {message[:1].lower()}{message[1:]}")
         problem = self._check_transport(given.get("type", given.get("transport")), settings)
         env_file = given.get("envFile")
-        return FileServer(settings=settings, env_file=env_file if isinstance(env_file, str) else "", problem=problem)
+        if not isinstance(env_file, str):
+            env_file = ""
+        return FileServer(settings=settings, env_file=env_file, problem=problem)
 
     def _read_keys(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Return the values of the keys that need no conversion, under our names; report keys that are not used."""

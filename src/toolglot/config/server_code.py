@@ -64,7 +64,8 @@ def _list_arguments(words: Sequence[str], depth: int = 0) -> Iterator[str]:
     """Yield the absolute paths of code among a program's arguments; relative ones belong to the program's own directory."""
     program = program_name(words[0])
     is_interpreter = _INTERPRETER.fullmatch(program) is not None
-    if not (is_interpreter or _RUNNER.fullmatch(program) or program in _DIRECTORY_COMMANDS or runs_code(program)):
+    is_launcher = _RUNNER.fullmatch(program) is not None or program in _DIRECTORY_COMMANDS or runs_code(program)
+    if not is_interpreter and not is_launcher:
         return
     previous = ""
     for number, word in enumerate(words[1:]):

@@ -128,8 +128,8 @@ _TASK = field("handle", string("ID of the background command, as returned by Bas
 
 
 def wait_timeout_from_base(base: Arguments) -> Any:
-    waits = bool(base.get("wait") or "timeout" in base)
-    return rows.to_milliseconds(min(base.get("timeout", 30.0 if waits else 0.0), _MAX_WAIT))
+    default = 30.0 if base.get("wait") else 0.0
+    return rows.to_milliseconds(min(base.get("timeout", default), _MAX_WAIT))
 
 
 _TASK_OUTPUT = _view(

@@ -63,7 +63,8 @@ def render_read(context: RenderContext, banner: str = _BANNER, *, only_utf8: boo
 
     lines: list[str] = []
     for number, line in enumerate(data["lines"], data["first"]):
-        lines.append(f"{line}... [truncated]" if number in data["long_lines"] else line)
+        mark = "... [truncated]" if number in data["long_lines"] else ""
+        lines.append(f"{line}{mark}")
     last, total, next_line = data["last"], data["total"], data["next_line"]
     if total and data["final_newline"]:
         if last == total and _shows_line_after_end(context, len(lines)):
@@ -109,7 +110,8 @@ def render_replace(context: RenderContext) -> str:
     elif "fuzzy" in data["strategies"]:
         ranges: list[str] = []
         for first, last in data["ranges"]:
-            ranges.append(str(first) if first == last else f"{first}-{last}")
+            span = str(first) if first == last else f"{first}-{last}"
+            ranges.append(span)
         text += f" Applied fuzzy match at line(s) {', '.join(ranges)}."
     return f"{text} Here is the updated code:\n{data['context']}"
 

@@ -128,7 +128,9 @@ class Chat:
                 command, argument = match
                 await command.handler(self, argument)
                 return
-            text, resources = await self.mcp.read_mentions(text[1:] if text.startswith("//") else text)
+            if text.startswith("//"):  # the text begins with a slash
+                text = text[1:]
+            text, resources = await self.mcp.read_mentions(text)
             prompt, files = await self._attach_mentions(text)
         except ToolglotError as e:
             self.screen.note(str(e), "red")

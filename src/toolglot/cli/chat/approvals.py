@@ -22,7 +22,8 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
     """
     effects = ", ".join(sorted(approval.effects))
     head = Line("? ", "bold yellow").append(_escape_line(approval.tool), "bold")
-    head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", "yellow")
+    kinds = f" ({effects})" if len(approval.effects) < 4 else ""
+    head.append(f" wants to run{kinds}", "yellow")
     # A command is its own target: a long one is not shown twice. Text that a model writes cannot look like one: it has no "$ ".
     commands = {line[2:] for line in approval.preview.split("\n") if line.startswith(("$ ", "> "))}
     is_repeated = len(approval.target) > 60 and commands.issuperset(approval.target.split("\n"))
@@ -31,7 +32,10 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
     lines = [head]
     if approval.reason:
         reason = _escape_line(approval.reason)
-        lines.append(Line(f"! {reason}", "bold red") if approval.each_time else Line(f"  ({reason})", "dim"))
+        if approval.each_time:
+            lines.append(Line(f"! {reason}", "bold red"))
+        else:
+            lines.append(Line(f"  ({reason})", "dim"))
     described = describe_approval(approval)
     printed = described if show_all or len(described) <= _MAX_LINES else described[:_MAX_LINES]
     rows = screen.print_rows([*lines, *printed])

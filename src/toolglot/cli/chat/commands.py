@@ -242,7 +242,8 @@ async def show_context(chat: "Chat", argument: str) -> None:
     screen.note(f"about {total:,} tokens{share} in the next request to {agent.model}", "bold")
     width = max(5, min(40, screen.console.width - 40))
     for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1]):
-        bar = "█" * round(tokens / total * width if total else 0)
+        share_of_total = tokens / total if total else 0
+        bar = "█" * round(share_of_total * width)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
     for source, tokens in chat.instructions.estimate_tokens(agent.view().profile.model).items():
         screen.note(f"  instructions: {tokens:,} tokens from {source}", "dim")
@@ -355,7 +356,11 @@ async def show_folded(chat: "Chat", number: str) -> None:
     folded = chat.screen.folded_texts
     if not folded:
         raise UsageError("nothing has been folded yet")
-    index = int(number or len(folded)) if not number or (number.isdecimal() and number.isascii()) else 0
+    index = 0
+    if not number:
+        index = len(folded)
+    elif number.isdecimal() and number.isascii():
+        index = int(number)
     if not 1 <= index <= len(folded):
         raise UsageError(f"there is no folded text {number!r}: choose a number from 1 to {len(folded)}")
     chat.screen.note(folded[index - 1].title, "bold")

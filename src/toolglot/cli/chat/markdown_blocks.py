@@ -37,7 +37,10 @@ class BlockSplitter:
 
     def close(self) -> list[str]:
         """End the text; return the remaining blocks."""
-        blocks = [*(self.feed("\n") if any(self._partial_line) else ()), *self._flush()]
+        blocks: list[str] = []
+        if any(self._partial_line):
+            blocks += self.feed("\n")
+        blocks += self._flush()
         self._partial_line, self._fence, self._after_blank = [], "", False
         return blocks
 
@@ -49,7 +52,8 @@ class BlockSplitter:
             return []
         blocks: list[str] = []
         opening = _FENCE.match(line)
-        if self._lines and not line[0].isspace() and (opening or self._ends_before(line)):
+        begins_block = not line[0].isspace() and (opening is not None or self._ends_before(line))
+        if self._lines and begins_block:
             blocks = self._flush()
         elif self._after_blank:
             self._lines.append("")

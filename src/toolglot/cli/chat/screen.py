@@ -331,7 +331,8 @@ class Screen:
     def print_rows(self, lines: Iterable[Line]) -> int:
         """Print the lines of a question, and return their number of rows. Rows that continue a line are indented."""
         width = max(12, self.console.width - 1)
-        rows = [row for line in lines for row in line.wrap(width, CONTINUATION if width > 24 else CONTINUATION[-4:])]
+        continuation = CONTINUATION if width > 24 else CONTINUATION[-4:]
+        rows = [row for line in lines for row in line.wrap(width, continuation)]
         for row in rows:
             self.console.print(row, soft_wrap=True)
         return len(rows)

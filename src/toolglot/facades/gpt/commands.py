@@ -312,10 +312,11 @@ EXEC_COMMAND = _codex_view(
 
 def wait_seconds(native: Arguments) -> float:
     """Return how long a call waits: an empty one for output, one with text only to see what comes of it."""
+    minimum, maximum = (250, 30_000) if native.get("chars") else (5000, 300_000)
     value = native.get("yield_time_ms")
-    if native.get("chars"):
-        return _clamp_milliseconds(250, 30_000)(250 if value is None else value)
-    return _clamp_milliseconds(5000, 300_000)(5000 if value is None else value)
+    if value is None:
+        value = minimum
+    return _clamp_milliseconds(minimum, maximum)(value)
 
 
 WRITE_STDIN = make_view(

@@ -178,7 +178,9 @@ class ServerCalls:
             reason = f" ({redact(error.message, self._link.server.secrets)})" if error.message else ""
             return ToolError(f"{name} cancelled the call{reason}. It may have had effects.", code="mcp_error")
         if cause == "lost" or error.code == CONNECTION_CLOSED:
-            reason = error.message if cause else self._link.end_reason or self._link.status.error or error.message
+            reason = error.message
+            if not cause:
+                reason = self._link.end_reason or self._link.status.error or reason
             message = f"The connection to {name} was lost during the call ({reason}), which may or may not have run. "
             message += "Check its effects before you retry it."
             return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")

@@ -34,9 +34,8 @@ def convert_result(result: "CallToolResult", notes: Iterable[str] = ()) -> ToolO
         parts = [Text(dumps_text(data))]
     parts = [*parts[:1], *(separate(part) for part in parts[1:])]
     parts += [Text(f"\n[{escape_surrogates(note)}]") for note in notes]
-    return ToolOutput(
-        parts or "The tool returned nothing.", data, is_error=result.is_error, error_code="mcp_error" if result.is_error else ""
-    )
+    error_code = "mcp_error" if result.is_error else ""
+    return ToolOutput(parts or "The tool returned nothing.", data, is_error=result.is_error, error_code=error_code)
 
 
 def separate(part: Part) -> Part:

@@ -176,5 +176,8 @@ def _repair_tool(tool: dict[str, Any], version: str) -> None:
     if isinstance(schema, dict):
         cast(dict[str, Any], schema).setdefault("type", "object")
     output = tool.get("outputSchema")
-    if output is None or (version < "2026" and not (isinstance(output, dict) and cast(Any, output).get("type") == "object")):
-        tool.pop("outputSchema", None)  # it only validates results, which older servers may return only as objects
+    is_object = isinstance(output, dict) and cast(Any, output).get("type") == "object"
+    # It only validates results, which older servers may return only as objects.
+    is_useless = version < "2026" and not is_object
+    if output is None or is_useless:
+        tool.pop("outputSchema", None)

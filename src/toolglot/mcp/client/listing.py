@@ -274,7 +274,9 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
     is_repeatable = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
     title = item.title or (hints.title if hints else "") or ""
     description = escape_surrogates(item.description or title)
-    tags = {MCP_TAG, f"{MCP_TAG}:{name}", *([ALWAYS_SHOWN_TAG] if server.defer is False else ())}
+    tags = {MCP_TAG, f"{MCP_TAG}:{name}"}
+    if server.defer is False:
+        tags.add(ALWAYS_SHOWN_TAG)
     definition = ToolDefinition(
         tool_name(name, item.name),
         truncate(description, MAX_DESCRIPTION),

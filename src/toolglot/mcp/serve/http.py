@@ -45,8 +45,10 @@ def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "",
     """
     if not token and not is_loopback(host):
         raise UsageError(f"{host} can be reached from other machines: a token is required")
-    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise UsageError(f"the token must be at least {MIN_TOKEN} ASCII characters without spaces")
+    if token:
+        is_plain = token.isascii() and token.isprintable() and " " not in token
+        if len(token) < MIN_TOKEN or not is_plain:
+            raise UsageError(f"the token must be at least {MIN_TOKEN} ASCII characters without spaces")
     names = frozenset({"127.0.0.1", "localhost", "::1", host.lower()}) if is_loopback(host) else None
     # The SDK's own check takes whatever follows a colon for a port.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)

@@ -244,7 +244,7 @@ class McpToolServer:
             # The only object that lives as long as the client's session; the SDK exposes it nowhere else.
             key = context.session._connection  # pyright: ignore[reportPrivateUsage]
         opening = self._sessions.get(key)
-        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
+        if opening is None or _has_failed(opening):
             opening = self._sessions[key] = asyncio.create_task(self._open_session(key))
             # Marks the exception as retrieved: those who wait for the task get it.
             opening.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -296,7 +296,8 @@ class McpToolServer:
         if asked is None or not session.take_answer(asked.call_id):  # a new call, or an answer that was used before
             asked, ruling = None, None
         definition = offer.definitions.get(params.name)
-        call = _make_call(asked.call_id if asked is not None else f"mcp_{next(self._call_numbers)}", params, definition)
+        call_id = asked.call_id if asked is not None else f"mcp_{next(self._call_numbers)}"
+        call = _make_call(call_id, params, definition)
         interpreted = caller.interpret(call)
         async with progress_reporter(context) as report:
             while True:
@@ -330,6 +331,11 @@ class McpToolServer:
         """Say how such a call can be allowed."""
         hint = Text(f"\nIt was refused because {request.reason}, and the client cannot ask its user. {self._approval_hint}")
         return replace(refusal, result=replace(refusal.result, content=(*refusal.result.content, hint)))
+
+
+def _has_failed(task: "asyncio.Task[Any]") -> bool:
+    """Return whether a session could not be opened."""
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _make_call(id: str, params: types.CallToolRequestParams, definition: ToolDefinition | None) -> ToolCall:
