@@ -560,7 +560,7 @@ class TestApproval:
         outcome = await kit.call("shell", command)
         assert outcome.result.error_code == "approval_required"
         assert "ShellOptions(level=SandboxLevel.NONE)" in outcome.result.text
-        assert "ask" not in outcome.result.text
+        assert "ToolConfig(ask=" not in outcome.result.text
         assert not (kit.work / "x").exists()
 
     @pytest.mark.parametrize("escalate", [False, True])
