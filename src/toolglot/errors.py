@@ -100,22 +100,35 @@ class TruncatedStream(MalformedReply):
     """The reply ended before its terminal event, so it is incomplete."""
 
 
+STOP_REASONS = {
+    "length": "the reply was truncated by the length limit",
+    "refusal": "the model refused to answer",
+    "filtered": "a safety filter stopped the reply",
+    "error": "the provider stopped the reply with an error",
+    "max_iterations": "the run used up its turns",
+    "budget": "the run used up its tokens or its cost",
+    "timeout": "the run used up its time",
+    "interrupted": "the run was interrupted",
+}
+"""Why a run ended without a complete answer."""
+
+
 class MissingOutput(MalformedReply):
     """The run ended without the requested structured output; `result` is its result nevertheless."""
 
-    _REASONS: ClassVar[dict[str, str]] = {
-        "length": "the reply was truncated by the length limit; raise max_tokens in Options, or ask for less",
-        "refusal": "the model refused to answer",
-        "filtered": "a safety filter stopped the reply",
-        "error": "the provider stopped the reply with an error",
-        "max_iterations": "the run used up its turns; raise max_iterations in RunLimits",
-        "budget": "the run used up its tokens or cost; raise max_total_tokens or max_cost in RunLimits",
-        "timeout": "the run used up its time; raise run_timeout in RunLimits",
+    _HINTS: ClassVar[dict[str, str]] = {
+        "length": "raise max_tokens in Options, or ask for less",
+        "max_iterations": "raise max_iterations in RunLimits",
+        "budget": "raise max_total_tokens or max_cost in RunLimits",
+        "timeout": "raise run_timeout in RunLimits",
     }
 
     def __init__(self, result: "RunResult", problem: str = "") -> None:
         self.result = result
-        super().__init__(f"there is no structured output: {problem or self._REASONS.get(result.stop, result.stop)}")
+        if not problem:
+            hint = self._HINTS.get(result.stop)
+            problem = STOP_REASONS.get(result.stop, result.stop) + (f"; {hint}" if hint else "")
+        super().__init__(f"there is no structured output: {problem}")
 
 
 class MalformedRequest(MalformedData):

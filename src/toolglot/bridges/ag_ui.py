@@ -10,7 +10,6 @@ from typing import Any, assert_never, cast
 import msgspec
 
 from toolglot.bridges.event_streams import (
-    STOP_MESSAGES,
     Event,
     FrontEndRequest,
     describe_approval,
@@ -29,7 +28,7 @@ from toolglot.bridges.messages import restore_original, store_original
 from toolglot.common.jsontext import dumps_text, loads
 from toolglot.common.sanitize import escape_line
 from toolglot.common.textutil import truncate
-from toolglot.errors import MalformedRequest
+from toolglot.errors import STOP_REASONS, MalformedRequest
 from toolglot.values.definitions import Schema
 from toolglot.values.events import (
     ApprovalNeeded,
@@ -234,7 +233,7 @@ class AgUiEncoder:
         return [encoded]
 
     def _finish_run(self, result: RunResult) -> list[Event]:
-        message = STOP_MESSAGES.get(result.stop)
+        message = STOP_REASONS.get(result.stop)
         if result.stop in ("error", "timeout"):
             return self.fail(message or result.stop, result.stop)
         events = [_custom("stopped_early", {"stop": result.stop, "message": message})] if message else []

@@ -12,25 +12,14 @@ from toolglot.common.loggers import get_logger
 from toolglot.common.sanitize import escape_deceptive, escape_line
 from toolglot.errors import MalformedRequest, ToolglotError
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
-from toolglot.values.events import RunEvent, RunStop
+from toolglot.values.events import RunEvent
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Media, MediaKind, Message, ToolResult
 
-__all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run", "name_event"]
+__all__ = ["FrontEndRequest", "StreamEncoder", "encode_run", "name_event"]
 
 log = get_logger("toolglot.bridges")
 Event = dict[str, Any]
-STOP_MESSAGES: dict[RunStop, str] = {
-    "length": "the reply was truncated by the length limit",
-    "refusal": "the model refused to answer",
-    "filtered": "a safety filter stopped the reply",
-    "error": "the provider stopped the reply with an error",
-    "max_iterations": "the run used up its turns",
-    "budget": "the run used up its budget",
-    "timeout": "the run used up its time",
-    "interrupted": "the run was interrupted",
-}
-"""Why a run ended without a complete answer."""
 
 
 class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ from typing import Any, assert_never, cast
 import msgspec
 
 from toolglot.bridges.event_streams import (
-    STOP_MESSAGES,
     Event,
     FrontEndRequest,
     describe_approval,
@@ -29,7 +28,7 @@ from toolglot.bridges.event_streams import (
 from toolglot.bridges.messages import restore_original, store_original
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.sanitize import escape_line
-from toolglot.errors import MalformedRequest
+from toolglot.errors import STOP_REASONS, MalformedRequest
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import (
     ApprovalNeeded,
@@ -216,7 +215,7 @@ class VercelEncoder:
                 return {"type": "tool-input-available", "toolCallId": call.id, "toolName": call.name, "input": input}
 
     def _finish_run(self, result: RunResult) -> list[Event]:
-        message, chunks = STOP_MESSAGES.get(result.stop), list[Event]()
+        message, chunks = STOP_REASONS.get(result.stop), list[Event]()
         if message is not None:
             chunks.append({**_notice("stopped-early", {"stop": result.stop, "message": message}), "transient": False})
         if result.stop in ("error", "timeout"):

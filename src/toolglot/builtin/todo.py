@@ -15,7 +15,7 @@ from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.failures import invalid_argument
 
-__all__ = ["TodoItem", "clear_todos", "create_tools", "render_todo_lines"]
+__all__ = ["TodoItem", "clear_todos", "create_tools"]
 
 Status = Literal["pending", "in_progress", "completed", "cancelled", "blocked"]
 
@@ -23,7 +23,6 @@ MAX_ITEMS = 200
 MAX_TEXT_CHARS = 2000
 MAX_ID_CHARS = 100
 _CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
-_STATUS_SYMBOLS: dict[Status, str] = {"pending": "☐", "in_progress": "▸", "completed": "✔", "cancelled": "✗", "blocked": "■"}
 _EXAMPLE = {
     "items": [
         {"text": "Find where the limit is checked", "status": "completed"},
@@ -53,17 +52,6 @@ class TodoItem:
 
 
 _lists: WeakKeyDictionary[ToolState, tuple[TodoItem, ...]] = WeakKeyDictionary()
-
-
-def render_todo_lines(state: ToolState) -> list[str]:
-    """Return the list as the user sees it, one line per item."""
-    lines: list[str] = []
-    for item in _lists.get(state, ()):
-        text = item.text
-        if item.status == "in_progress" and item.active_form:
-            text = item.active_form
-        lines.append(f"{_STATUS_SYMBOLS[item.status]} {text}")
-    return lines
 
 
 def clear_todos(state: ToolState) -> None:

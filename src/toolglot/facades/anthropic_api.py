@@ -170,8 +170,6 @@ _EDITOR = View(
 
 # ---- bash
 
-_render_exit_code = partial(anthropic.render_command, show_exit_code=True)
-
 
 def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque], timeout: Rows) -> View:
     return make_view(

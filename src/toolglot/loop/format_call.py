@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolglot.common.jsontext import dumps_text
+from toolglot.errors import STOP_REASONS
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
 from toolglot.values.events import RunStop
@@ -16,19 +17,21 @@ from toolglot.values.messages import ToolCall
 _LEADING = ("command", "argv", "pattern", "path", "text")
 _MAX_LOST_TOOLS = 3
 _MOVED = "moved into the description"  # nothing is lost for the model, only for the provider's own checks
-_STOPS: dict[RunStop, str] = {
-    "length": "the answer reached the limit of output tokens (generation.max_tokens)",
-    "refusal": "the model refused to answer",
-    "filtered": "the provider withheld the answer",
-    "max_iterations": "the prompt took too many requests (limits.max_iterations)",
-    "budget": "the run used up its tokens or its cost (limits.max_total_tokens, limits.max_cost)",
-    "timeout": "the run used up its time (limits.run_timeout)",
+_STOP_SETTINGS = {
+    "length": "generation.max_tokens",
+    "max_iterations": "limits.max_iterations",
+    "budget": "limits.max_total_tokens, limits.max_cost",
+    "timeout": "limits.run_timeout",
 }
 
 
 def describe_stop(stop: RunStop) -> str:
     """Say why a run stopped early, and which setting decides that."""
-    return f"stopped early ({stop}){f': {_STOPS[stop]}' if stop in _STOPS else ''}"
+    reason, setting = STOP_REASONS.get(stop), _STOP_SETTINGS.get(stop)
+    text = f"stopped early ({stop})"
+    if reason is not None:
+        text += f": {reason}"
+    return f"{text} ({setting})" if setting is not None else text
 
 
 def describe_losses(losses: Iterable[Loss], *, every_keyword: bool = False) -> list[str]:

@@ -9,7 +9,7 @@ never contains `__`, so that the rule `mcp__github__*` covers exactly one server
 import re
 from hashlib import sha256
 
-__all__ = ["MAX_NAME", "PREFIX", "server_prefix", "split_tool_name", "tool_name", "typed_name"]
+__all__ = ["MAX_NAME", "PREFIX", "server_prefix", "tool_name", "typed_name"]
 
 MAX_NAME = 64
 PREFIX, _SEPARATOR = "mcp__", "__"
@@ -29,17 +29,6 @@ def tool_name(server: str, tool: str) -> str:
     """Return the name of a server's tool."""
     prefix = server_prefix(server)
     return prefix + _shorten(tool, _TOOL, MAX_NAME - len(prefix), f"{server}\0{tool}")
-
-
-def split_tool_name(name: str) -> tuple[str, str] | None:
-    """Return the server and tool in a name; None if it is not an MCP tool's name, or if a part of it was changed.
-
-    Use `McpServers.origin` for names that were changed.
-    """
-    server, separator, tool = name.removeprefix(PREFIX).partition(_SEPARATOR)
-    if not name.startswith(PREFIX) or not separator or tool_name(server, tool) != name:
-        return None
-    return server, tool
 
 
 def typed_name(server: str) -> str:

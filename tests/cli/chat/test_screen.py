@@ -140,7 +140,7 @@ class TestEvents:
             (ev.BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
             (
                 ev.RunDone(ev.RunResult("", stop="length")),
-                "stopped early (length): the answer reached the limit of output tokens",
+                "stopped early (length): the reply was truncated by the length limit",
             ),
             (ev.RunDone(ev.RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
             (ev.RunDone(ev.RunResult("", cost=0.01234)), "$0.0123"),
