@@ -86,5 +86,5 @@ def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
     doc = re.split(r"(?<=\.) |; ", re.sub(r"\s+", " ", error.__doc__ or ""))[0].rstrip(".") + "."
     yield f"{'  ' * depth + error.__name__:<26}{doc}"
     for child in error.__subclasses__():
-        if child.__name__ in toolglot.__all__:
+        if child.__name__ in toolglot.__all__ and child.__bases__[0] is error:
             yield from walk_errors(child, depth + 1)

@@ -30,8 +30,8 @@ _HOMES = {
     "engine.transport": "HttpRequest HttpResponse Timeouts Transport",
     "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest InvalidTool "
     "LossyEncoding MalformedData MalformedReply MalformedRequest MissingOutput NameConflict NotFound Overloaded "
-    "PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut ToolError "
-    "ToolglotError TransportError TruncatedStream UnknownName UsageError",
+    "PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge RequestFailed ServerFailed TimedOut "
+    "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError",
     "facades.catalog": "facade_for_model find_facade list_facades",
     "facades.view": "Case Facade Field RenderContext View",
     "loop.agent.agent": "Agent Orchestrator",

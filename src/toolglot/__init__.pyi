@@ -58,6 +58,7 @@ from toolglot.errors import QuotaExceeded as QuotaExceeded
 from toolglot.errors import RateLimited as RateLimited
 from toolglot.errors import ReplayMiss as ReplayMiss
 from toolglot.errors import ReplyTooLarge as ReplyTooLarge
+from toolglot.errors import RequestFailed as RequestFailed
 from toolglot.errors import ServerFailed as ServerFailed
 from toolglot.errors import TimedOut as TimedOut
 from toolglot.errors import ToolError as ToolError

@@ -39,6 +39,11 @@ class ToolglotError(Exception):
         """The error's name in JSON output."""
         return type(self).__name__
 
+    @property
+    def message(self) -> str:
+        """What went wrong: in an error of a request, what the provider said, without who was asked and what to do."""
+        return str(self.args[0]) if self.args else ""
+
 
 class UsageError(ToolglotError):
     """The caller asked for something that does not exist or is not possible."""
@@ -80,11 +85,33 @@ class ReplayMiss(UsageError):
     """No recorded exchange matches the request; the message names the closest one and where it differs."""
 
 
+class RequestFailed(ToolglotError):
+    """A request to a model failed. The fields are "" where none was sent, as when recorded bytes are decoded."""
+
+    provider = ""
+    """Who was asked: the part of `Agent.model` before the colon."""
+    model = ""
+    """Which model was asked."""
+    url = ""
+    """Where, without the query, which may hold a key. "" on the simulator."""
+    hint = ""
+    """What to do about it, in a few words."""
+    status: int | None = None
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.provider:
+            status = "" if self.status is None else str(self.status)
+            place = " ".join(filter(None, (status, self.url and f"from {self.url}")))
+            text = f"{self.provider}:{self.model}: {text.rstrip().rstrip('.')}" + (f" ({place})" if place else "")
+        return f"{text}; {self.hint}" if self.hint else text
+
+
 class MalformedData(ToolglotError):
     """Data that does not have the expected format."""
 
 
-class MalformedReply(MalformedData):
+class MalformedReply(MalformedData, RequestFailed):
     """A provider's reply that is invalid on its wire; `retryable`, because the next one may be valid."""
 
     retryable = True
@@ -135,7 +162,7 @@ class MalformedRequest(MalformedData):
     """A request body that is invalid on its wire."""
 
 
-class ProviderError(ToolglotError):
+class ProviderError(RequestFailed):
     """The provider refused the request. `request_id` is "" if unknown."""
 
     def __init__(
@@ -198,7 +225,7 @@ class ServerFailed(ProviderError):
     retryable = True
 
 
-class TransportError(ToolglotError):
+class TransportError(RequestFailed):
     """No complete reply arrived."""
 
     retryable = True

@@ -104,7 +104,21 @@ class TestOutput:
         outcome = run("fault unauthorized", "--json")
         assert outcome.code == 1
         assert outcome.records()[-1]["type"] == "RunFailed"
-        assert outcome.records()[-1]["error"]["type"] == "AuthenticationFailed"
+        error = outcome.records()[-1]["error"]
+        assert error == {
+            "type": "AuthenticationFailed",
+            "message": outcome.records()[-1]["error"]["message"],
+            "provider": "simulator",
+            "model": outcome.records()[0]["model"].partition(":")[2],
+            "url": "",
+            "status": 401,
+            "hint": "",
+        }
+
+    def test_a_small_context_is_told_to_leave_out_the_built_in_tools(self) -> None:
+        advice = "; shorten the conversation, or leave out the built-in tools with --no-builtin"
+        assert run("fault context-too-long", "--builtin").err.rstrip().endswith(advice)
+        assert not run("fault context-too-long", "--no-builtin").err.rstrip().endswith(advice)
 
     @pytest.mark.parametrize(
         ("words", "kind"),

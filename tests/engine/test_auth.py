@@ -13,7 +13,7 @@ from keyring.errors import KeyringError, PasswordDeleteError
 from msgspec.structs import replace
 from scripted_transport import ScriptedTransport, error_reply, whole_reply
 
-from toolglot.engine.auth import KeySource, describe_key_origin, key_from_variable
+from toolglot.engine.auth import KeySource, KeyVariable, describe_key_origin
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import Login
@@ -331,8 +331,8 @@ def test_a_provider_outside_the_catalog(memory: Memory) -> None:
     assert memory.kept == {("toolglot", "own"): KEY}
 
 
-def test_key_from_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AuthenticationFailed, match="MY_KEY is not set"):
-        headers("openai-chat", key_from_variable("MY_KEY"))
+        headers("openai-chat", KeyVariable("MY_KEY"))
     monkeypatch.setenv("MY_KEY", f" {KEY}")
-    assert headers("openai-chat", key_from_variable("MY_KEY")) == {"authorization": f"Bearer {KEY}"}
+    assert headers("openai-chat", KeyVariable("MY_KEY")) == {"authorization": f"Bearer {KEY}"}

@@ -36,10 +36,9 @@ from toolglot.common.sanitize import shorten
 from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.engine.engine import Engine
-from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
-from toolglot.loop.format_call import describe_losses, describe_stop
+from toolglot.loop.format_call import describe_error, describe_losses, describe_stop
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
@@ -245,7 +244,7 @@ class EditorSession:
                 _rewind(self.agent, length)
             await self.presenter.close_calls("the run has failed")
             await self.save()
-            raise RequestError(-32603, await describe_error(e, self.agent.view().engine)) from None
+            raise RequestError(-32603, await describe_error(e, self.agent.view().engine, self.agent.tools)) from None
         if result is not None:
             await self._finish(result, length)
         return result

@@ -21,10 +21,9 @@ from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_j
 from toolglot.cli.startup import Flags, approve_all, prepare, ways_to_allow
 from toolglot.cli.styled import Line
 from toolglot.common.sanitize import escape_invisible, shorten
-from toolglot.engine.model_list import describe_error
-from toolglot.errors import ToolglotError, UsageError
+from toolglot.errors import RequestFailed, ToolglotError, UsageError
 from toolglot.loop.attachments import load_attachment
-from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
+from toolglot.loop.format_call import describe_error, describe_losses, describe_stop, format_arguments
 from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
@@ -84,7 +83,8 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
                     if isinstance(event, RunDone):
                         exit_code = 0 if event.result.stop == "end" else 3
             except ToolglotError as error:
-                presenter.show_failure(error.type, await describe_error(error, agent.view().engine))
+                message = await describe_error(error, agent.view().engine, agent.tools)
+                presenter.show_failure(error.type, message, error if isinstance(error, RequestFailed) else None)
             finally:
                 await agent.aclose()
             return exit_code
@@ -131,8 +131,13 @@ class _JsonPresenter:
     def show_event(self, event: RunEvent) -> None:
         write_json_line(self._out, event)
 
-    def show_failure(self, kind: str, message: str) -> None:
-        write_json_line(self._out, {"type": "RunFailed", "error": {"type": kind, "message": message}})
+    def show_failure(self, kind: str, message: str, request: RequestFailed | None = None) -> None:
+        """Tell why there is no answer. `request`: what was asked of whom, if that failed."""
+        error: dict[str, Any] = {"type": kind, "message": message}
+        if request is not None:
+            asked = {"provider": request.provider, "model": request.model, "url": request.url}
+            error |= {**asked, "status": request.status, "hint": request.hint}
+        write_json_line(self._out, {"type": "RunFailed", "error": error})
 
 
 class _TextPresenter:
@@ -189,7 +194,7 @@ class _TextPresenter:
         for note in notes:
             print_note(note)
 
-    def show_failure(self, kind: str, message: str) -> None:
+    def show_failure(self, kind: str, message: str, request: RequestFailed | None = None) -> None:
         self._end_line()
         print_note(message)
 

@@ -22,7 +22,7 @@ from toolglot.common.user_dirs import ensure_private_directory, state_directory
 from toolglot.config.layers import Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
-from toolglot.engine.auth import key_from_variable
+from toolglot.engine.auth import KeyVariable
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.signin.environment import secret_values
@@ -189,7 +189,7 @@ class Setup:
             **section.url_parameters,
             "transport": transport,
             "base_url": section.base_url,
-            "key": key_from_variable(section.key_env) if section.key_env else None,
+            "key": KeyVariable(section.key_env) if section.key_env else None,
         }
 
     # ---- rules

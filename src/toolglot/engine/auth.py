@@ -12,6 +12,8 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Literal
 
+import msgspec
+
 from toolglot.common.known_keys import remember_key
 from toolglot.common.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.engine.signin.environment import (
@@ -29,11 +31,11 @@ from toolglot.providers.profile import Profile
 __all__ = [
     "Key",
     "KeySource",
+    "KeyVariable",
     "SignIn",
     "Token",
     "describe_key_origin",
     "hide_environment",
-    "key_from_variable",
     "read_key_variable",
     "secret_values",
 ]
@@ -72,6 +74,8 @@ class KeySource:
         self.is_explicit = key is not None
         """Whether the caller passed the key."""
         self._origin: _Origin = ""
+        self._variable = ""
+        """From which the key was read last."""
         self._keyring_key = ""
         # A keyring may ask the user for a password: a server that needs no key does not look there before it refuses a request.
         self._uses_keyring = profile.auth != "optional" and profile.sign_in not in _LOGIN_IN_KEYRING
@@ -94,6 +98,20 @@ class KeySource:
     def known_keys(self) -> frozenset[str]:
         """The keys used so far, to be redacted wherever text is shown."""
         return frozenset(self._known_keys)
+
+    def describe_key(self) -> str:
+        """Return what to call the last key in an error: where it came from."""
+        match self._origin:
+            case "variable" | "token variable":
+                return f"the key in {self._variable}"
+            case "keyring":
+                return f"the key in the system keyring (toolglot login {self._profile.id} replaces it)"
+            case "sign-in":
+                return "the sign-in"
+            case "caller":
+                return f"the key in {self._key.name}" if isinstance(self._key, KeyVariable) else "the key passed as key="
+            case "":
+                return f"the key: {self._describe_variables()}"
 
     def mark_refused(self, key_headers: Mapping[str, str]) -> None:
         """Do not use the key in these headers again if there is another one."""
@@ -143,6 +161,7 @@ class KeySource:
             return Token(text or ""), "caller"
         for name in (*profile.key_env, *profile.token_env):  # a key lasts, a token may have expired
             if value := read_key_variable(name):
+                self._variable = name
                 return Token(value), "token variable" if name in profile.token_env else "variable"
         if self._uses_keyring and (not self._keyring_key or self._keyring_key in self._refused_keys):
             self._keyring_key = await asyncio.to_thread(load_key, profile.id) or ""
@@ -166,15 +185,15 @@ class KeySource:
         return token
 
 
-def key_from_variable(name: str) -> Callable[[], str]:
+class KeyVariable(msgspec.Struct, frozen=True):
     """A key for `create_engine`: the value of a variable at the time of each request."""
 
-    def read_variable() -> str:
-        if value := read_key_variable(name):
-            return value
-        raise AuthenticationFailed(f"no key: the variable {name} is not set")
+    name: str
 
-    return read_variable
+    def __call__(self) -> str:
+        if value := read_key_variable(self.name):
+            return value
+        raise AuthenticationFailed(f"no key: the variable {self.name} is not set")
 
 
 def describe_key_origin(profile: Profile, *, keyring: bool = True) -> str | None:

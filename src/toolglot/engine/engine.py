@@ -21,6 +21,7 @@ from toolglot.common.loggers import get_logger
 from toolglot.common.redact import redact
 from toolglot.common.textutil import pluralize
 from toolglot.engine.auth import Key, KeySource
+from toolglot.engine.error_hints import find_hint
 from toolglot.engine.rate_limit import RequestRate, Slot, cancel_slot, reserve_slot
 from toolglot.engine.retry import retry_delay
 from toolglot.engine.transport import (
@@ -41,6 +42,7 @@ from toolglot.errors import (
     MalformedReply,
     ProviderError,
     ReplyTooLarge,
+    RequestFailed,
     ToolglotError,
     TransportError,
     UsageError,
@@ -136,6 +138,11 @@ class Engine:
     def name(self) -> str:
         """PROVIDER:MODEL, as `create_engine` takes it."""
         return self._name or f"{self.profile.id}:{self.profile.model}"
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the simulator answers: nothing is sent to anybody."""
+        return self.name.startswith("simulator")
 
     def __repr__(self) -> str:
         return f"Engine({self.name!r})"
@@ -353,6 +360,7 @@ class _Exchange:
         self._profile = self._engine.profile
         self._request = _add_profile_defaults(self._original, self._profile)
         self._key_headers: Mapping[str, str] | None = None
+        self._url = ""
         self._slot: Slot | None = None
         self._response: HttpResponse | None = None
         self._reader: ReplyReader | None = None
@@ -421,10 +429,21 @@ class _Exchange:
             delay = retry_delay(error, headers, self.retries, engine.retry, chance=random.random(), now=time.time())
         if delay is None:
             self._log_info("%s failed: %s", error, error=error.type, seconds=time.monotonic() - self._started_at)
+            self._complete(error)
             raise error
         self.retries += 1
         self._log_info("%s: %s; retrying in %.2f s", error, delay, error=error.type, attempt=self.retries, seconds=delay)
         return delay
+
+    def _complete(self, error: ToolglotError) -> None:
+        """Say in an error who was asked, where, and what to do."""
+        if not isinstance(error, RequestFailed):
+            return
+        engine = self._engine
+        error.provider, _, error.model = engine.name.partition(":")
+        if not engine.is_simulated:
+            error.url = sanitize_url(self._url) if self._url else ""
+            error.hint = find_hint(error, engine.profile, engine.keys.describe_key())
 
     async def open(self) -> None:
         """Send the request. Raises the provider's error if it answers with one."""
@@ -432,6 +451,7 @@ class _Exchange:
         # After encoding, which may fail: a sign-in can take seconds, or ask the user for a password.
         self._key_headers = await engine.keys.headers()
         http_request = engine.build_http_request(self._profile, encoded.body, self._key_headers, stream=bool(request.stream))
+        self._url = http_request.url
         if log.isEnabledFor(DEBUG):
             size = len(http_request.body)
             fields = {"method": http_request.method, "url": sanitize_url(http_request.url), "bytes": size}

@@ -3,15 +3,14 @@
 import asyncio
 from contextlib import suppress
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from toolglot.common.jsontext import loads
 from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.engine.engine import Engine
 from toolglot.engine.transport import HttpRequest, fetch, join_url
-from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ProviderError, ToolglotError
+from toolglot.errors import MalformedReply, NotFound, ToolglotError
 
-__all__ = ["describe_error", "list_models"]
+__all__ = ["complete_hint", "list_models"]
 
 _HINT_TIMEOUT = 5.0  # seconds: a hint must not delay an error for long
 
@@ -19,7 +18,7 @@ _HINT_TIMEOUT = 5.0  # seconds: a hint must not delay an error for long
 async def list_models(engine: Engine) -> tuple[str, ...]:
     """The names of a provider's models; () if it has no list. Raises ProviderError, TransportError, MalformedReply."""
     profile = engine.profile
-    if not profile.models_path or engine.name.startswith("simulator"):
+    if not profile.models_path or engine.is_simulated:
         return ()
     headers = engine.build_http_request(profile, b"", await engine.keys.headers(), stream=False).headers
     url = join_url(engine.keys.base_url or profile.base_url, profile.models_path)
@@ -34,21 +33,8 @@ async def list_models(engine: Engine) -> tuple[str, ...]:
         raise MalformedReply("the provider's list of models has an unexpected shape") from None
 
 
-async def describe_error(error: ToolglotError, engine: Engine) -> str:
-    """The message of an error, with a hint if the model is unknown or the server of this machine does not run."""
-    profile = engine.profile
-    if isinstance(error, ConnectFailed) and urlsplit(profile.base_url).hostname in ("localhost", "127.0.0.1", "::1"):
-        # Not that of a vendor, but one in its place; and a kind of servers is not the name of one.
-        server = profile.title if profile.auth == "optional" and profile.id != "compatible" else "a server"
-        return f"{error}: is {server} running? Set --base-url if it runs elsewhere"
-    if isinstance(error, NotFound):
-        # If the provider does not answer in time, there is no hint.
-        with suppress(ToolglotError, TimeoutError):
-            async with asyncio.timeout(_HINT_TIMEOUT):
-                hint = did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4))
-            if hint:
-                return f"{error}; {hint}"
-    if isinstance(error, ProviderError) and error.status in (404, 405, 501) and not isinstance(error.body, dict):
-        url = (engine.keys.base_url or profile.base_url) + profile.path
-        return f"{error} (status {error.status} from {url}): check the base URL"
-    return str(error)
+async def complete_hint(error: NotFound, engine: Engine) -> None:
+    """Let an error for an unknown model suggest one, if the provider lists its models in time."""
+    with suppress(ToolglotError, TimeoutError):
+        async with asyncio.timeout(_HINT_TIMEOUT):
+            error.hint = did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4)) or error.hint

@@ -239,7 +239,7 @@ class Driver:
             if news := await self._fit_context(was_rejected=True):
                 return state, news
         state = self._use_fallback(error, state)
-        return state, [ModelSwitched(state.engine.name, str(error)), *await self._fit_context()]
+        return state, [ModelSwitched(state.engine.name, error.message), *await self._fit_context()]
 
     async def _fit_context(self, *, was_rejected: bool = False) -> list[RunEvent]:
         """Make the conversation fit the model; the events that tell of it."""

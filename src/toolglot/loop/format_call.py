@@ -1,4 +1,4 @@
-"""Format a tool call, what was lost, and why a run stopped, on one line for a user who is watching.
+"""Format a tool call, what was lost, why a run stopped or failed, on one line for a user who is watching.
 
 Approvals show every argument instead.
 """
@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.errors import STOP_REASONS
+from toolglot.engine.engine import Engine
+from toolglot.engine.model_list import complete_hint
+from toolglot.errors import STOP_REASONS, ContextTooLong, NotFound, ToolglotError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
+from toolglot.tools.tool import Tool
+from toolglot.values.definitions import BUILTIN_TAG
 from toolglot.values.events import RunStop
 from toolglot.values.losses import Loss
 from toolglot.values.messages import ToolCall
@@ -23,6 +27,15 @@ _STOP_SETTINGS = {
     "budget": "limits.max_total_tokens, limits.max_cost",
     "timeout": "limits.run_timeout",
 }
+
+
+async def describe_error(error: ToolglotError, engine: Engine, tools: Iterable[Tool]) -> str:
+    """Return the message of an error of the command line or an editor, with what to do there."""
+    if isinstance(error, NotFound):
+        await complete_hint(error, engine)
+    if isinstance(error, ContextTooLong) and any(BUILTIN_TAG in tool.tags for tool in tools):
+        error.hint = "shorten the conversation, or leave out the built-in tools with --no-builtin"
+    return str(error)
 
 
 def describe_stop(stop: RunStop) -> str:

@@ -31,10 +31,10 @@ from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import escape_line, shorten
 from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
-from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
+from toolglot.loop.format_call import describe_error
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.values.events import RunEvent
@@ -219,7 +219,7 @@ class Chat:
         elif (error := turn.exception()) is not None:
             if not isinstance(error, ToolglotError):
                 raise error
-            self.screen.note(await describe_error(error, self.agent.view().engine), "red")
+            self.screen.note(await describe_error(error, self.agent.view().engine, self.agent.tools), "red")
             # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()

@@ -1,0 +1,65 @@
+"""What to do about a request that failed, in a few words: which key it is about, which setting, which command helps."""
+
+from urllib.parse import urlsplit
+
+from toolglot.errors import (
+    AuthenticationFailed,
+    ConnectFailed,
+    ContentBlocked,
+    ContextTooLong,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    ReplyTooLarge,
+    ServerFailed,
+    TimedOut,
+    ToolglotError,
+)
+from toolglot.providers.profile import Profile
+
+__all__ = ["find_hint"]
+
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+_CHECK_URL = "check the base URL"
+_LATER = "try again later, or set fallbacks"
+_HINTS: dict[type[ToolglotError], str] = {
+    QuotaExceeded: "add credit to the account, or use another key",
+    RateLimited: "wait, set limits.request_rates, or set fallbacks",
+    ContextTooLong: "shorten the conversation, or offer fewer tools",
+    ContentBlocked: "change the prompt",
+    Overloaded: _LATER,
+    ServerFailed: _LATER,
+    TimedOut: "raise the timeouts, or try again later",
+    ReplyTooLarge: _CHECK_URL,
+}
+
+
+def find_hint(error: ToolglotError, profile: Profile, key: str) -> str:
+    """Return what to do about an error; "" if nothing can be done, or its message says what.
+
+    `key`: what to call the key that was sent.
+    """
+    match error:
+        case AuthenticationFailed():
+            return "" if error.status is None else f"check {key}"  # otherwise there was none, and it says so
+        case PermissionDenied():
+            return f"{key} does not allow it: use another"
+        case ConnectFailed():
+            return _find_server_hint(profile)
+        case ProviderError(status=404 | 405 | 501) if not isinstance(error.body, dict | list):
+            return _CHECK_URL  # nothing that an API says
+        case NotFound():
+            return f"toolglot models {profile.id} lists the models"
+        case _:
+            return _HINTS.get(type(error), "")
+
+
+def _find_server_hint(profile: Profile) -> str:
+    if urlsplit(profile.base_url).hostname not in _LOCAL_HOSTS:
+        return "check the network, the proxy settings and the base URL"
+    # Not that of a vendor, but one in its place; and a kind of servers is not the name of one.
+    server = profile.title if profile.auth == "optional" and profile.id != "compatible" else "a server"
+    return f"is {server} running? Set the base URL if it runs elsewhere"
