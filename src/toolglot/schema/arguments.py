@@ -366,8 +366,11 @@ def make_example(node: Any, document: SchemaDocument | None = None, depth: int =
     branch = _first_item(node, ("anyOf", "oneOf", "allOf"))
     if branch is not _NO_VALUE:
         return make_example(branch, document, depth + 1) if depth < MAX_DEPTH else None
-    types = allowed_types(node) or ["string" if depth else "object"]
-    return _make_value(types[0], node, document, depth)
+    types = allowed_types(node)
+    if types:
+        return _make_value(types[0], node, document, depth)
+    type_name = "string" if depth else "object"
+    return _make_value(type_name, node, document, depth)
 
 
 def _first_item(node: Schema, keys: tuple[str, ...]) -> Any:

@@ -23,7 +23,8 @@ class _Filling:
     """A walk of arguments along their schema."""
 
     def __init__(self, schema: Schema) -> None:
-        self.document, self.steps = SchemaDocument(schema), 0
+        self.document = SchemaDocument(schema)
+        self.steps = 0
 
     def fill(self, value: Any, node: Any, depth: int) -> Any:
         node = self.document.follow(node)
@@ -42,7 +43,9 @@ class _Filling:
     def fill_object(self, value: dict[str, Any], node: Schema, depth: int) -> dict[str, Any]:
         filled = dict(value)
         properties = node.get("properties")
-        for name, schema in cast(Schema, properties).items() if isinstance(properties, dict) else ():
+        if not isinstance(properties, dict):
+            return filled
+        for name, schema in cast(Schema, properties).items():
             if name in filled:
                 filled[name] = self.fill(filled[name], schema, depth + 1)
                 continue

@@ -446,8 +446,10 @@ def _merge_maps(ours: Schema, theirs: Schema) -> Schema:
 
 
 def _merge_enums(ours: list[Any], theirs: list[Any]) -> list[Any] | None:
+    """Return the values that both list; None if there are none."""
     texts = {dumps(value) for value in theirs}
-    return [value for value in ours if dumps(value) in texts] or None
+    shared = [value for value in ours if dumps(value) in texts]
+    return shared or None
 
 
 def _merge_types(ours: str | list[str], theirs: str | list[str]) -> str | list[str] | None:

@@ -182,18 +182,24 @@ def describe_schema(schema: Any) -> str:
 
 def shorten(text: str) -> str:
     """Truncate a text for a description."""
-    return text if len(text) <= MAX_PHRASE_LENGTH else text[: MAX_PHRASE_LENGTH - 1] + "…"
+    if len(text) <= MAX_PHRASE_LENGTH:
+        return text
+    return text[: MAX_PHRASE_LENGTH - 1] + "…"
 
 
 def describe_keyword(key: str, value: Any) -> str:
     """Return a keyword as a sentence; empty if it constrains nothing."""
-    if value in (None, []) or (value is False and key != "default"):
+    if value in (None, []):
+        return ""
+    if value is False and key != "default":
         return ""
     if key == "additionalProperties" and value in (True, {}):
         return "Other keys are allowed."
-    text = str(value)
-    items = ", ".join(map(dumps_text, cast("list[Any]", value))) if isinstance(value, list) else text
-    return KEYWORD_PHRASES.get(key, "").format(text=shorten(text), list=shorten(items), json=shorten(dumps_text(value)))
+    text = items = str(value)
+    if isinstance(value, list):
+        items = ", ".join(map(dumps_text, cast("list[Any]", value)))
+    phrase = KEYWORD_PHRASES.get(key, "")
+    return phrase.format(text=shorten(text), list=shorten(items), json=shorten(dumps_text(value)))
 
 
 def add_description(node: Schema, text: str) -> Schema:

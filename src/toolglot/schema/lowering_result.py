@@ -121,9 +121,12 @@ def _drop_nulls(value: Schema, names: Mapping[str, str]) -> Schema:
 
 def _pairs_as_map(entries: list[Any]) -> Any:
     """Return a list of {"key", "value"} as the object that it stands for."""
-    if not all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries):
-        return entries
-    return {entry["key"]: entry.get("value") for entry in entries}
+    out: Schema = {}
+    for entry in entries:
+        if json_type(entry) != "object" or not isinstance(entry.get("key"), str):
+            return entries
+        out[entry["key"]] = entry.get("value")
+    return out
 
 
 def _read_json(text: str, type_name: str) -> Any:

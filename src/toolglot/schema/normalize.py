@@ -217,7 +217,9 @@ def _are_disjoint(branches: list[Schema], lowering: Lowering) -> bool:
     nodes: list[Schema] = []
     for branch in branches:
         target = lowering.document.resolve(branch["$ref"]) if "$ref" in branch else None
-        nodes.append(clean_node(target.node)[0] if target else branch)
+        if target is not None:
+            branch, _ = clean_node(target.node)
+        nodes.append(branch)
     return all(_are_apart(first, second) for first, second in combinations(nodes, 2))
 
 
@@ -270,8 +272,10 @@ def _flatten_alternatives(base: Schema, branches: list[Schema], key: str, path: 
     if len(parts) == 1:
         return lowering.merge(base, parts[0], path)
     ours: Schema = base.get("properties", {})
-    names = unique(chain(ours, *(part.get("properties", {}) for part in parts)))
-    properties = {name: _merge_property(name, ours, parts, path, lowering) for name in names}
+    names = list(ours)
+    for part in parts:
+        names += part.get("properties", {})
+    properties = {name: _merge_property(name, ours, parts, path, lowering) for name in unique(names)}
     out = {"type": "object"} | base | {"properties": properties}
     required = unique([*base.get("required", []), *_required_by_all(parts)])
     if required:
@@ -283,8 +287,13 @@ def _flatten_alternatives(base: Schema, branches: list[Schema], key: str, path: 
 
 
 def _required_by_all(parts: list[Schema]) -> list[str]:
-    shared = set[str].intersection(*({*part.get("required", [])} for part in parts))
-    return [name for name in parts[0].get("required", []) if name in shared]
+    """Return the names that every alternative requires."""
+    first, *others = parts
+    shared: list[str] = first.get("required", [])
+    for part in others:
+        required = {*part.get("required", [])}
+        shared = [name for name in shared if name in required]
+    return shared
 
 
 def _label_alternative(part: Schema) -> str:

@@ -36,16 +36,23 @@ class OutputType:
             value = self._adapter.validate_python(answer)
         except ValidationError as e:
             # Five are enough to act on: a wrong list item can raise hundreds.
-            errors = [f"{'.'.join(map(str, error['loc'])) or 'the answer'}: {error['msg']}" for error in e.errors()[:5]]
-            raise ValueError("; ".join(errors)) from None
-        if _contains_boolean(answer) and (issues := self._find_misread_booleans(answer)):
+            lines: list[str] = []
+            for error in e.errors()[:5]:
+                place = ".".join(map(str, error["loc"])) or "the answer"
+                lines.append(f"{place}: {error['msg']}")
+            raise ValueError("; ".join(lines)) from None
+        if not _contains_boolean(answer):
+            return value
+        issues = self._find_misread_booleans(answer)
+        if issues:
             raise ValueError("; ".join(issues[:5]))
         return value
 
     def _find_misread_booleans(self, answer: Any) -> list[str]:
         """Return where a boolean stands for a value of another type: pydantic reads true as the number 1."""
         try:
-            issues = find_issues(coerce(answer, self.schema)[0], self.schema)
+            coerced, _ = coerce(answer, self.schema)
+            issues = find_issues(coerced, self.schema)
         except UsageError:  # a schema of the caller's own making, which only pydantic understands
             return []
         return [str(issue) for issue in issues if _is_about_boolean(issue)]

@@ -21,7 +21,8 @@ _NUMBER = re.compile(r"([+-]?)(?:(0[xX][0-9a-fA-F]+)|(?:(?:\d+(?:_\d+)*)(?:\.\d*
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _KEY = re.compile(r"[A-Za-z_$][\w$.\-]*")
-_OBJECT_START, _VALUE_START = re.compile("{"), re.compile(r"[{\[]")
+_OBJECT_START = re.compile("{")
+_VALUE_START = re.compile(r"[{\[]")
 # Python's literals, which models mix up with JSON's.
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -29,7 +30,8 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 # Quotes that open a string, and the ones that then close it. Models copy curly quotes from prose.
-_CURLY_DOUBLE, _CURLY_SINGLE = "\u201c\u201d\u201f", "\u2018\u2019\u201b"
+_CURLY_DOUBLE = "\u201c\u201d\u201f"
+_CURLY_SINGLE = "\u2018\u2019\u201b"
 _QUOTES = {
     **{quote: quote for quote in "\"'`"},
     **dict.fromkeys(_CURLY_DOUBLE + "\u201e", _CURLY_DOUBLE),
@@ -69,7 +71,9 @@ class _Parser:
     """A recursive-descent parser. `repairs` keeps the order in which they were made, without duplicates."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.position, self.depth = text, 0, 0
+        self.text = text
+        self.position = 0
+        self.depth = 0
         self.repairs: dict[str, None] = {}
 
     @property
@@ -81,7 +85,9 @@ class _Parser:
     def parse_document(self) -> Any:
         """Return the only value in the text."""
         self.skip_blank()
-        start, here, error = self.position, self.here, None
+        start = self.position
+        here = self.here
+        error = None
         is_prose = (here not in _QUOTES and "{" in self.text) or self.text.startswith("```", start)
         if here in ("{", "["):
             try:
@@ -99,7 +105,7 @@ class _Parser:
         value, begin = self.next_object(start, error)
         if begin < 0:
             raise error or self.error("JSON", start)
-        self.record_repair(FENCE if "```" in self.text[start:begin] else AROUND)
+        self.record_other_text(self.text[start:begin])
         return self.skip_trailing(value)
 
     def next_object(self, start: int, error: ValueError | None) -> tuple[Any, int]:
@@ -107,21 +113,25 @@ class _Parser:
 
         Brackets before it must be balanced: an object inside something unreadable is only a part of what the model meant.
         """
-        pattern, begin = (_VALUE_START if self.text.startswith("```", start) else _OBJECT_START), start - 1
+        is_fenced = self.text.startswith("```", start)
+        pattern = _VALUE_START if is_fenced else _OBJECT_START
+        begin = start - 1
         for _ in range(MAX_DOCUMENTS):
             match = pattern.search(self.text, begin + 1)
             if not match:
                 break
-            begin, repairs = match.start(), dict(self.repairs)
+            begin = match.start()
             before = self.text[start:begin]
             if any(before.count(left) != before.count(right) for left, right in ("{}", "[]")):
                 raise error or self.error("readable JSON", start)
-            self.position, self.depth = begin, 0
-            # A failed attempt must not leave its repairs behind.
+            self.position = begin
+            self.depth = 0
+            repairs = dict(self.repairs)
             try:
                 return self.parse_value(), begin
             except ValueError as e:
-                error, self.repairs = error or e, repairs
+                error = error or e
+                self.repairs = repairs  # a failed attempt must not leave its own behind
         else:
             raise error or self.error("one JSON object", start)
         if error and self.text.count("{", start) != self.text.count("}", start):
@@ -139,19 +149,22 @@ class _Parser:
             if not here:
                 return value
             if here in "}],;":
-                self.record_repair("extra closing bracket" if here in "}]" else EXTRA_COMMA)
+                repair = "extra closing bracket" if here in "}]" else EXTRA_COMMA
+                self.record_repair(repair)
                 self.position += 1
                 continue
             start = self.position
             second, begin = self.next_object(start, None)
             if begin < 0:
-                self.record_repair(FENCE if "```" in self.text[start:] else AROUND)
+                self.record_other_text(self.text[start:])
                 return value
             if second == value and type(second) is type(value):
                 self.record_repair("the same JSON twice")
-            elif value == {} or second == {}:
+            elif value == {}:
                 self.record_repair("an empty object beside the JSON")
-                value = second if value == {} else value
+                value = second
+            elif second == {}:
+                self.record_repair("an empty object beside the JSON")
             else:
                 raise self.error("one JSON value, not two different ones", start)
         raise self.error(f"fewer than {MAX_DOCUMENTS} values or extra brackets")
@@ -214,15 +227,19 @@ class _Parser:
         self.skip_blank()
         commas = 0
         while self.here == ",":
-            self.position, commas = self.position + 1, commas + 1
+            self.position += 1
+            commas += 1
             self.skip_blank()
         here = self.here
-        if commas > 1 or (commas and here in (closing, "")):
+        is_end = here in (closing, "")
+        wanted = 0 if is_end else 1
+        if commas > wanted:
             self.record_repair(EXTRA_COMMA)
-        if commas or here in (closing, ""):
+        if commas or is_end:
             return
         # In an object a key and its colon must follow, so a missing comma is unambiguous; `1 2` in an array is not.
-        if closing == "}" or (isinstance(last, (dict, list)) and here in "{["):
+        are_containers = isinstance(last, (dict, list)) and here in "{["
+        if closing == "}" or are_containers:
             self.record_repair("missing comma")
             return
         raise self.error(f"',' or {closing!r}")
@@ -238,7 +255,8 @@ class _Parser:
         return match[0]
 
     def parse_string(self) -> str:
-        opening, start = self.here, self.position
+        opening = self.here
+        start = self.position
         match = _CONTENTS[_QUOTES[opening]].match(self.text, start + 1)
         if opening != '"':
             self.record_repair(f"{opening} for a quote")
@@ -255,10 +273,13 @@ class _Parser:
     def unescape(self, match: re.Match[str]) -> str:
         """Return what an escape means; an invalid one is a literal backslash, as in an unescaped Windows path."""
         code, character = match.groups()
-        if code or character in _ESCAPES:
-            return chr(int(code, 16)) if code else _ESCAPES[character]
+        if code:
+            return chr(int(code, 16))
+        if character in _ESCAPES:
+            return _ESCAPES[character]
         self.record_repair("invalid escape")
-        return character if character in "'`" + _CURLY_DOUBLE + _CURLY_SINGLE else match[0]
+        is_quote = character in "'`" + _CURLY_DOUBLE + _CURLY_SINGLE
+        return character if is_quote else match[0]
 
     def parse_number(self, match: re.Match[str]) -> int | float:
         text = match[0]
@@ -282,10 +303,20 @@ class _Parser:
         """Skip white space and comments."""
         start = cast(re.Match[str], _SPACE.match(self.text, self.position)).end()
         self.position = cast(re.Match[str], _BLANK.match(self.text, start)).end()
-        if skipped := self.text[start : self.position].strip("\ufeff\u200b \t\r\n\xa0"):
-            self.record_repair("comment" if skipped[0] in "/#" else "odd white space")
-        elif self.position > start:
-            self.record_repair("byte order mark" if "\ufeff" in self.text[start : self.position] else "odd white space")
+        if self.position == start:
+            return
+        skipped = self.text[start : self.position]
+        visible = skipped.strip("\ufeff\u200b \t\r\n\xa0")
+        if visible.startswith(("/", "#")):
+            self.record_repair("comment")
+        elif not visible and "\ufeff" in skipped:
+            self.record_repair("byte order mark")
+        else:
+            self.record_repair("odd white space")
+
+    def record_other_text(self, text: str) -> None:
+        """Record text around the JSON that was left out."""
+        self.record_repair(FENCE if "```" in text else AROUND)
 
     def record_repair(self, repair: str) -> None:
         self.repairs[repair] = None

@@ -18,12 +18,16 @@ def _replace(hint: Any, rebuilt: dict[Any, Any]) -> Any:
     if is_typeddict(hint) and type(hint).__module__ == "typing":
         if hint not in rebuilt:  # before its fields, which may refer to it
             new: Any = TypedDict(hint.__name__, {})  # pyright: ignore[reportArgumentType]
-            rebuilt[hint], new.__doc__, new.__module__ = new, hint.__doc__, hint.__module__
-            new.__required_keys__, new.__optional_keys__ = hint.__required_keys__, hint.__optional_keys__
+            rebuilt[hint] = new
+            new.__doc__ = hint.__doc__
+            new.__module__ = hint.__module__
+            new.__required_keys__ = hint.__required_keys__
+            new.__optional_keys__ = hint.__optional_keys__
             fields = get_type_hints(hint, include_extras=True)
             new.__annotations__ = {name: _replace(field, rebuilt) for name, field in fields.items()}
         return rebuilt[hint]
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin is None or origin is Literal:
         return hint
     if origin is Annotated:
@@ -33,4 +37,6 @@ def _replace(hint: Any, rebuilt: dict[Any, Any]) -> Any:
         return hint
     if origin in (Union, UnionType):
         return Union[replaced]  # noqa: UP007
-    return hint.copy_with(replaced) if hasattr(hint, "copy_with") else GenericAlias(cast(type, origin), replaced)
+    if hasattr(hint, "copy_with"):
+        return hint.copy_with(replaced)
+    return GenericAlias(cast(type, origin), replaced)
