@@ -211,7 +211,8 @@ class ToolglotToolset(AbstractToolset[Any]):
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         call = self._exported.make_call(name, tool_args, ctx.tool_call_id or "")
-        outcome = await self._exported.run(call, Allow() if ctx.tool_call_approved else None)
+        answer = Allow() if ctx.tool_call_approved else None
+        outcome = await self._exported.run(call, answer)
         if isinstance(outcome, ApprovalRequest):
             raise ApprovalRequired(describe_approval(outcome))
         if outcome.result.is_error:

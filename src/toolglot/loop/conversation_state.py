@@ -300,7 +300,8 @@ class ConversationState:
             raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
         start, prompt, length = saved.context.start, saved.context.prompt, len(self.conversation)
         is_start = start in (0, length) or (0 < start < length and can_start_at(self.conversation, start))
-        if not is_start or (prompt is not None and not (0 <= prompt < start and self.conversation[prompt].role == "user")):
+        is_prompt = prompt is None or (0 <= prompt < start and self.conversation[prompt].role == "user")
+        if not is_start or not is_prompt:
             raise MalformedData("line 1: the saved context does not fit the conversation")
         self.host.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
         self.meter, self.settings = ContextMeter(saved.context), RunSettings(allow=saved.allow)

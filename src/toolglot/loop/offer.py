@@ -74,7 +74,8 @@ class Offer:
         has_call = False
         for index, call in enumerate(reply.calls):
             error = self.check(call)
-            if error is None and self.is_single and has_call and call.name != FINAL_ANSWER_TOOL:
+            is_second = has_call and call.name != FINAL_ANSWER_TOOL
+            if error is None and self.is_single and is_second:
                 error = ToolError(_ONE_CALL, kind="not_allowed", code="one_call_at_a_time")
             if error is None:
                 has_call = True

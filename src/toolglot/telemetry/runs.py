@@ -129,7 +129,8 @@ class RunTelemetry:
             if self._captures_spans:
                 chat.set({name: captured.text for name, captured in content.items()})
             if self._emits_events:
-                self._emit_details(chat, content if self._captures_events else {})
+                captured_content = content if self._captures_events else {}
+                self._emit_details(chat, captured_content)
             chat.end()
 
     def _report_changes(self, span: AgentSpan | ChatSpan, changes: Sequence[Loss | Repair]) -> None:
@@ -138,7 +139,8 @@ class RunTelemetry:
             if change not in self._reported:
                 self._reported.add(change)
                 fields = {"subject": change.subject, "where": change.where, "reason": change.reason}
-                span.add_event("loss" if isinstance(change, Loss) else "repair", fields)
+                kind = "loss" if isinstance(change, Loss) else "repair"
+                span.add_event(kind, fields)
 
     def _emit_details(self, chat: ChatSpan, content: dict[str, Captured]) -> None:
         values: dict[str, Any] = {name: captured.values for name, captured in content.items()}

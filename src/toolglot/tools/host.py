@@ -548,7 +548,8 @@ class ToolHost:
             caller.telemetry.note_refusal(outcome, is_denied=approved is False, reason=reason)
         if outcome.result.error_code != REPEATED_CALL:  # such a refusal is not a new result of the call
             returned = outcome.result.content if content is None else content
-            self.policy.record_result(outcome.call, tool if outcome.ran else None, returned, caller.config.max_repeats)
+            started_tool = tool if outcome.ran else None
+            self.policy.record_result(outcome.call, started_tool, returned, caller.config.max_repeats)
         if self.options.audit is not None:
             effects = frozenset[Effect]()
             if tool is not None:

@@ -522,12 +522,15 @@ def _as_set(names: Any) -> frozenset[Any]:
 
 def _check_name(name: str, function: Any, *, is_given: bool) -> str:
     """Check a name. Explicit names may be any printable text: wires reversibly map what their providers refuse."""
+    is_visible = name.strip() != "" and name.isprintable()
     if len(name) > MAX_NAME:
         reason = f"over {MAX_NAME} characters"
-    elif name.isidentifier() or (is_given and name.strip() and name.isprintable()):
+    elif name.isidentifier() or (is_given and is_visible):
         return name
+    elif is_given:
+        reason = "it must be visible text on one line"
     else:
-        reason = "it must be visible text on one line" if is_given else "it is not an identifier"
+        reason = "it is not an identifier"
     raise InvalidTool(f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…")
 
 

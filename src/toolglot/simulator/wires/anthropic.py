@@ -315,7 +315,8 @@ class Rules(WireRules):
         first: list[Doc] = []
         for turn in reversed(turns):
             is_assistant = turn.role == "assistant"
-            if not turn.has("tool_use" if is_assistant else "tool_result"):
+            expected = "tool_use" if is_assistant else "tool_result"
+            if not turn.has(expected):
                 break
             if is_assistant:
                 first = turn.blocks
