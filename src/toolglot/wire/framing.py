@@ -43,20 +43,9 @@ class SseDecoder:
                 if b"\r" not in bare:
                     return self._split_frames(bare[:-2].split(b"\n\n"))
         if not self._started:
-            data = b"".join(self._pieces) + data
-            self._pieces = []
-            if len(data) < len(BOM) and BOM.startswith(data):  # a BOM may be cut, too
-                self._pieces = [data]
-                return []
-            self._started = True
-            data = data.removeprefix(BOM)
+            data = self._skip_bom(data)
         if self._ends_cr or b"\r" in data:
-            if self._ends_cr and data[:1] == b"\n":
-                data = data[1:]
-                self._ends_cr = False
-            if data:
-                self._ends_cr = data[-1:] == b"\r"
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            data = self._convert_line_ends(data)
         if not data:
             return []
         is_complete = b"\n\n" in data or (self._ends_line and data[:1] == b"\n")
@@ -67,6 +56,25 @@ class SseDecoder:
         *events, remainder = b"".join(self._pieces).split(b"\n\n")
         self._pieces = [remainder] if remainder else []
         return self._split_frames(events)
+
+    def _skip_bom(self, data: bytes) -> bytes:
+        """Return what follows a BOM at the start of the stream; nothing as long as only a part of one has come."""
+        data = b"".join(self._pieces) + data
+        if len(data) < len(BOM) and BOM.startswith(data):
+            self._pieces = [data]
+            return b""
+        self._pieces = []
+        self._started = True
+        return data.removeprefix(BOM)
+
+    def _convert_line_ends(self, data: bytes) -> bytes:
+        """Return data with LF alone at the end of lines. CR and LF may come in two reads."""
+        if self._ends_cr and data[:1] == b"\n":
+            data = data[1:]
+            self._ends_cr = False
+        if data:
+            self._ends_cr = data[-1:] == b"\r"
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def close(self) -> list[Frame]:
         """Return the event that the end of the stream completes, if there is one."""
