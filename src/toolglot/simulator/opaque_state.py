@@ -125,19 +125,26 @@ def _search_responses(loaded: tuple[str, ...], body: Doc, number: int) -> tuple[
     return call, {"type": "tool_search_output", "id": f"tso_{number:06d}", **state, "tools": tools}
 
 
+def _make_call_id(profile: Profile, number: int) -> str:
+    """Return an id in the provider's form."""
+    id = f"{spec.SPECS[profile.wire].call_id_prefix}{number:06d}"
+    if re.fullmatch(profile.limits.call_id, id):
+        return id
+    return hash_id(id, profile.limits.call_id_length)
+
+
 def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool) -> ToolCall:
-    id = call.id
-    if not id:
-        id = f"{spec.SPECS[profile.wire].call_id_prefix}{next_number():06d}"
-        if not re.fullmatch(profile.limits.call_id, id):
-            id = hash_id(id, profile.limits.call_id_length)
-    raw = call.raw if call.raw is not None else dumps_text(call.arguments or {})
+    id = call.id or _make_call_id(profile, next_number())
+    raw = call.raw
+    if raw is None:
+        raw = dumps_text(call.arguments or {})
     opaque = dict(call.opaque or {})
     if profile.wire == spec.GEMINI and profile.call_ids:
         opaque["id"] = id
     if "item" in opaque:
         opaque["item"] = {"id": f"item_{next_number():06d}", "call_id": id, **opaque["item"]}
-    if profile.signatures and is_first:  # Gemini 3 signs only the first call of a turn
+    is_signed = profile.signatures and is_first  # Gemini 3 signs only the first call of a turn
+    if is_signed:
         name = Writer(profile).map_tool_name(call.name, call.namespace)  # as the reply will have it
         opaque["thoughtSignature"] = sign_state(profile, name)
     return replace(call, id=id, raw=raw, opaque=opaque or None)

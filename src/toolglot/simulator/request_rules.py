@@ -84,15 +84,13 @@ def check_request(method: str, route: Route, headers: dict[str, str], body: byte
     _check_tools(request, rules)
     _check_options(request.options, rules)
     stream = request.stream if route.stream is None else route.stream
-    return AcceptedRequest(
-        profile,
-        request,
-        headers,
-        rules.doc,
-        stream if stream is not None else spec.SPECS[profile.wire].streams_by_default,
-        uses_sse=profile.wire != spec.GEMINI or route.query.get("alt") == "sse",
-        reports_usage=profile.id not in OPENAI_ROWS or bool(as_dict(rules.doc.get("stream_options")).get("include_usage")),
-    )
+    if stream is None:
+        stream = spec.SPECS[profile.wire].streams_by_default
+    uses_sse = profile.wire != spec.GEMINI or route.query.get("alt") == "sse"
+    reports_usage = True
+    if profile.id in OPENAI_ROWS:
+        reports_usage = bool(as_dict(rules.doc.get("stream_options")).get("include_usage"))
+    return AcceptedRequest(profile, request, headers, rules.doc, stream, uses_sse=uses_sse, reports_usage=reports_usage)
 
 
 def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> None:

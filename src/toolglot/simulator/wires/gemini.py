@@ -154,11 +154,12 @@ class Rules(WireRules):
                 text = "function call turn comes immediately after a user turn or after a function response turn."
                 raise Refusal(f"Please ensure that {text}")
             pending = calls
-            previous = role
             if results:
                 previous = "results"
             elif calls:
                 previous = "calls"
+            else:
+                previous = role
         if pending:
             self.check_function_responses(pending, [])
         if self.profile.signatures:
