@@ -76,7 +76,7 @@ async def test_a_second_prompt_has_to_wait(tmp_path: Path, note: Path) -> None:
 async def test_why_a_run_stopped_is_told(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         assert (await editor.prompt(session, "say Half an\nstop length")).stop_reason == "max_tokens"
-        assert "limit of output tokens" in editor.reply_text
+        assert "truncated by the length limit (generation.max_tokens)" in editor.reply_text
         assert (await editor.prompt(session, "say No.\nstop refusal")).stop_reason == "refusal"
         assert "refused" in editor.reply_text
         await editor.prompt(session, "/context")
