@@ -3,6 +3,8 @@
 The forms are those of the models' chat templates; the cases follow what vLLM documents of its tool parsers.
 """
 
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -332,6 +334,20 @@ def test_examples_and_other_text_stay_text(case: str) -> None:
         reply, events, tracker = read(text, *cuts)
         assert (reply.text, reply.calls, tracker.repairs) == (text, (), [])
         assert text_of(events) == text
+
+
+def test_a_call_with_positional_arguments_stays_text_without_asserts() -> None:
+    """Under `python -O` it once became a call without them."""
+    program = """
+from toolglot.values.messages import Origin
+from toolglot.wire.text_calls.tracker import TextCallTracker
+
+tracker = TextCallTracker(Origin("openai-chat", "vllm", "m"), "", {"now": {"type": "object"}}, bare=True)
+tracker.add_text("content", "[now('elm')]")
+print(__debug__, len(tracker.finish().calls))
+"""
+    result = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "0"]
 
 
 PIECES = [

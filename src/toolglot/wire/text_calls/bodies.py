@@ -200,15 +200,17 @@ def _parse_python(body: str, tools: Tools) -> list[TextCall] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes that Python does not know
             node = ast.parse(body.strip(), mode="eval").body
+        if not isinstance(node, ast.List):
+            return None
         calls: list[TextCall] = []
-        for call in cast(ast.List, node).elts:
-            assert isinstance(call, ast.Call)
-            assert not call.args
+        for call in node.elts:
+            if not isinstance(call, ast.Call) or call.args:  # positional arguments have no names to send them by
+                return None
             values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
             # Tuples become lists; bytes, sets and infinity are no JSON.
             arguments = json.loads(json.dumps(values, allow_nan=False))
             calls.append(TextCall(find_tool(ast.unparse(call.func), tools), arguments))
-    except (ValueError, SyntaxError, AttributeError, AssertionError, TypeError, RecursionError, MemoryError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
     for call in calls:
         if not call.name or not is_portable(call.arguments):
