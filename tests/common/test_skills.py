@@ -36,7 +36,7 @@ MORE = (
     *("license: MIT", "allowed-tools: Bash(git:*) Read", "allowed-tools: [Read, Grep]", "allowed-tools:\n  - Read"),
     *("metadata:\n  a: 1\n  b: x", "metadata: {a: 1}", "metadata:\n  a:\n    b: c", "metadata:", "metadata: a"),
     *("compatibility: x", f"compatibility: {'x' * 501}", "compatibility:\n  - a", "model: opus", "name: pdf", "# comment"),
-    *("license: &a MIT\nmetadata:\n  l: *a", "disable-model-invocation: true", "license:\n  a: b"),
+    *("license: &a MIT\nmetadata:\n  l: *a", "license:\n  a: b"),
 )
 TEXTS = (
     *("", "body", "---\n", "---\nname: pdf\n", "---\n---\n", "---\nname: pdf\n---\n", "---\ndescription: x\n---\n"),
@@ -140,11 +140,15 @@ def test_a_linked_file_is_loaded_where_its_skill_was_found(tmp_path: Path) -> No
 
 
 def test_files_are_listed_without_hidden_ones(tmp_path: Path) -> None:
-    directory = write(tmp_path, f"{HEAD}disable-model-invocation: true\n---\n")
+    directory = write(tmp_path, f"{HEAD}---\n")
     for name in ("scripts/run.py", "references/a.md", ".git/config", "b.txt"):
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).touch()
-    skill = read_skill(directory)
-    assert list_skill_files(skill) == ["b.txt", "references/a.md", "scripts/run.py"]
-    assert not skill.is_listed
-    assert not read_skill(write(tmp_path / "2", f"{HEAD}disable-model-invocation: True\n---\n")).is_listed
+    assert list_skill_files(read_skill(directory)) == ["b.txt", "references/a.md", "scripts/run.py"]
+
+
+@pytest.mark.parametrize("value", ["true", "True"])
+def test_a_skill_that_is_only_for_the_user_is_no_problem(tmp_path: Path, value: str) -> None:
+    """The specification's validator refuses the field; what we act on is not reported as unknown."""
+    skill = read_skill(write(tmp_path, f"{HEAD}disable-model-invocation: {value}\n---\n"))
+    assert (skill.is_listed, skill.problems) == (False, ())

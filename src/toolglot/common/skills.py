@@ -27,6 +27,8 @@ MAX_LIST_CHARS = 16_000
 """Characters of the list of skills in the system prompt: descriptions are shortened until it fits."""
 MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500  # from the specification
 _FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
+# Not in the specification, but honoured here as in other programs: with it, a skill is only for the user to send.
+_UNLISTED_FIELD = "disable-model-invocation"
 _DESCRIPTION_LENGTHS = (MAX_DESCRIPTION_CHARS, 250, 100, 0)  # tried in this order
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)", re.DOTALL | re.MULTILINE)
 _SIMPLE_FIELD = re.compile(r"^(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>\S.*)$", re.MULTILINE)
@@ -83,7 +85,7 @@ def find_skills(directories: Iterable[Path], origin: str, within: Path | None = 
 def read_skill(directory: Path, origin: str = "project", within: Path | None = None) -> Skill:
     """Read a skill's front matter. Raises UsageError if it cannot be used."""
     fields, problems, _ = _parse_front_matter(_read_file(directory, within))
-    problems += [f"unknown field {name!r}" for name in sorted(fields.keys() - _FIELDS)]
+    problems += [f"unknown field {name!r}" for name in sorted(fields.keys() - _FIELDS - {_UNLISTED_FIELD})]
     name = fields.get("name")
     description = fields.get("description")
     if not isinstance(name, str) or not name.strip():
@@ -106,7 +108,7 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
         description=" ".join(description.split()),
         directory=directory.resolve(),
         origin=origin,
-        is_listed=str(fields.get("disable-model-invocation")).lower() != "true",
+        is_listed=str(fields.get(_UNLISTED_FIELD)).lower() != "true",
         within=within,
         problems=tuple(problems),
     )
