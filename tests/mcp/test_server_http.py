@@ -77,6 +77,34 @@ async def test_programs_of_this_machine_are_served_and_web_pages_are_not() -> No
             assert too_long.status_code == 413
 
 
+async def test_only_guarded_requests_and_the_lifespan_reach_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[str] = []
+    sent: list[Any] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        passed.append(scope["type"])
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    def make_inner(**options: Any) -> Any:
+        return inner
+
+    server = McpToolServer([add])
+    monkeypatch.setattr(server.sdk, "streamable_http_app", make_inner)
+    app = http_app(server, token=TOKEN)
+    for kind in ("lifespan", "http", "websocket"):
+        await app({"type": kind, "headers": []}, receive, send)
+    with pytest.raises(UsageError, match="not served over the protocol 'webtransport'"):
+        await app({"type": "webtransport", "headers": []}, receive, send)
+    assert passed == ["lifespan"]
+    types = [(message["type"], message.get("status", message.get("code"))) for message in sent]
+    assert types == [("http.response.start", 401), ("http.response.body", None), ("websocket.close", 1008)]
+
+
 AUTHORITIES = [
     ("localhost", "localhost"),
     ("LocalHost:80", "localhost"),

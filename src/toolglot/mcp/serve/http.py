@@ -64,9 +64,17 @@ class _Guard:
         self._app, self._token, self._names = app, token.encode(), names
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        match scope["type"]:
+            case "http":
+                await self._serve_request(scope, receive, send)
+            case "lifespan":  # the start and the end of the server: nothing that a client sends
+                await self._app(scope, receive, send)
+            case "websocket":  # MCP does not use them; the application around this one might pass them on
+                await send({"type": "websocket.close", "code": 1008, "reason": "MCP is not served over WebSockets"})
+            case other:
+                raise UsageError(f"MCP is not served over the protocol {other!r}")
+
+    async def _serve_request(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         headers = _Headers(scope["headers"])
         if not self._has_token(headers):
             await _reject(send, 401, b"a bearer token is required\n")
