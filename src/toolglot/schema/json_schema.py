@@ -440,6 +440,19 @@ def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
 # ---- merging
 
 
+def _is_same(ours: Any, theirs: Any) -> bool:
+    """Whether two values are the same in JSON, where true is not 1 and 1.0 is 1, at any depth."""
+    if isinstance(ours, bool) or isinstance(theirs, bool):
+        return ours is theirs
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        first, second = cast("Schema", ours), cast("Schema", theirs)
+        return first.keys() == second.keys() and all(_is_same(first[key], second[key]) for key in first)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        items, others = cast("list[Any]", ours), cast("list[Any]", theirs)
+        return len(items) == len(others) and all(map(_is_same, items, others))
+    return ours == theirs
+
+
 def _merge_maps(ours: Schema, theirs: Schema) -> Schema:
     shared = {name: _merge_subschemas(ours[name], theirs[name]) for name in ours if name in theirs}
     return {**theirs, **ours, **shared}
@@ -470,7 +483,7 @@ def _add_integer(names: list[str]) -> list[str]:
 def _merge_subschemas(ours: Any, theirs: Any) -> Any:
     if ours is False or theirs is False:
         return False
-    if ours in (True, {}) or ours == theirs:
+    if ours in (True, {}) or _is_same(ours, theirs):
         return theirs
     if theirs in (True, {}):
         return ours
@@ -496,7 +509,7 @@ def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
     merged = dict(first)
     conflicts: Schema = {}
     for key, theirs in second.items():
-        if key not in merged or merged[key] == theirs:
+        if key not in merged or _is_same(merged[key], theirs):
             merged[key] = theirs
             continue
         value = _merge_keyword(key, merged[key], theirs)

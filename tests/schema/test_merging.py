@@ -1,0 +1,38 @@
+"""What `allOf` of two nodes becomes."""
+
+from typing import Any
+
+import pytest
+
+from toolglot.schema.json_schema import Schema, merge_nodes
+
+SAME: list[tuple[Schema, Schema]] = [
+    ({"const": 1}, {"const": 1.0}),
+    ({"const": {"a": 1, "b": [None]}}, {"const": {"b": [None], "a": 1}}),
+    ({"not": {"const": True}}, {"not": {"const": True}}),
+]
+DIFFERENT: list[tuple[Schema, Schema]] = [
+    ({"const": 1}, {"const": True}),
+    ({"const": False}, {"const": 0.0}),
+    ({"const": [{"a": 0}]}, {"const": [{"a": False}]}),
+    ({"const": [1]}, {"const": [1, 1]}),
+    ({"const": {"a": None}}, {"const": {"b": None}}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), SAME)
+def test_equal_values_are_no_conflict(first: Schema, second: Schema) -> None:
+    assert merge_nodes(first, second) == (second, {})
+
+
+@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+def test_values_that_are_equal_only_in_python_are_a_conflict(first: Schema, second: Schema) -> None:
+    merged, conflicts = merge_nodes(first, second)
+    assert repr((merged, conflicts)) == repr((first, second))
+
+
+def test_properties_that_are_equal_only_in_python_are_both_kept() -> None:
+    first, second = {"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": True}}}
+    merged, conflicts = merge_nodes(first, second)
+    expected: Any = {"properties": {"a": {"allOf": [{"const": 1}, {"const": True}]}}}
+    assert (repr(merged), conflicts) == (repr(expected), {})
