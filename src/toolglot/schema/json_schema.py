@@ -496,7 +496,9 @@ _MERGES: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("items", "additionalProperties", "propertyNames", "unevaluatedProperties"), _merge_subschemas),
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
-    **dict.fromkeys(("uniqueItems", "nullable"), lambda ours, theirs: ours or theirs),
+    "uniqueItems": lambda ours, theirs: ours or theirs,
+    # It permits null, where other keywords restrict (OpenAPI 3.0.3): null is valid only if both permit it.
+    "nullable": lambda ours, theirs: ours and theirs,
     "required": lambda ours, theirs: unique([*ours, *theirs]),
     "description": lambda ours, theirs: ours if theirs in ours else f"{ours} {theirs}",
     "enum": _merge_enums,
