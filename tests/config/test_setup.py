@@ -179,6 +179,13 @@ class TestEngines:
         assert setup.engine("anthropic:x", base_url="http://b").profile.base_url == "http://b"
         assert setup.engine("anthropic:x").profile.base_url == "http://a"
 
+    def test_a_providers_own_parameters_are_merged_wire_by_wire(self) -> None:
+        general = {"openai": {"service_tier": "flex"}, "gemini": {"a": 1}}
+        own = {"gemini": {"b": 2}}
+        setup = Setup(settings(generation={"extras": general}, providers={"gemini": {"generation": {"extras": own}}}))
+        assert setup.generation_options("gemini:x").extras == {**general, **own}
+        assert setup.generation_options("openai-chat:x").extras == general
+
     def test_the_simulator_has_the_settings_of_the_provider_that_it_stands_in_for(self) -> None:
         shared = {
             "tools": {"deny": ["git_*"]},

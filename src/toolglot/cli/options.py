@@ -14,7 +14,9 @@ from toolglot.wire.spec import WIRES
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _combine(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def combine(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return one decorator for several, in the order of the help text."""
+
     def decorate(function: Command) -> Command:
         for decorator in reversed(decorators):
             function = decorator(function)
@@ -94,7 +96,7 @@ DEFER = click.option(
     metavar="PATTERN",
     help="Hide tools until the model searches for them: auto, all, none, or names, patterns and tags. Repeatable.",
 )
-MCP = _combine(
+MCP = combine(
     click.option(
         "--mcp-config",
         multiple=True,
@@ -103,11 +105,11 @@ MCP = _combine(
     ),
     click.option("--no-mcp", is_flag=True, help="Start no MCP servers except those from --mcp-config."),
 )
-LOGGING = _combine(
+LOGGING = combine(
     click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
     click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
 )
-AGENT = _combine(
+AGENT = combine(
     click.option(
         *("-m", "--model"),
         help="PROVIDER:MODEL, PROVIDER, a well-known MODEL, an alias, or simulator[:PROVIDER].",

@@ -15,6 +15,7 @@ from typing import Any, TextIO, assert_never, cast
 
 import click
 
+from toolglot.cli.generation import GENERATION
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
@@ -47,6 +48,7 @@ EVENTS_VERSION = 1
 @click.argument("prompt", required=False)
 @click.option("-a", "--attach", multiple=True, type=click.Path(path_type=Path), help="Attach a file. Repeatable.")
 @AGENT
+@GENERATION
 @YES
 @click.option("--json", is_flag=True, help="Print every event as a JSON line.")
 def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **flags: Any) -> int:
@@ -72,7 +74,8 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
             print_note(cli_setup.model_reason)
         if (deferral := agent.view().deferral) is not None and deferral.is_automatic:
             print_note(deferral.message)
-        presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
+        shows_output = cli_setup.output_schema is not None
+        presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout, shows_output=shows_output)
 
         async def stream() -> int:
             presenter.show_start(agent.model)
@@ -141,10 +144,13 @@ class _JsonPresenter:
 
 
 class _TextPresenter:
-    """Writes the answer to stdout; if stderr is a terminal, shows calls and problems there."""
+    """Writes the answer to stdout; if stderr is a terminal, shows calls and problems there.
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    `shows_output`: the answer is the structured output, which a model may give as text or as a call.
+    """
+
+    def __init__(self, out: TextIO, *, shows_output: bool = False) -> None:
+        self._out, self._shows_output = out, shows_output
         self._is_live = sys.stderr.isatty()
         self._use_color = supports_color(sys.stderr)
         self._at_line_start = True
@@ -154,8 +160,9 @@ class _TextPresenter:
 
     def show_event(self, event: RunEvent) -> None:
         if isinstance(event, TextDelta):
-            write_text(self._out, event.text)
-            self._at_line_start = event.text.endswith("\n")
+            if not self._shows_output:
+                write_text(self._out, event.text)
+                self._at_line_start = event.text.endswith("\n")
             return
         if isinstance(event, BlockEvent):  # a call is shown when it runs; of anything else, only text is the answer
             return
@@ -181,6 +188,8 @@ class _TextPresenter:
         self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", style)
 
     def _show_result(self, result: RunResult[Any]) -> None:
+        if self._shows_output and result.output is not None:
+            write_json_line(self._out, result.output)
         self._end_line()
         notes = describe_losses(result.losses)
         if result.stop == "approval":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolglot.cli.config import hide_secrets
+from toolglot.cli.generation import change_options, read_output_schema
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.servers import CliServers, UseServers
@@ -42,6 +43,7 @@ from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.approvals import ApprovalRequest, Approve, Decision, Deny
 from toolglot.values.definitions import MCP_TAG
+from toolglot.values.request import Options, Schema
 
 if TYPE_CHECKING:
     from toolglot.builtin.tool_state import AskUser
@@ -77,6 +79,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     no_instructions: bool = False
     mcp_config: tuple[Path, ...] = ()
     no_mcp: bool = False
+    max_tokens: int | None = None
+    temperature: float | None = None
+    effort: str | None = None
+    option: tuple[str, ...] = ()
+    output_schema: Path | None = None
 
     def to_settings(self) -> dict[str, Any]:
         """Return the flags as dotted setting keys."""
@@ -100,6 +107,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             settings["mcp.enabled"] = False
         return settings
 
+    def adjust_options(self, options: Options) -> Options:
+        """Return options with the flags for how a model generates, which override the settings of every provider."""
+        return change_options(options, self.max_tokens, self.temperature, self.effort, self.option)
+
 
 class CliSetup(msgspec.Struct):
     """Everything a command needs to run tools and models; a context manager that stops tools and MCP servers on exit."""
@@ -114,6 +125,7 @@ class CliSetup(msgspec.Struct):
     builtins: "Builtins | None" = None
     has_demo_tools: bool = False
     instructions: Instructions = Instructions()
+    output_schema: Schema | None = None
     servers: CliServers | None = None
     """The MCP servers; their tools are in `tools` only if the command has waited for them."""
 
@@ -121,7 +133,8 @@ class CliSetup(msgspec.Struct):
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
         overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
         system = self.instructions.compose(self.setup.settings.system)
-        agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides, **options)
+        options |= {"tools": self.tools, "approve": approve, "system": system, "output_type": self.output_schema}
+        agent = self.setup.create_agent(self.model, **overrides, **options)
         require_key(agent.view().engine)
         if self.servers is not None and self.servers.client is not None:
             self.servers.client.watch(agent)
@@ -194,6 +207,8 @@ def prepare(
     for name in flags.tools:
         tools += load_tools(name, directory or Path.cwd())
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
+    setup.adjust_options = flags.adjust_options
+    flags.adjust_options(Options())  # a wrong flag is an error at once
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
     is_simulated = model.startswith("simulator")
 
@@ -228,6 +243,7 @@ def prepare(
         builtins=builtins,
         has_demo_tools=has_demo_tools,
         instructions=instructions,
+        output_schema=None if flags.output_schema is None else read_output_schema(flags.output_schema),
         servers=servers,
     )
 

@@ -62,7 +62,7 @@ FORMER_NAMES = {
 """Names of settings before the first release -> names now."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
-_TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+_TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string", dict: "a table"}
 _BOOLEANS: dict[str, bool] = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -352,6 +352,8 @@ def _inspect_type(annotation: Any) -> tuple[frozenset[Any], tuple[str, ...], str
         return frozenset(all_types), tuple(all_choices), all_bounds
     if origin is Literal:
         return frozenset(), arguments, ""
+    if origin is dict:
+        return frozenset({dict}), (), ""
     if origin is tuple:
         return frozenset({tuple}), _inspect_type(arguments[0])[1], ""
     return frozenset({annotation}), (), ""

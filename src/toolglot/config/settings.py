@@ -4,7 +4,7 @@ A setting is one field: its type with its bounds (`msgspec.Meta`), its default, 
 key is the dotted path (`policy.timeout`), the environment variable is derived from it (`TOOLGLOT_POLICY_TIMEOUT`).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -117,6 +117,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much to think: none, minimal, low, medium, high, xhigh, max."""
     thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
     """Maximum tokens for thinking; -1: the model decides (Gemini)."""
+    extras: Annotated[dict[str, dict[str, Any]], Setting(trust="trusted")] = {}
+    """A provider's own parameters, by wire or family of wires: `extras.openai = { service_tier = "flex" }`."""
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):

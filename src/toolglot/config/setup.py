@@ -233,8 +233,11 @@ class Setup:
         """Return how to generate with a model; the settings of its provider override the general ones."""
         sections = _provider_sections(self.settings, self.resolve_model(model))
         options: dict[str, Any] = {}
+        extras: dict[str, dict[str, Any]] = {}
         for generation in (self.settings.generation, *(section.generation for section in sections)):
             options |= {name: value for name, value in msgspec.structs.asdict(generation).items() if value is not None}
+            extras = {**extras, **generation.extras}
+        options["extras"] = extras
         return self.adjust_options(Options(**options, cache=True))
 
     def open_audit_log(self) -> AuditLog | None:

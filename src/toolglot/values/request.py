@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 import msgspec
 from msgspec import Meta
 
+from toolglot.common.jsontext import to_plain
 from toolglot.common.value_checks import check_values
 from toolglot.errors import UsageError
 from toolglot.values.definitions import BUILTIN_TAG, CacheMark, Schema, ToolDefinition, ToolExample
@@ -95,9 +96,16 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     cache: bool | CacheMark | None = None
     """Place prompt-cache marks on wires that need them, with the CacheMark's time to live if given; agents do so unless this is
     False. Other wires cache without marks."""
+    extras: dict[str, dict[str, Any]] = {}
+    """A provider's own parameters, by wire or family of wires: `{"openai": {"service_tier": "flex"}}`. They are sent as they
+    are; on another wire, they are a Loss."""
 
     def __post_init__(self) -> None:
         check_values(self)
+        try:
+            msgspec.structs.force_setattr(self, "extras", to_plain(self.extras))
+        except ValueError as e:
+            raise UsageError(f"extras of Options: {e}") from None
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,6 +121,14 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     output: Output | None = None
     stream: bool | None = None
     extras: dict[str, dict[str, Any]] = {}
+
+    @property
+    def all_extras(self) -> dict[str, dict[str, Any]]:
+        """The extras of the options and of the request, which take precedence."""
+        if not self.options.extras:
+            return self.extras
+        extras = {wire: {**fields, **self.extras.get(wire, {})} for wire, fields in self.options.extras.items()}
+        return {**self.extras, **extras}
 
     def __post_init__(self) -> None:
         if isinstance(self.messages, str | Message):

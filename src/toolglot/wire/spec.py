@@ -3,11 +3,13 @@
 A package has four modules: `request_encode`, `request_decode`, `reply_decode` and `reply_encode`.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-from toolglot.common.plugins import find_plugin, plugin_error
+from toolglot.common.plugins import find_plugin, plugin_error, plugin_names
+from toolglot.errors import UnknownName
 from toolglot.wire.json_values import snake_to_camel
 
 OPENAI_CHAT = "openai-chat"
@@ -174,3 +176,11 @@ class _WireTable(dict[str, WireSpec]):
 
 SPECS: dict[str, WireSpec] = _WireTable({spec.name: spec for spec in _ROWS})
 WIRES = tuple(SPECS)
+
+
+def check_extras(extras: Iterable[str]) -> None:
+    """Raise UnknownName for a key of extras that is neither a wire nor a family of wires: its fields would never be sent."""
+    known = {*SPECS, *plugin_names("wires"), *(spec.family for spec in _ROWS if spec.family)}
+    for name in extras:
+        if name not in known:
+            raise UnknownName("wire in extras", name, known)

@@ -12,6 +12,7 @@ import click
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import open_keyboard
+from toolglot.cli.generation import GENERATION
 from toolglot.cli.options import AGENT
 from toolglot.cli.printer import print_note, write_text
 from toolglot.cli.startup import CliSetup, Flags, prepare
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("prompt", required=False)
 @AGENT
+@GENERATION
 @click.option("--load", type=click.Path(path_type=Path), help="Resume a conversation saved with /save.")
 def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     """Chat with a model that can call tools.

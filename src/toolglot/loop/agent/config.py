@@ -32,6 +32,7 @@ from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Approve
 from toolglot.values.messages import Conversation, Message
 from toolglot.values.request import Options, Schema, ToolDefinition
+from toolglot.wire.spec import check_extras
 
 __all__ = [
     "AgentConfig",
@@ -183,6 +184,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             check_option(name, value)
         if "options" in fields and fields["options"].cache is None:  # options that do not mention the cache keep it on
             fields["options"] = replace(fields["options"], cache=True)
+        if "options" in fields:
+            check_extras(fields["options"].extras)
         if "facade" in fields:
             fields["facade"] = _read_facade(fields["facade"])
         if "defer" in fields:
