@@ -225,13 +225,17 @@ def add_event(copy: Copy) -> None:
 
 
 def add_agent_option(copy: Copy) -> None:
-    key = 'nickname: Annotated[str, _Pass(str, "a name")]\n"""What the agent is called."""'
+    key = 'nickname: Annotated[str, Accepts(str, "a name")]\n"""What the agent is called."""'
     copy.add_to_class("loop/agent/config.py", "AgentOptions", key)
     copy.add_to_class("loop/agent/config.py", "AgentConfig", 'nickname: str = "nobody"')
 
 
 def add_run_option(copy: Copy) -> None:
-    copy.add_to_class("loop/conversation_state.py", "RunOptions", 'mood: str | None\n"""How the run feels."""')
+    copy.add_to_class(
+        "loop/conversation_state.py",
+        "RunOptions",
+        'mood: Annotated[str | None, Accepts((str, NoneType), "a word")]\n"""How the run feels."""',
+    )
     copy.add_to_class("loop/conversation_state.py", "RunSettings", "mood: str | None = None")
 
 
@@ -327,17 +331,18 @@ PROGRAMS = {
     """,
     "An option of a run": """
         from inspect import signature
-        from toolglot import Agent, UnknownName
+        from toolglot import Agent, UsageError
         agent = Agent()
         agent.run_sync("say Hi.", mood="calm")
         assert agent._state.settings.mood == "calm"
         assert all("mood" in signature(method).parameters for method in (agent.run, agent.run_sync, agent.stream))
-        try:
-            agent.run_sync("say Hi.", moot="calm")
-        except UnknownName as e:
-            assert "did you mean 'mood'" in str(e), e
-        else:
-            raise AssertionError("a misspelt option was accepted")
+        for options, message in ({"mood": 5}, "mood: pass a word, not int"), ({"moot": "calm"}, "did you mean 'mood'"):
+            try:
+                agent.run_sync("say Hi.", **options)
+            except UsageError as e:
+                assert message in str(e), e
+            else:
+                raise AssertionError(options)
     """,
 }
 # The project's own tests of what the recipes add to: they fail if a step is missing.

@@ -8,9 +8,11 @@ from typing import Any, TypedDict
 import pytest
 
 from toolglot.builtin.tools import coding_tools
+from toolglot.common.value_checks import find_accepted
+from toolglot.engine.factory import EngineOptions
 from toolglot.errors import MissingOutput, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
-from toolglot.loop.agent.config import PromptContext
+from toolglot.loop.agent.config import AgentOptions, PromptContext
 from toolglot.loop.conversation_state import RunOptions, RunSettings
 from toolglot.loop.limits import RunLimits
 from toolglot.tools.config import ToolConfig
@@ -224,10 +226,10 @@ def test_the_system_prompt_knows_the_tools_of_the_run() -> None:
     assert names == [["look"], ["look", "write"]]
 
 
-@pytest.mark.parametrize("options", [{"tool_chioce": ToolChoice("none")}, {"tool_choice": 3}, {"dta": 1}])
-def test_wrong_options_are_errors(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"tool_chioce": ToolChoice("none")}, {"dta": 1}])
+def test_unknown_options_are_errors(options: dict[str, Any]) -> None:
     agent = make_agent("anthropic")
-    with pytest.raises((TypeError, UsageError)) as error:
+    with pytest.raises(UnknownName) as error:
         run(agent.run("say x", **options))
     assert next(iter(options)) in str(error.value)
     assert len(agent.conversation) == 0
@@ -264,7 +266,27 @@ def test_a_run_that_is_resumed_keeps_its_limits_unless_it_was_saved(is_saved: bo
     assert run(agent.resume({waiting.requests[0].id: "yes"})).stop == ("budget" if is_saved else "end")
 
 
-def test_limits_of_another_type_are_an_error() -> None:
-    agent = make_agent("anthropic")
-    with pytest.raises(UsageError, match="limits: pass RunLimits, not ToolConfig"):
-        run(agent.run("go", limits=ToolConfig()))  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limits": ToolConfig()}, "limits: pass RunLimits, not ToolConfig"),
+        ({"limits": RunLimits}, "limits: pass RunLimits, not the class RunLimits"),
+        ({"tool_choice": 3}, "tool_choice: pass a ToolChoice, a mode or a tool's name, not int"),
+        ({"tool_choice": ["look"]}, "tool_choice: pass a ToolChoice, a mode or a tool's name, not list"),
+        ({"allow": 3}, "allow: pass names of tools, not int"),
+        ({"allow": ["look", noting([], "look")]}, "allow: pass names of tools, not Tool"),
+        ({"conversation": []}, "conversation: pass a Conversation, not list"),
+    ],
+)
+def test_an_option_of_another_type_is_an_error_before_anything_is_sent(options: dict[str, Any], message: str) -> None:
+    wiretap = Wiretap()
+    agent = make_agent("anthropic", wiretap, tools=[noting([], "look")])
+    with pytest.raises(UsageError, match=message):
+        run(agent.run("go", **options))
+    assert (wiretap.bodies, len(agent.conversation)) == ([], 0)
+
+
+def test_every_option_but_the_data_says_what_it_accepts() -> None:
+    for options in (RunOptions, AgentOptions):
+        missing = {*options.__annotations__} - {*find_accepted(options)} - {*EngineOptions.__annotations__}
+        assert missing <= {"data", "tools", "hosted", "hooks", "fallbacks", "output_type"}

@@ -11,7 +11,15 @@ from msgspec.structs import asdict, force_setattr
 
 from toolglot.errors import UsageError
 
-__all__ = ["as_items", "check_arguments", "check_texts", "check_values", "keep_iterables"]
+__all__ = ["Accepts", "as_items", "check_arguments", "check_texts", "check_values", "find_accepted", "keep_iterables"]
+
+
+class Accepts(msgspec.Struct, frozen=True):
+    """Annotates an option with the types of its values, and with how error messages describe them."""
+
+    kinds: Any
+    words: str
+
 
 _CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {Sequence: tuple, Collection: frozenset}
 _PYTHON_NAMES = {"`array`": "a list", "null": "None"}
@@ -69,6 +77,16 @@ def as_items(value: Any) -> list[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         return [value]
     return list(cast(Iterable[Any], value))
+
+
+def find_accepted(options: type[Any]) -> dict[str, tuple[Any, str]]:
+    """Return what the keys of a TypedDict accept, as `check_arguments` takes it; those that accept anything are left out."""
+    accepted: dict[str, tuple[Any, str]] = {}
+    for name, annotation in options.__annotations__.items():
+        for item in getattr(annotation, "__metadata__", ()):
+            if isinstance(item, Accepts):
+                accepted[name] = (item.kinds, item.words)
+    return accepted
 
 
 def check_arguments(arguments: Mapping[str, Any], expected: Mapping[str, tuple[Any, str]]) -> None:

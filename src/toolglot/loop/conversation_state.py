@@ -6,13 +6,14 @@ An option of a run is declared as a key of `RunOptions`, and with its default in
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Event
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from toolglot.common.type_parameters import Data
-from toolglot.common.value_checks import as_items, check_arguments
+from toolglot.common.value_checks import Accepts, as_items, check_arguments, find_accepted
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
@@ -61,14 +62,19 @@ class RunOptions(TypedDict, Generic[Data], total=False):
 
     data: Data | None
     """Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data."""
-    conversation: Conversation | None
+    conversation: Annotated[Conversation | None, Accepts((Conversation, NoneType), "a Conversation")]
     """The conversation to continue instead of the agent's own."""
-    tool_choice: ToolChoice | str | None
+    tool_choice: Annotated[
+        ToolChoice | str | None, Accepts((ToolChoice, str, NoneType), "a ToolChoice, a mode or a tool's name")
+    ]
     """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
-    allow: Iterable[str] | None
+    allow: Annotated[Iterable[str] | None, Accepts((Iterable, NoneType), "names of tools")]
     """The tools that may be called, out of those that the agent has and allows."""
-    limits: RunLimits | None
+    limits: Annotated[RunLimits | None, Accepts((RunLimits, NoneType), "RunLimits")]
     """How much the run may use, in place of all of the agent's limits."""
+
+
+_ACCEPTED = find_accepted(RunOptions)
 
 
 class ResumeOptions(TypedDict, Generic[Data], total=False):
@@ -93,17 +99,17 @@ class RunSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, options: Mapping[str, Any], output_type: Any) -> "RunSettings":
-        """Return the settings in the options of a run. Raises UnknownName."""
+        """Return the settings in the options of a run. Raises UsageError."""
         fields = dict[str, Any]()
         for name, value in options.items():
             if name not in RunOptions.__annotations__:
                 raise UnknownName("run option", name, ("output_type", *RunOptions.__annotations__))
+            if name in _ACCEPTED:
+                check_arguments({name: value}, {name: _ACCEPTED[name]})
             if name in cls.__struct_fields__:
                 fields[name] = value
         if fields.get("allow") is not None:
-            fields["allow"] = frozenset(as_items(fields["allow"]))
-        if fields.get("limits") is not None:
-            check_arguments(fields, {"limits": (RunLimits, "RunLimits")})
+            fields["allow"] = frozenset(_read_names(fields["allow"]))
         if "tool_choice" in fields:
             fields["tool_choice"] = parse_tool_choice(fields["tool_choice"])
         return cls(output_type=output_type, **fields)
@@ -119,6 +125,13 @@ class RunSettings(msgspec.Struct, frozen=True):
         elif agents is not None:
             allowed = frozenset(name for name in allowed if names.is_listed(name, agents))
         return replace(config, tool_choice=self.tool_choice or config.tool_choice, allow=allowed)
+
+
+def _read_names(allow: Iterable[Any]) -> list[str]:
+    names = as_items(allow)
+    for name in names:
+        check_arguments({"allow": name}, {"allow": (str, "names of tools")})
+    return names
 
 
 class ActiveRun:

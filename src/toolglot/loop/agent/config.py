@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.common.type_parameters import Data, OutputValue
-from toolglot.common.value_checks import as_items, check_arguments
+from toolglot.common.value_checks import Accepts, as_items, check_arguments, find_accepted
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions
 from toolglot.errors import UnknownName, UsageError
@@ -61,13 +61,6 @@ OutputType = type[OutputValue] | UnionType | Schema | None
 AnyTools = Iterable[Tool | Callable[..., Any] | ToolDefinition] | ToolRegistry
 
 
-class _Pass(msgspec.Struct, frozen=True):
-    """The types of an option's values, and how error messages describe them."""
-
-    kinds: Any
-    words: str
-
-
 class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     """The options of an `Agent`, with those of `create_engine`."""
 
@@ -75,59 +68,55 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     """Functions, Tools, a ToolRegistry, or definitions of hosted tools."""
     hosted: Iterable[str]
     """Names of tools that the provider runs: web_search, code_execution."""
-    system: Annotated[SystemPrompt[Data] | None, _Pass((str, Callable, NoneType), "a text, or a function that returns one")]
+    system: Annotated[SystemPrompt[Data] | None, Accepts((str, Callable, NoneType), "a text, or a function that returns one")]
     """The system prompt, or a function that writes it."""
-    config: Annotated[ToolConfig, _Pass(ToolConfig, "a ToolConfig")]
+    config: Annotated[ToolConfig, Accepts(ToolConfig, "a ToolConfig")]
     """How tools are run: which may be called, approvals, limits for each, retries."""
-    limits: Annotated[RunLimits, _Pass(RunLimits, "RunLimits")]
+    limits: Annotated[RunLimits, Accepts(RunLimits, "RunLimits")]
     """How much each run may use: requests, time, tokens, cost. A run can have its own: `run(prompt, limits=…)`."""
-    options: Annotated[Options, _Pass(Options, "Options")]
+    options: Annotated[Options, Accepts(Options, "Options")]
     """How the model generates."""
-    context: Annotated[ContextPolicy, _Pass(ContextPolicy, "a ContextPolicy")]
+    context: Annotated[ContextPolicy, Accepts(ContextPolicy, "a ContextPolicy")]
     """What to do when the conversation outgrows the model's context window."""
-    facade: Annotated[str | Facade, _Pass((str, Facade), "the name of a facade, or a Facade")]
+    facade: Annotated[str | Facade, Accepts((str, Facade), "the name of a facade, or a Facade")]
     """How the built-in tools are presented; by default as in the model's own harness, whose note on using them follows the
     system prompt."""
-    code_mode: Annotated[bool | Language | None, _Pass((bool, str, NoneType), "True, False, None, 'javascript' or 'python'")]
+    code_mode: Annotated[bool | Language | None, Accepts((bool, str, NoneType), "True, False, None, 'javascript' or 'python'")]
     """Have the model write code that calls the tools, in "javascript" or "python" (True: whichever can run here); None: only if
     its own harness works that way, as GPT-5.6's does. Needs `pip install 'toolglot[code]'`."""
     output_type: OutputType[OutputValue]
     """A type, or a JSON Schema, for `result.output`."""
-    approve: Annotated[Approve | None, _Pass((Callable, NoneType), "a function that takes an ApprovalRequest")]
+    approve: Annotated[Approve | None, Accepts((Callable, NoneType), "a function that takes an ApprovalRequest")]
     """Called when a tool call needs approval; without it, the run pauses."""
-    summarize: Annotated[Summarize | None, _Pass((Callable, NoneType), "a function that takes messages and returns a text")]
+    summarize: Annotated[Summarize | None, Accepts((Callable, NoneType), "a function that takes messages and returns a text")]
     """Summarizes the omitted part of a long conversation, in place of the model."""
     hooks: Iterable[Hooks]
     """Observe or change requests, replies and calls."""
     fallbacks: Iterable[str | Engine]
     """Models to continue with when this one is busy or fails."""
-    audit: Annotated[AuditLog | None, _Pass((AuditLog, NoneType), "an AuditLog")]
+    audit: Annotated[AuditLog | None, Accepts((AuditLog, NoneType), "an AuditLog")]
     """Logs every call."""
-    metrics: Annotated[ToolMetrics | None, _Pass((ToolMetrics, NoneType), "a ToolMetrics")]
+    metrics: Annotated[ToolMetrics | None, Accepts((ToolMetrics, NoneType), "a ToolMetrics")]
     """Counts the calls of each tool."""
     data: Data | None
     """Passed to tools in their Context, and to a function that writes the system prompt. A run can pass its own:
     `run(prompt, data=…)`."""
-    conversation: Annotated[Conversation | None, _Pass((Conversation, NoneType), "a Conversation")]
+    conversation: Annotated[Conversation | None, Accepts((Conversation, NoneType), "a Conversation")]
     """A conversation to continue."""
     defer: Annotated[
         Defer,
-        _Pass((bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"),
+        Accepts((bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"),
     ]
     """Tools that the model must search for before it sees them: True, names or tags, or a function; by default ("auto"), all
     but the built-in ones if there are too many for the context window or the provider."""
-    telemetry: Annotated[Telemetry | bool | None, _Pass((bool, Telemetry, NoneType), "True, False, None or a Telemetry")]
+    telemetry: Annotated[Telemetry | bool | None, Accepts((bool, Telemetry, NoneType), "True, False, None or a Telemetry")]
     """Spans and metrics for OpenTelemetry: True, False or a `Telemetry`; by default, only if the program has set up
     OpenTelemetry."""
 
 
 _EXPECTED: dict[str, tuple[Any, str]] = {
     "model": ((str, Engine), "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine"),
-    **{
-        name: (expected.kinds, expected.words)
-        for name, annotation in AgentOptions.__annotations__.items()
-        for expected in getattr(annotation, "__metadata__", ())
-    },
+    **find_accepted(AgentOptions),
 }
 _DEFAULT_OPTIONS = Options(cache=True)
 _NO_HOOKS = HookChain()
