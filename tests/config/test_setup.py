@@ -221,10 +221,11 @@ class TestEngines:
 class TestRules:
     def test_tool_config(self) -> None:
         limits = {"timeout": "none", "max_parallel": 2, "max_uses": {"read": 1}, "max_result": 500, "max_repeats": 0}
-        policy: dict[str, Any] = {**limits, "on_error": "abort", "ask": ["write"]}
+        policy: dict[str, Any] = {**limits, "on_error": "abort", "ask": ["write"], "approve": ["git_*"]}
         config = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
         assert (config.timeout, config.max_parallel, config.max_uses, config.max_result) == (None, 2, {"read": 1}, 500)
         assert (config.max_repeats, config.on_error, config.ask) == (0, "abort", frozenset({"write"}))
+        assert config.approve == ("git_*",)
         assert (config.retry.max_retries, config.allow, config.parallel) == (7, None, None)
 
     def test_limits_of_runs(self) -> None:

@@ -21,7 +21,7 @@ from toolglot.common.type_parameters import Data, OutputValue
 from toolglot.common.user_dirs import ensure_private_directory, state_directory
 from toolglot.config.layers import Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
-from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
+from toolglot.config.settings import PolicySettings, ProviderSettings, Settings, ToolFilter
 from toolglot.engine.auth import KeyVariable
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
@@ -63,6 +63,7 @@ Limit = TypeVar("Limit")
 _AGENT_OPTIONS = (
     AgentOptions.__annotations__.keys() - EngineOptions.__annotations__.keys()
 )  # the others are for `create_engine`
+_POLICY_NAMES = {*ToolConfig.__struct_fields__} & {*PolicySettings.__struct_fields__}  # `[policy]` sets these by name
 
 
 @show_options(AgentOptions)
@@ -212,22 +213,17 @@ class Setup:
             passed = _filter_tools(names, tool_filter)
             if passed is not None:
                 allowed = passed if allowed is None else allowed & passed
-        config = ToolConfig(
-            parallel=parallel,
-            timeout=None if policy.timeout == "none" else policy.timeout,
-            max_parallel=policy.max_parallel,
-            allow=allowed,
-            ask=policy.ask,
-            approve=policy.approve,
-            deny=tuple(deny),
-            max_uses=_by_tool(policy.max_uses, names, float),
-            rates=_by_tool(policy.rates, names, attrgetter("calls_per_second")),
-            on_error=policy.on_error,
-            retry=self.settings.retry,
-            max_result=policy.max_result,
-            max_repeats=policy.max_repeats,
-        )
-        return self.adjust_config(config)
+        fields: dict[str, Any] = {name: getattr(policy, name) for name in _POLICY_NAMES}
+        fields |= {
+            "parallel": parallel,
+            "timeout": None if policy.timeout == "none" else policy.timeout,
+            "allow": allowed,
+            "deny": tuple(deny),
+            "max_uses": _by_tool(policy.max_uses, names, float),
+            "rates": _by_tool(policy.rates, names, attrgetter("calls_per_second")),
+            "retry": self.settings.retry,
+        }
+        return self.adjust_config(ToolConfig(**fields))
 
     def generation_options(self, model: str | None = None) -> Options:
         """Return how to generate with a model; the settings of its provider override the general ones."""
