@@ -202,8 +202,17 @@ def ping() -> int:
 
 
 def add_setting(copy: Copy) -> None:
-    field = 'emoji: Annotated[int, Meta(ge=0, le=9)] = 3\n"""Number of emoji per answer."""'
-    copy.add_to_class("config/settings.py", "ChatSettings", field)
+    field = (
+        'eager_start: Annotated[bool, Setting(trust="enable")] = False\n"""Start reading tools before the reply is complete."""'
+    )
+    copy.add_to_class("config/settings.py", "PolicySettings", field)
+
+
+def add_flag(copy: Copy) -> None:
+    option = """click.option("--max-parallel", type=click.IntRange(min=1), help="Maximum number of calls at once."),
+    """
+    copy.insert("cli/options.py", 'click.option("--base-url", ', option)
+    copy.add_to_class("cli/startup.py", "Flags", 'max_parallel: Annotated[int | None, _Sets("policy.max_parallel")] = None')
 
 
 def add_event(copy: Copy) -> None:
@@ -245,6 +254,7 @@ RECIPES = {
     "A facade": add_facade,
     "A command": add_command,
     "A setting": add_setting,
+    "A flag": add_flag,
     "An event": add_event,
     "An option of an agent": add_agent_option,
     "An option of a run": add_run_option,
@@ -255,7 +265,10 @@ DOCUMENTED = {
     "A built-in tool": {"docs/tools.md": "`flip_coin`", "docs/tool-reference.md": "How often (1 to 9, default 1)."},
     "A facade": {"docs/facades.md": "| `acme` |", "docs/tool-reference.md": "## acme: Acme Code"},
     "A command": {"docs/cli.md": "## toolglot ping"},
-    "A setting": {"docs/configuration.md": "| `chat.emoji` | `3` | `TOOLGLOT_CHAT_EMOJI` | yes | Number of emoji"},
+    "A setting": {
+        "docs/configuration.md": "| `policy.eager_start` | `false` | `TOOLGLOT_POLICY_EAGER_START` | only stricter |"
+    },
+    "A flag": {"docs/cli.md": "--max-parallel"},
     "An event": {
         "docs/run.md": "| `PluckChanged` | `pluck` | The model takes or loses heart. |",
         "docs/reference/index.md": "[`PluckChanged`]",
@@ -297,18 +310,27 @@ PROGRAMS = {
     """,
     "A setting": """
         import os
-        from toolglot.config.layers import read_configuration
-        from toolglot import UsageError
-        assert read_configuration().settings.chat.emoji == 3
-        os.environ["TOOLGLOT_CHAT_EMOJI"] = "5"
-        assert read_configuration().settings.chat.emoji == 5
-        os.environ["TOOLGLOT_CHAT_EMOJI"] = "10"
+        from toolglot import UsageError, from_config
+        assert from_config("simulator").config.eager_start is False
+        os.environ["TOOLGLOT_POLICY_EAGER_START"] = "yes"
+        assert from_config("simulator").config.eager_start is True
+        os.environ["TOOLGLOT_POLICY_EAGER_START"] = "perhaps"
         try:
-            read_configuration()
+            from_config("simulator")
         except UsageError as e:
-            assert "TOOLGLOT_CHAT_EMOJI" in str(e), e
+            assert "TOOLGLOT_POLICY_EAGER_START" in str(e), e
         else:
-            raise AssertionError("there may be 9 at most")
+            raise AssertionError("it is true or false")
+    """,
+    "A flag": """
+        from click.testing import CliRunner
+        from toolglot.cli.main import app
+        from toolglot.cli.startup import Flags, prepare
+        with prepare(Flags(max_parallel=3)) as cli_setup:
+            assert cli_setup.create_agent(approve=None).config.max_parallel == 3
+        assert "calls at once" in CliRunner().invoke(app, ["run", "--help"]).output
+        assert CliRunner().invoke(app, ["run", "-m", "simulator", "--max-parallel", "3", "say Hi."]).exit_code == 0
+        assert CliRunner().invoke(app, ["run", "-m", "simulator", "--max-parallel", "0", "say Hi."]).exit_code == 2
     """,
     "An event": """
         from typing import get_args
@@ -350,6 +372,7 @@ OWN_TESTS = (
     "tests/cli/test_commands.py::test_recipe_of_a_command",
     "tests/cli/test_commands.py::test_every_command_is_in_the_table",
     "tests/cli/test_ping.py",
+    "tests/cli/test_startup.py::TestPrecedence::test_every_flag_is_an_option_and_every_option_a_flag",
     "tests/config/test_trust_rules.py::test_a_setting_declares_everything_on_its_field",
     "tests/config/test_trust_rules.py::test_every_setting_is_documented",
     "tests/engine/test_factory.py",

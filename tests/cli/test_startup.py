@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.cli.cli_kit import Capture, Patch
 
+from toolglot.cli.run import run
 from toolglot.cli.startup import Flags, prepare, require_key
 from toolglot.config.trust import is_trusted
 from toolglot.engine.auth import describe_key_origin
@@ -79,6 +80,16 @@ class TestPrecedence:
     def test_model_is_resolved(self, model: str) -> None:
         user_file('model = "simulator:gemini"\n[aliases]\ng = "simulator:gemini"\n')
         assert prepare(Flags(model=model)).model == "simulator:gemini"
+
+    def test_flags_that_are_off_set_nothing_and_a_flag_can_disable(self) -> None:
+        assert Flags(model="", no_mcp=False).to_settings() == {}
+        flags = Flags(no_sandbox=True, builtin=False, system="", defer=("all",), log_file=Path("x"))
+        settings = {"builtin.sandbox": False, "builtin.enabled": False, "system": "", "defer": ("all",), "log.file": Path("x")}
+        assert flags.to_settings() == settings
+
+    def test_every_flag_is_an_option_and_every_option_a_flag(self) -> None:
+        options = {parameter.name for parameter in run.params}
+        assert {*Flags.__struct_fields__} == options - {"prompt", "attach", "yes", "json"}
 
     def test_deny_adds_to_the_configured_list(self) -> None:
         user_file('[policy]\ndeny = ["write_*"]\n')

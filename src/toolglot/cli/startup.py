@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -57,28 +57,35 @@ _SIGN_IN_HINTS = {
 _MAX_WARNINGS = 10
 
 
-class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """The flags of the command line; None and () mean that a flag was not given."""
+class _Sets(msgspec.Struct, frozen=True):
+    """The setting that a flag sets, to the flag's value; `inverted`: to the opposite."""
 
-    model: str | None = None
+    key: str
+    inverted: bool = False
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags of the command line, named like their options; None, False and () mean that a flag was not given."""
+
+    model: Annotated[str | None, _Sets("model")] = None
     tools: tuple[str, ...] = ()
-    system: str | None = None
-    allow: tuple[str, ...] = ()
+    system: Annotated[str | None, _Sets("system")] = None
+    allow: Annotated[tuple[str, ...], _Sets("policy.allow")] = ()
     deny: tuple[str, ...] = ()
     approve: tuple[str, ...] = ()
-    max_iterations: int | None = None
+    max_iterations: Annotated[int | None, _Sets("limits.max_iterations")] = None
     base_url: str | None = None
     verbose: int = 0
-    log_file: Path | None = None
-    root: Path | None = None
-    builtin: bool | None = None
-    facade: str | None = None
-    defer: tuple[str, ...] = ()
-    code_mode: str | None = None
-    no_sandbox: bool = False
-    no_instructions: bool = False
+    log_file: Annotated[Path | None, _Sets("log.file")] = None
+    root: Annotated[Path | None, _Sets("builtin.root")] = None
+    builtin: Annotated[bool | None, _Sets("builtin.enabled")] = None
+    facade: Annotated[str | None, _Sets("facade")] = None
+    defer: Annotated[tuple[str, ...], _Sets("defer")] = ()
+    code_mode: Annotated[str | None, _Sets("code_mode")] = None
+    no_sandbox: Annotated[bool, _Sets("builtin.sandbox", inverted=True)] = False
+    no_instructions: Annotated[bool, _Sets("instructions.enabled", inverted=True)] = False
     mcp_config: tuple[Path, ...] = ()
-    no_mcp: bool = False
+    no_mcp: Annotated[bool, _Sets("mcp.enabled", inverted=True)] = False
     max_tokens: int | None = None
     temperature: float | None = None
     effort: str | None = None
@@ -86,25 +93,17 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     output_schema: Path | None = None
 
     def to_settings(self) -> dict[str, Any]:
-        """Return the flags as dotted setting keys."""
-        settings: dict[str, Any] = {
-            "model": self.model or None,
-            "system": self.system,
-            "policy.allow": self.allow or None,
-            "limits.max_iterations": self.max_iterations,
-            "log.file": self.log_file,
-            "builtin.root": self.root,
-            "builtin.enabled": self.builtin,
-            "facade": self.facade,
-            "defer": self.defer or None,
-            "code_mode": self.code_mode,
-        }
-        if self.no_sandbox:
-            settings["builtin.sandbox"] = False
-        if self.no_instructions:
-            settings["instructions.enabled"] = False
-        if self.no_mcp:
-            settings["mcp.enabled"] = False
+        """Return the flags that were given, as dotted setting keys."""
+        settings: dict[str, Any] = {}
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if value == field.default:
+                continue
+            for item in getattr(field.type, "__metadata__", ()):
+                if isinstance(item, _Sets):
+                    settings[item.key] = not value if item.inverted else value
+        if settings.get("model") == "":  # `--model ""` chooses none
+            del settings["model"]
         return settings
 
     def adjust_options(self, options: Options) -> Options:

@@ -413,7 +413,7 @@ def _read_flag(key: str, value: Any) -> tuple[str, dict[SettingPath, Any]]:
         field = find_field(path)
     except SettingError as e:
         raise UsageError(f"the flag {name}: {e}") from None
-    name = field.declared.flag or name
+    name = field.declared.flag_name or name
     try:
         if isinstance(value, os.PathLike):
             value = os.fspath(cast(os.PathLike[str], value))

@@ -47,8 +47,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """Declared on a field with `Annotated`. A field inherits `trust` from its section; the default is `trusted`."""
 
     trust: TrustRule | None = None
-    flag: str = ""
-    """The command-line flag, if it is not the last part of the key."""
+    flag_name: str = ""
+    """How messages about wrong values name the command-line flag, if not by the last part of the key. This creates no flag."""
     is_path: bool = False
     """A file: in a configuration file it is relative to that file."""
     is_secret: bool = False
@@ -163,7 +163,7 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all projects share the notes of the `memory` tool; by default, each directory has its own notes."""
     network: bool = False
     """Whether commands may use the network."""
-    sandbox: Annotated[bool, Setting(flag="--no-sandbox")] = True
+    sandbox: Annotated[bool, Setting(flag_name="--no-sandbox")] = True
     """false: commands run without a sandbox, with your full permissions."""
     browser: str | None = None
     """The Chrome or Chromium executable; unset: detected automatically; "none": pages are fetched without a browser."""
@@ -180,7 +180,7 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
 class InstructionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Files with instructions for models: AGENTS.md and Agent Skills. A project's files are used once it is trusted."""
 
-    enabled: Annotated[bool, Setting(flag="--no-instructions")] = True
+    enabled: Annotated[bool, Setting(flag_name="--no-instructions")] = True
     """false: neither your own nor the project's instructions and skills are used."""
     files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
     """Names of instruction files, from the workspace up to the root of its repository; the first in each directory is used."""
@@ -193,9 +193,9 @@ class InstructionSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Logging."""
 
-    level: Annotated[LogLevel, Setting(flag="--verbose")] = "warning"
+    level: Annotated[LogLevel, Setting(flag_name="--verbose")] = "warning"
     """debug, info, warning or error."""
-    file: Annotated[str | None, Setting(flag="--log-file", is_path=True)] = None
+    file: Annotated[str | None, Setting(flag_name="--log-file", is_path=True)] = None
     """A file to which JSON lines are appended; unset: stderr."""
 
 
@@ -227,7 +227,7 @@ class ServerSettings(McpServer, frozen=True, kw_only=True):
 class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """MCP servers whose tools models can use."""
 
-    enabled: Annotated[bool, Setting(flag="--no-mcp")] = True
+    enabled: Annotated[bool, Setting(flag_name="--no-mcp")] = True
     """false: start no servers except those from `--mcp-config`."""
     project_files: bool = True
     """Whether to start the servers in a trusted project's `.mcp.json`, `.vscode/mcp.json` and `.cursor/mcp.json`."""
