@@ -175,14 +175,16 @@ def _read_file(directory: Path, within: Path | None) -> str:
 
 def _parse_front_matter(text: str) -> tuple[dict[str, Any], list[str], str]:
     """Return the fields, any problems with them, and the text below. Raises UsageError."""
-    problems = [f"its {SKILL_FILE} starts with a byte order mark"] if text.startswith("\ufeff") else list[str]()
+    problems: list[str] = []
+    if text.startswith("\ufeff"):
+        problems.append(f"its {SKILL_FILE} starts with a byte order mark")
     match = _FRONT_MATTER.match(text.removeprefix("\ufeff"))
     if match is None:
         raise UsageError(f"its {SKILL_FILE} has no front matter between two lines of ---")
     import yaml  # not at the top: few programs have skills
 
     try:
-        # Nodes, not values: every scalar stays text, and aliases cannot expand to gigabytes.
+        # Nodes instead of values, so that every scalar stays text, and that aliases, which can expand to gigabytes, are seen.
         loader = yaml.SafeLoader(match["fields"])
         fields = _read_node(loader.get_single_node(), problems, set())
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -198,7 +200,7 @@ def _read_node(node: Any, problems: list[str], visited: set[int]) -> Any:
     """Return a YAML node as text, lists and dicts. The specification's own validator allows block style only."""
     import yaml
 
-    if id(node) in visited:
+    if id(node) in visited:  # YAML's loader repeats the node that an alias stands for
         raise ValueError("an alias")
     visited.add(id(node))
     if getattr(node, "flow_style", False):

@@ -17,7 +17,7 @@ Schema = dict[str, Any]
 
 MAX_DEPTH = 200
 MAX_VALUES = 100_000
-MAX_NUMBER = 1 << 1024
+MAX_NUMBER = 1 << 1024  # beyond every float; CPython also refuses to print integers of more than 4300 digits
 
 # Keywords whose value holds other schemas: a map of them, a list of them, or one.
 MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
@@ -102,7 +102,7 @@ def copy_schema(value: Any) -> Any:
         if _is_object(value):
             return {key: copy(item, depth + 1) for key, item in value.items()}
         if isinstance(value, int | float) and -MAX_NUMBER < value < MAX_NUMBER:
-            return value  # CPython refuses to print integers of 4300 digits
+            return value
         raise UsageError(f"a schema must be made of JSON values, not {type(value).__name__}")
 
     return copy(value, 0)
@@ -212,15 +212,8 @@ def _modernize(node: Schema) -> Schema:
         out = _modernize_tuple(out)
     for bound in ("Minimum", "Maximum"):
         _modernize_bound(out, f"exclusive{bound}", bound.lower())
-    if isinstance(out.get("type"), str):  # "STRING", as Google's protos write it
-        out["type"] = out["type"].lower()
-    elif isinstance(out.get("type"), list):
-        out["type"] = unique(name.lower() for name in string_items(out["type"]) if name.lower() in TYPE_NAMES)
-    for name, value in _dict_items(out.pop("dependencies", {})):  # draft-7 has one keyword for both
-        key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
-        out[key] = {name: value, **dict(_dict_items(out.get(key)))}
-    if isinstance(out.get("dependentRequired"), dict):
-        out["dependentRequired"] = {name: string_items(value) for name, value in _dict_items(out["dependentRequired"])}
+    _modernize_type(out)
+    _modernize_dependencies(out)
     _modernize_required(out)
     return out
 
@@ -241,6 +234,25 @@ def _modernize_bound(node: Schema, exclusive: str, inclusive: str) -> None:
     is_exclusive = node.pop(exclusive)
     if is_exclusive and inclusive in node:
         node[exclusive] = node.pop(inclusive)
+
+
+def _modernize_type(node: Schema) -> None:
+    """Write types in lower case (Google's protos have "STRING"), and drop unknown ones from a list."""
+    types = node.get("type")
+    if isinstance(types, str):
+        node["type"] = types.lower()
+    elif isinstance(types, list):
+        lowered = [name.lower() for name in string_items(types)]
+        node["type"] = unique(name for name in lowered if name in TYPE_NAMES)
+
+
+def _modernize_dependencies(node: Schema) -> None:
+    """Split `dependencies` of draft 7, which has one keyword for names and for schemas. The newer keywords win."""
+    for name, value in _dict_items(node.pop("dependencies", {})):
+        key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
+        node[key] = {name: value, **dict(_dict_items(node.get(key)))}
+    if isinstance(node.get("dependentRequired"), dict):
+        node["dependentRequired"] = {name: string_items(value) for name, value in _dict_items(node["dependentRequired"])}
 
 
 def _modernize_required(node: Schema) -> None:
@@ -278,6 +290,7 @@ def allowed_types(node: Schema) -> list[str]:
     if "enum" in node or "const" in node:
         names = unique(map(json_type, node.get("enum") or [node["const"]]))
         return drop_covered_integer(names)
+    # A keyword of several types implies the first, the usual one: `minimum` a number, `format` a string.
     return unique(APPLICABLE_TYPES[key][0] for key in node if key in APPLICABLE_TYPES)
 
 
@@ -292,11 +305,11 @@ def drop_covered_integer(names: list[str]) -> list[str]:
 
 
 class LocatedNode(NamedTuple):
-    """A node and its JSON pointer. `is_stable`: it will still be there after the root and tuples were rewritten."""
+    """A node and its JSON pointer. `survives_lowering`: `lower` leaves it where it is, so that references to it stay valid."""
 
     pointer: str
     node: Any
-    is_stable: bool = False
+    survives_lowering: bool = False
 
 
 class SchemaDocument:
@@ -318,14 +331,15 @@ class SchemaDocument:
             return self.anchors.get(ref)
         node: Any = self.root
         segments = [part.replace("~1", "/").replace("~0", "~") for part in ref[2:].split("/")]
-        is_stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")  # the root is flattened to a plain object
+        # `lower` flattens the root to a plain object, without alternatives, and rewrites tuples.
+        survives_lowering = segments[0] not in ("anyOf", "oneOf", "allOf", "not")
         for segment in segments:
             node = _find_child(node, segment)
-            if isinstance(node, list) and segment in ("items", "additionalItems"):  # a tuple will be rewritten
-                is_stable = False
+            if isinstance(node, list) and segment in ("items", "additionalItems"):
+                survives_lowering = False
         if not isinstance(node, (dict, bool)):
             return None
-        return LocatedNode("#/" + "/".join(map(escape_pointer, segments)), node, is_stable)
+        return LocatedNode("#/" + "/".join(map(escape_pointer, segments)), node, survives_lowering)
 
     def follow(self, node: Any, max_steps: int = 60) -> Schema:
         """Return the node at the end of a chain of references; {} for anything that is no object."""
@@ -442,15 +456,17 @@ def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 def _is_same(ours: Any, theirs: Any) -> bool:
     """Whether two values are the same in JSON, where true is not 1 and 1.0 is 1, at any depth."""
-    if isinstance(ours, bool) or isinstance(theirs, bool):
-        return ours is theirs
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        first, second = cast("Schema", ours), cast("Schema", theirs)
-        return first.keys() == second.keys() and all(_is_same(first[key], second[key]) for key in first)
-    if isinstance(ours, list) and isinstance(theirs, list):
-        items, others = cast("list[Any]", ours), cast("list[Any]", theirs)
-        return len(items) == len(others) and all(map(_is_same, items, others))
-    return ours == theirs
+    if json_type(ours) != json_type(theirs):
+        return False
+    match ours:
+        case dict():
+            first, second = cast("Schema", ours), cast("Schema", theirs)
+            return first.keys() == second.keys() and all(_is_same(value, second[key]) for key, value in first.items())
+        case list():
+            items, others = cast("list[Any]", ours), cast("list[Any]", theirs)
+            return len(items) == len(others) and all(map(_is_same, items, others))
+        case _:
+            return ours == theirs
 
 
 def _merge_maps(ours: Schema, theirs: Schema) -> Schema:
@@ -507,7 +523,10 @@ _MERGES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
-    """Return `allOf` of two nodes as one, and the keywords of the second that could not be merged."""
+    """Return `allOf` of two nodes as one, and the keywords of the second that could not be merged.
+
+    Annotations never conflict: where they differ, the first node's are kept.
+    """
     merged = dict(first)
     conflicts: Schema = {}
     for key, theirs in second.items():

@@ -115,7 +115,7 @@ def _keep_reference(node: Schema, siblings: Schema, target: LocatedNode, path: S
     """Return the node with its reference as the dialect writes it; None if the definition must be expanded."""
     dialect = lowering.dialect
     if dialect.refs == "free":
-        return node if target.is_stable else None
+        return node if target.survives_lowering else None
     if path.is_definition or dialect.refs == "inline":
         return None
     closes_cycle = path.in_cycle and target.pointer in lowering.cyclic_pointers

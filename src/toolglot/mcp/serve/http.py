@@ -27,7 +27,7 @@ __all__ = ["http_app", "is_loopback", "serve_http"]
 PATH = "/mcp"
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_SESSIONS = 100  # each has its own tools, with running commands
-MIN_TOKEN = 16
+MIN_TOKEN_CHARS = 16
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1", re.IGNORECASE)
 
 
@@ -47,21 +47,24 @@ def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "",
         raise UsageError(f"{host} can be reached from other machines: a token is required")
     if token:
         is_plain = token.isascii() and token.isprintable() and " " not in token
-        if len(token) < MIN_TOKEN or not is_plain:
-            raise UsageError(f"the token must be at least {MIN_TOKEN} ASCII characters without spaces")
-    names = frozenset({"127.0.0.1", "localhost", "::1", host.lower()}) if is_loopback(host) else None
+        if len(token) < MIN_TOKEN_CHARS or not is_plain:
+            raise UsageError(f"the token must be at least {MIN_TOKEN_CHARS} ASCII characters without spaces")
+    host_names = frozenset({"127.0.0.1", "localhost", "::1", host.lower()}) if is_loopback(host) else None
     # The SDK's own check takes whatever follows a colon for a port.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     defaults: dict[str, Any] = {"max_request_body_size": MAX_BODY_BYTES, "max_sessions": MAX_SESSIONS}
     app = server.sdk.streamable_http_app(streamable_http_path=PATH, transport_security=security, **{**defaults, **options})
-    return _Guard(app, token, names)
+    return _Guard(app, token, host_names)
 
 
 class _Guard:
-    """Lets requests through that have the token, are sent to one of these names, and do not come from another origin."""
+    """Lets requests through that have the token, are sent to one of the host names, and do not come from another origin.
 
-    def __init__(self, app: "ASGIApp", token: str, names: frozenset[str] | None) -> None:
-        self._app, self._token, self._names = app, token.encode(), names
+    `host_names`: None if any will do, because the token is proof enough.
+    """
+
+    def __init__(self, app: "ASGIApp", token: str, host_names: frozenset[str] | None) -> None:
+        self._app, self._token, self._host_names = app, token.encode(), host_names
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         match scope["type"]:
@@ -93,7 +96,7 @@ class _Guard:
 
     def _is_addressed(self, headers: "_Headers") -> bool:
         """Whether a request is meant for this server; a web page could have its own name lead to this machine."""
-        return self._names is None or find_host(headers.get_only("host")) in self._names
+        return self._host_names is None or find_host(headers.get_only("host")) in self._host_names
 
     def _is_own_page(self, headers: "_Headers") -> bool:
         """Whether a request comes from no page, or from one that may use the server; with a token, only the server's own."""
@@ -105,7 +108,7 @@ class _Guard:
             return False
         if self._token and authority != headers.get_only("host"):
             return False
-        return self._names is None or name in self._names
+        return self._host_names is None or name in self._host_names
 
 
 class _Headers:
@@ -154,14 +157,14 @@ async def serve_http(
     """Serve, and yield the URL. Port 0 picks a free port. Exiting closes all connections. Raises UsageError, ToolglotError."""
     app = http_app(server, host=host, token=token, **options)
     try:
-        host.encode("idna")  # socket would leave itself open, and raise a TypeError
+        host.encode("idna")  # for a name that this refuses, create_server raises a TypeError and leaves its socket open
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except UnicodeError:
         raise ToolglotError(f"cannot listen on {host!r}: it is not a valid host name") from None
     except OSError as e:
         reason = (e.strerror or str(e)).partition(" (while ")[0]  # the message repeats the address
         raise ToolglotError(f"cannot listen on {host}:{port}: {reason}") from None
-    # It would log that connections were closed, which is expected on exit.
+    # With a log, uvicorn would report that connections were closed, which is expected on exit.
     runner = _Runner(
         uvicorn.Config(app, log_config=None, log_level="critical", ws="none", lifespan="on", timeout_graceful_shutdown=1)
     )
