@@ -31,7 +31,7 @@ class TextCall(NamedTuple):
     id: str = ""
 
 
-class ValueEnd:
+class ValueEndFinder:
     """Finds the end of a JSON or Python value, over any number of pieces."""
 
     def __init__(self, marks: re.Pattern[str]) -> None:
@@ -64,13 +64,15 @@ class ValueEnd:
         return marks.search(text, position)
 
 
-class TagsEnd:
+class TagsEndFinder:
     """Finds the end of a call whose parameters are tags. A value may hold the end as text: it must follow a parameter."""
 
     def __init__(self, style: TagStyle) -> None:
         self._first = re.compile(rf"\s{{0,{_MAX_SPACE}}}(?:{style.end})")
         self._later = re.compile(rf"{re.escape(style.closing)}\s{{0,{_MAX_SPACE}}}(?:{style.end})")
         self._window = ""
+        # Characters that the end may need: as many are kept of what was read. `end` is a choice of fixed texts, so that the
+        # pattern is at least as long as each of them.
         self._size = len(style.closing) + _MAX_SPACE + len(style.end)
         self._is_start = True
 
@@ -87,16 +89,27 @@ class TagsEnd:
         return match.end() - before
 
 
-def open_body(head: Head) -> ValueEnd | TagsEnd:
+def make_end_finder(head: Head) -> ValueEndFinder | TagsEndFinder:
     """Return what finds the end of the body after a head."""
     if head.form.tags is not None:
-        return TagsEnd(head.form.tags)
+        return TagsEndFinder(head.form.tags)
     marks = _PYTHON_MARKS if head.form.body == "python" else _JSON_MARKS
-    return ValueEnd(marks)
+    return ValueEndFinder(marks)
+
+
+def find_tool(name: str, tools: Tools) -> str:
+    """Return the offered tool that a name means, "" if there is none. Kimi and Harmony: `functions.NAME:0`."""
+    if name in tools:
+        return name
+    base = name.removeprefix("functions.").partition(":")[0]
+    return base if base in tools else ""
 
 
 def parse_body(head: Head, body: str, tools: Tools) -> list[TextCall] | None:
-    """Return the calls; None if they cannot be read, or if one is not of an offered tool."""
+    """Return the calls; None if they cannot be read, or if one is not of an offered tool.
+
+    The caller has checked that the head's name, which every form with tags has, is that of an offered tool.
+    """
     form = head.form
     name = find_tool(head.name, tools)
     body = join_surrogates(body)
@@ -130,14 +143,6 @@ def _read_calls(value: Any, tools: Tools, *, bare: bool) -> list[TextCall] | Non
     return calls
 
 
-def find_tool(name: str, tools: Tools) -> str:
-    """Return the offered tool that a name means, "" if there is none. Kimi and Harmony: `functions.NAME:0`."""
-    if name in tools:
-        return name
-    base = name.removeprefix("functions.").partition(":")[0]
-    return base if base in tools else ""
-
-
 def _read_call(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:
     """Read an object with name and arguments, which some models put under `function`, as in OpenAI's format."""
     call = as_dict(value)
@@ -162,10 +167,17 @@ def _read_call(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:
 
 def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | None:
     """Read parameters that are tags. Their values are text, which the schema gives a type."""
+    texts = _split_tags(body, style, as_dict(schema.get("properties")))
+    if texts is None:
+        return None
+    return coerce(texts, schema)[0]
+
+
+def _split_tags(body: str, style: TagStyle, properties: Schema) -> dict[str, str] | None:
+    """Return the parameters' names and texts."""
     if end := re.search(rf"(?:{style.end})\Z", body):
         body = body[: end.start()].rstrip()
     opening = re.compile(style.opening)
-    properties = as_dict(schema.get("properties"))
     # A value may hold the closing tag as text: the one that counts is followed by another parameter or by the end.
     closing = re.compile(rf"{re.escape(style.closing)}\s*(?={style.opening}|\Z)")
     texts: dict[str, str] = {}
@@ -180,18 +192,27 @@ def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | 
             return None
         stop = end.start()
         position = end.end()
-        # A closing tag may be missing (Qwen3-Coder): then another parameter of the tool begins on a line of its own.
-        others = opening.finditer(body, match.end(), stop) if style.trims else ()
-        for other in others:
-            begins_line = body[other.start() - 1] == "\n"
-            if begins_line and other[1] in properties and other[0] not in body[stop:]:
-                stop = position = other.start()
-                break
+        if style.trims:
+            unclosed = _find_next_parameter(body, match.end(), stop, opening, properties)
+            if unclosed is not None:
+                stop = position = unclosed
         text = body[match.end() : stop]
         if style.trims:
             text = text.removeprefix("\n").removesuffix("\n")
         texts[name] = text
-    return coerce(texts, schema)[0]
+    return texts
+
+
+def _find_next_parameter(body: str, start: int, stop: int, opening: re.Pattern[str], properties: Schema) -> int | None:
+    """Return where another parameter begins inside a value: on a line of its own, without the closing tag before it.
+
+    Qwen3-Coder leaves such tags out.
+    """
+    for match in opening.finditer(body, start, stop):
+        begins_line = body[match.start() - 1] == "\n"
+        if begins_line and match[1] in properties and match[0] not in body[stop:]:
+            return match.start()
+    return None
 
 
 def _parse_python(body: str, tools: Tools) -> list[TextCall] | None:

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from toolglot.values.losses import Repair
 from toolglot.values.messages import Origin, Reply, ToolCall
 from toolglot.wire.json_values import join_surrogates
-from toolglot.wire.text_calls.bodies import TagsEnd, TextCall, Tools, ValueEnd, find_tool, open_body, parse_body
+from toolglot.wire.text_calls.bodies import (
+    TagsEndFinder,
+    TextCall,
+    Tools,
+    ValueEndFinder,
+    find_tool,
+    make_end_finder,
+    parse_body,
+)
 from toolglot.wire.text_calls.forms import TAILS, TRIGGER, Form, Head, find_head, find_stripped_head
 from toolglot.wire.text_calls.quoting import CLOSING_TAGS, Quoting
 from toolglot.wire.tracker import ToolCallTracker
@@ -67,7 +75,7 @@ class TextCallTracker(ToolCallTracker):
         self._held = ""  # the beginning of a head or of a tail
         self._head: Head | None = None  # of the call that is being read
         self._head_text = ""
-        self._end: ValueEnd | TagsEnd | None = None
+        self._end_finder: ValueEndFinder | TagsEndFinder | None = None
         self._body: list[str] = []
         self._group: _Group | None = None
         self._accepted: list[_Group] = []
@@ -213,15 +221,15 @@ class TextCallTracker(ToolCallTracker):
         """Begin to read a body. Return the text from its start."""
         self._head = head
         self._head_text = text[place : head.end]
-        self._end = open_body(head)
+        self._end_finder = make_end_finder(head)
         self._group = self._group or _Group(head.form, self._quoting)
         if head.form.tags is None and text[head.end] == "<":  # Harmony: no arguments at all
             self._close_body(head)
         return text[head.end :]
 
     def _read_body(self, head: Head, text: str) -> str:
-        assert self._end is not None
-        end = self._end.feed(text)
+        assert self._end_finder is not None
+        end = self._end_finder.feed(text)
         if end < 0:
             self._body.append(text)
             return ""
