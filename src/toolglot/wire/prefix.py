@@ -61,11 +61,23 @@ class PrefixEncoder:
         self._head_cache = head_cache or HeadCache()
         self._encoder = load_request_encoder(profile.wire)
         self._rest: tuple[Any, ...] | None = None  # of the latest request: all but its messages
+        # The rest is what is known of the prefix. `_start_prefix` sets all of it; until then, `_rest` is None.
+        self._messages: Sequence[Message]  # of the latest request
+        self._leading_count: int  # messages that the head contains
+        self._closed_count: int  # messages whose encoding is final: the leading ones and those of closed turns
+        self._closed_items: bytearray  # the encoding of closed turns, with a comma after each item
+        self._repairer: HistoryRepairer  # as it is after the closed turns
+        self._head: bytes
+        self._head_key: object
+        self._writer: Writer
+        self._changes: list[PlacedChange]  # of the tools, as the plan of the writer knows them
+        self._closed_changes: list[PlacedChange]  # those among the closed messages
+        self._has_open_changes: bool  # whether there are others
 
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
         request = request if request.model else replace(request, model=self._profile.model)
-        if not self._can_extend(request) or not self._can_keep_head(request):
+        if not self._try_extend(request) or not self._try_keep_head(request):
             self._start_prefix(request)
         self._close_turns(request)
         is_all_closed = self._closed_count == len(request.messages)
@@ -79,7 +91,7 @@ class PrefixEncoder:
             tail = self._encode_open_turns(request.messages, writer, repairer)
         if self._closed_items or tail:
             *parts, last = [part for part in (self._head, self._closed_items, tail) if part]
-            body = b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}"))
+            body = b"".join((*parts, _drop_last_comma(last), b"]}"))
             prefix_length = len(self._head) + len(self._closed_items) - 1
         else:  # the provider stores the whole history
             body = dumps(encode_request(request, self._profile).body)
@@ -94,8 +106,8 @@ class PrefixEncoder:
             prefix_length=prefix_length,
         )
 
-    def _can_extend(self, request: Request) -> bool:
-        """Return whether the request continues the one before it, with the same head."""
+    def _try_extend(self, request: Request) -> bool:
+        """Continue the prefix with a request whose messages start with the closed ones. Return False if it has another head."""
         if self._rest is None or _read_rest(request) != self._rest:
             return False
         messages = request.messages
@@ -110,8 +122,8 @@ class PrefixEncoder:
         self._messages = messages
         return all(new is old for new, old in closed)
 
-    def _can_keep_head(self, request: Request) -> bool:
-        """Return whether tools that came since the last request leave the head as it is."""
+    def _try_keep_head(self, request: Request) -> bool:
+        """Plan the tools that came since the last request. Return False if they change the head."""
         # The open turn may look different each time: only the changes of closed turns are kept.
         open_changes = find_changes(request.messages, self._leading_count, self._closed_count)
         self._has_open_changes = bool(open_changes)
@@ -132,49 +144,56 @@ class PrefixEncoder:
             reserve_names(plan.inline.values(), self._writer)
 
     def _start_prefix(self, request: Request) -> None:
-        """Encode the head, and keep the writer that knows its names."""
+        """Forget the prefix, and start another one with the head of this request."""
         self._rest = None  # as long as the head is incomplete, nothing can extend it
         self._messages = request.messages
-        count = self._leading_count = self._closed_count = self._encoder.leading_count(request.messages)
-        self._closed_items = bytearray()  # the encoding of closed turns, with a comma after each item
+        self._leading_count = self._closed_count = self._encoder.leading_count(request.messages)
+        self._closed_items = bytearray()
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
-        system = request.messages[:count]
         writer = Writer(self._profile, request.model)
-        writer.leading_count = count
+        writer.leading_count = self._leading_count
         self._head_key = self._encoder.head_key(request, writer)
-        changes = find_changes(request.messages, count)
-        self._closed_changes = find_changes(system, count)
+        changes = find_changes(request.messages, self._leading_count)
+        self._closed_changes = find_changes(request.messages[: self._leading_count], self._leading_count)
         self._has_open_changes = bool(changes)
-        rest = _read_rest(request)
         plan = writer.plan = plan_tools(request, changes, writer)
-        key = (self._head_key, rest, system, plan.head_key(request.tool_choice))
-        head = self._head_cache.latest  # read once: another thread may replace it at any time
-        if head is None or head.key != key:
-            reserve_names(plan.head, writer)
-            planned = replace(request, tools=plan.head)
-            writer.mark_count = count_head_marks(planned, count, writer)
-            body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
-            data = dumps(body)[:-2]  # without "]}": the items come last in every body
-            if data[-1:] != b"[":
-                data += b","
-            head = self._head_cache.latest = EncodedHead(key, writer, data)
+        head = self._find_or_encode_head(request, writer)
         self._writer = head.writer.copy()
         self._head = head.data
-        self._rest = rest
+        self._rest = _read_rest(request)
         self._set_plan(plan, changes)
+
+    def _find_or_encode_head(self, request: Request, writer: Writer) -> EncodedHead:
+        """Return the shared head if it is that of this request; otherwise encode it with a new writer, and share it."""
+        system = request.messages[: self._leading_count]
+        key = (self._head_key, _read_rest(request), system, writer.plan.head_key(request.tool_choice))
+        head = self._head_cache.latest  # read once: another thread may replace it at any time
+        if head is not None and head.key == key:
+            return head
+        tools = writer.plan.head
+        reserve_names(tools, writer)
+        planned = replace(request, tools=tools)
+        writer.mark_count = count_head_marks(planned, self._leading_count, writer)
+        body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
+        data = dumps(body)[:-2]  # without "]}": the items come last in every body
+        if data[-1:] != b"[":
+            data += b","
+        head = self._head_cache.latest = EncodedHead(key, writer, data)
+        return head
 
     def _close_turns(self, request: Request) -> None:
         """Encode the turns that were closed since the last request."""
         for turn in split_turns(request.messages, self._closed_count):
             messages = request.messages[turn.start : turn.stop]
-            # A prefill that the target wants trimmed is trimmed only at the end of a request: it stays open.
+            # A prefill, which is an assistant message at the end of a request, is changed for some targets (`plain_prefill`:
+            # it must not end in white space), but only there. As long as this turn may be one, it stays open.
             is_prefill = self._profile.history.plain_prefill and _may_be_prefill(messages, request.messages[turn.stop :])
             if not turn.is_closed or is_prefill:
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
             self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
             if self._has_open_changes:
-                self._closed_changes += find_changes(messages, 0)
+                self._closed_changes += find_changes(messages, leading_count=0)  # closed turns come after the leading messages
             self._closed_count = turn.stop
 
     def _encode_open_turns(self, messages: Sequence[Message], writer: Writer, repairer: HistoryRepairer) -> bytes:
@@ -200,10 +219,16 @@ def _join_items(items: list[dict[str, Any]]) -> bytes:
     return dumps(items)[1:-1] + b","
 
 
+def _drop_last_comma(items: bytes | bytearray) -> memoryview:
+    """Return items without the comma after the last one; not as a copy, because they may be nearly the whole body."""
+    return memoryview(items)[:-1]
+
+
 def _may_be_prefill(turn: Sequence[Message], following: Sequence[Message]) -> bool:
     """Return whether a request may end with an assistant message of this turn: what follows may be left out as blank."""
     if not any(message.role == "assistant" for message in turn):
         return False
-    if len(turn) == 2 and turn[1].role == "tool":
+    is_call_with_results = len(turn) == 2 and turn[1].role == "tool"
+    if is_call_with_results:  # the usual turn: the request ends with the results
         return False
     return not any(message.role in ("user", "system") and message.text.strip() for message in following)
