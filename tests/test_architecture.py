@@ -29,6 +29,8 @@ ONE_OF_MANY = {
     *(path.stem for path in (SOURCE / "builtin").glob("*.py") if "\ndef create_tools(" in path.read_text(encoding="utf-8")),
 }
 
+LONG_MODULE = 300
+"""Lines."""
 LAYERS: list[str] = find_contract("Imports point down only")["layers"]
 
 
@@ -38,7 +40,7 @@ def read_layout() -> dict[str, set[str]]:
     assert match
     layout: dict[str, set[str]] = {}
     for part in re.split(r"^(?:├── |└── )", match[1], flags=re.MULTILINE)[1:]:
-        names = re.findall(r"\w+/?", re.sub(r"\([^)]*\)", "", part))
+        names = re.findall(r"\w+/?", remove_parentheses(part))
         layout[names[0]] = {*names[1:]} - {"over"}
     return layout
 
@@ -64,6 +66,51 @@ def test_the_layout_names_every_package_and_module_and_no_others() -> None:
     assert not missing, "add them to the layout in docs/architecture.md"
     gone = {package: names for package in modules if (names := layout[package] - modules[package])}
     assert not gone, "the layout in docs/architecture.md names what does not exist"
+
+
+def test_the_layout_explains_every_long_module() -> None:
+    missing: list[str] = []
+    for package, names in read_explained().items():
+        for path in SOURCE.joinpath(package.rstrip("/")).rglob("*.py"):
+            is_long = len(path.read_text(encoding="utf-8").splitlines()) > LONG_MODULE
+            if is_long and path.stem not in names | ONE_OF_MANY:
+                missing.append(path.relative_to(SOURCE).as_posix())
+    assert not missing, "say in the layout in docs/architecture.md what they do, in parentheses"
+
+
+def read_explained() -> dict[str, set[str]]:
+    """Return the modules with an explanation, by top-level package: entries are separated by two spaces."""
+    match = re.search(r"```text\nsrc/toolglot/\n(.*?)```", PAGE, re.DOTALL)
+    assert match
+    explained: dict[str, set[str]] = {}
+    for part in re.split(r"^(?:├── |└── )", match[1], flags=re.MULTILINE)[1:]:
+        entries = [entry for entry in re.split(r"\s{2,}|\s*[│├└─]+\s*", part) if entry.rstrip().endswith(")")]
+        explained[part.split(maxsplit=1)[0]] = {
+            name for entry in entries for name in re.findall(r"\w+", remove_parentheses(entry))
+        }
+    return explained
+
+
+def remove_parentheses(text: str) -> str:
+    return re.sub(r"\([^)]*\)", "", text)
+
+
+def test_the_table_of_where_to_start_names_modules_that_exist() -> None:
+    table = PAGE[PAGE.index("## Where to start") : PAGE.index("## Layout")]
+    modules = re.findall(r"`([a-z_]+(?:/\w+)+)`", table)
+    assert len(modules) > 25
+    assert [name for name in modules if not (SOURCE / f"{name}.py").is_file()] == []
+
+
+def test_what_decides_never_waits() -> None:
+    """As the conventions in CONTRIBUTING.md say."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    match = re.search(r"Each decision is made in one place: (.*?)\. What decides never\s+waits", text, re.DOTALL)
+    assert match
+    names = re.findall(r"`(\w+/\w+)`", match[1])
+    assert len(names) > 5
+    waiting = [name for name in names if re.search(r"^\s*async |\bawait ", (SOURCE / f"{name}.py").read_text(), re.MULTILINE)]
+    assert waiting == []
 
 
 def test_the_order_of_imports_is_the_one_that_is_checked() -> None:
