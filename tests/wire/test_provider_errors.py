@@ -83,6 +83,11 @@ def test_a_quota_is_not_a_rate(code: str) -> None:
         (google(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number"), 400, E.ContextTooLong),
         ({"message": "too long", "code": "3051"}, 422, E.ContextTooLong),
         ({"error": "context window exceeded"}, 413, E.ContextTooLong),
+        (  # llama.cpp
+            openai("request (9 tokens) exceeds the available context size (8 tokens)", type="exceed_context_size_error"),
+            400,
+            E.ContextTooLong,
+        ),
         (openai("see the docs on context length"), 401, E.AuthenticationFailed),
         (openai("maximum context"), 500, E.ServerFailed),
         (openai(code="content_filter"), 400, E.ContentBlocked),

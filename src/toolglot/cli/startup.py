@@ -14,6 +14,7 @@ import msgspec
 
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.generation import change_options, read_output_schema
+from toolglot.cli.local_models import SMALL_CONTEXT, ask_context_size, choose_small_tools
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.servers import CliServers, UseServers
@@ -31,6 +32,7 @@ from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, l
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
 from toolglot.confine.confined_open import NOT_SUPPORTED
 from toolglot.engine.auth import describe_key_origin
+from toolglot.engine.context_size import set_context_size
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hide_environment, secret_values
 from toolglot.engine.signin.keyring_store import keyring_account
@@ -120,6 +122,10 @@ class CliSetup(msgspec.Struct):
     model: str
     model_reason: str = ""
     """Why this model was chosen, if the user did not name one."""
+    model_note: str = ""
+    """What the user should know of a model on this machine."""
+    context_size: int | None = None
+    """The tokens of its context, if its server says so."""
     base_url: str | None = None
     builtins: "Builtins | None" = None
     has_demo_tools: bool = False
@@ -135,13 +141,15 @@ class CliSetup(msgspec.Struct):
         options |= {"tools": self.tools, "approve": approve, "system": system, "output_type": self.output_schema}
         agent = self.setup.create_agent(self.model, **overrides, **options)
         require_key(agent.view().engine)
+        if self.context_size is not None:
+            set_context_size(agent.view().engine, self.context_size)
         if self.servers is not None and self.servers.client is not None:
             self.servers.client.watch(agent)
         return agent
 
     def print_notices(self) -> None:
         """Print warnings before commands run, such as about a weak sandbox."""
-        notices: list[str] = []
+        notices = [self.model_note] if self.model_note else list[str]()
         if self.builtins is not None:
             notices += self.builtins.notices
         notices += self.instructions.problems
@@ -210,13 +218,18 @@ def prepare(
     flags.adjust_options(Options())  # a wrong flag is an error at once
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
     is_simulated = model.startswith("simulator")
+    context_size = ask_context_size(setup, model, flags.base_url)
 
     builtins = None
+    model_note = ""
     if _uses_builtins(settings, is_wanted=want_builtin, is_simulated=is_simulated, has_tools=bool(tools)):
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills)
-        tools = [*builtins.tools, *tools]
+        offered = builtins.tools
+        if settings.builtin.enabled is None and context_size is not None and context_size < SMALL_CONTEXT:
+            offered, model_note = choose_small_tools(offered, model, context_size)
+        tools = [*offered, *tools]
     elif flags.facade is not None:
         _note_useless_facade(flags.facade, setup)
 
@@ -238,6 +251,8 @@ def prepare(
         tools,
         model,
         model_reason=model_reason,
+        model_note=model_note,
+        context_size=context_size,
         base_url=flags.base_url,
         builtins=builtins,
         has_demo_tools=has_demo_tools,

@@ -38,7 +38,8 @@ _ERRORS_BY_STATUS: dict[int, type[ProviderError]] = {
 _HTML_PAGE = re.compile(r"<!doctype html|<html|<head|<body", re.IGNORECASE)
 # OpenAI and Mistral have a code for it; the others can be told from their message.
 _CONTEXT_TOO_LONG = re.compile(
-    r"context length|context window|maximum context|prompt is too long|token count .* exceeds|too many tokens", re.IGNORECASE
+    r"context length|context window|context size|maximum context|prompt is too long|token count .* exceeds|too many tokens",
+    re.IGNORECASE,
 )
 _NO_REASON = "the provider gave no reason"
 
