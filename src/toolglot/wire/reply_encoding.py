@@ -41,9 +41,9 @@ class ReplyEncoder(ABC):
 
     provider: ClassVar[str]
     stop_reasons: ClassVar[dict[StopReason, str]]
-    """The wire's names of the stop reasons that survive the round trip. Any other is a Loss, and sent as the end."""
+    """The stop reasons for which the wire has a name that is read back as the same reason. Any other is a Loss."""
     similar_stops: ClassVar[dict[StopReason, str]] = {}
-    """What is sent instead of those, if there is anything better."""
+    """What is sent for other stop reasons; for one that is not here either, the name of "end"."""
 
     def __init__(self, model: str = "", *, created: int = 0, origin: Origin | None = None) -> None:
         self.model = model
@@ -109,7 +109,8 @@ class ReplyEncoder(ABC):
         if reply.stop in self.stop_reasons:
             return self.stop_reasons[reply.stop]
         reason = self.similar_stops.get(reply.stop, self.stop_reasons["end"])
-        if reply.stop != "refusal" or not any(map(is_refusal, reply.blocks)):
+        is_shown_by_text = reply.stop == "refusal" and any(map(is_refusal, reply.blocks))
+        if not is_shown_by_text:
             title = self.writer.profile.title
             self.writer.record_loss("stop", f"{title} has no stop reason {reply.stop!r}; sent as {reason!r}")
         return reason
@@ -118,8 +119,8 @@ class ReplyEncoder(ABC):
         """Return the id and the name of a call on the wire."""
         return self.writer.map_call_id(call.id), self.writer.map_tool_name(call.name, call.namespace)
 
-    def is_unsupported(self, block: Block) -> bool:
-        """Return whether a reply of this wire cannot contain the block, and record the Loss."""
+    def reject_unsupported(self, block: Block) -> bool:
+        """Record the Loss of a block that a reply of this wire cannot contain. Return whether it is one: leave it out."""
         if isinstance(block, Foreign) and block.wire != self.writer.profile.wire:
             self.writer.record_loss("content", f"only {block.wire} understands it")
             return True
@@ -179,7 +180,7 @@ class EventSequencer:
         self._has_begun = False
         self._open: tuple[int, ReplyBlock] | None = None  # index of the open block in the events, and what it began with
         self._pieces: list[str] = []
-        self._states: dict[int, Text | Thinking] = {}  # what is known of texts, by index
+        self._announced_texts: dict[int, Text | Thinking] = {}  # by index: texts without their text, but with opaque state
         self._started_indexes: set[int] = set()
         self._held_events: list[Event] = []
 
@@ -200,7 +201,7 @@ class EventSequencer:
             case _ if self._is_held_back(event.index):
                 self._held_events.append(event)
             case events.BlockStarted(index=index, block=block):
-                self._states[index] = block
+                self._announced_texts[index] = block
             case events.TextDelta(index=index, text=text) | events.ThinkingDelta(index=index, text=text):
                 kind = Text if isinstance(event, events.TextDelta) else Thinking
                 yield from self._add_piece(index, kind, text)
@@ -233,35 +234,44 @@ class EventSequencer:
 
     def _add_piece(self, index: int, kind: type[ReplyBlock], text: str) -> Iterator[Doc]:
         if kind is not ToolCall and not self._is_open(index, kind):
-            state = self._states.get(index)
-            if state is None:
-                state = Text("") if kind is Text else Thinking("")
-            yield from self._open_block(index, state)
+            head = self._announced_texts.get(index)
+            if head is None:
+                head = Text("") if kind is Text else Thinking("")
+            yield from self._open_block(index, head)
         if self._open and self._open[0] == index:
             self._pieces.append(text)
             yield from self._encoder.add_piece(self._open[1], text)
 
     def _finish_block(self, index: int, block: ReplyBlock) -> Iterator[Doc]:
+        """End a block that is ready, then send what it held back."""
         if not self._is_open(index, type(block)):
             if index in self._started_indexes:  # all of its text was sent in earlier blocks
                 return
-            head = block
-            text = None
-            if isinstance(block, Text | Thinking):
-                head = replace(block, text="")
-                text = block.text
-            elif isinstance(block, ToolCall):
-                text = block.raw
-            yield from self._open_block(index, head)
-            if text:
-                yield from self._add_piece(index, type(block), text)
+            yield from self._open_whole_block(index, block)
         yield from self._close_block(block)
         held_events = self._held_events
         self._held_events = []
         for event in held_events:
             yield from self.feed(event)
 
+    def _open_whole_block(self, index: int, block: ReplyBlock) -> Iterator[Doc]:
+        """Open a block of which nothing was sent yet, with all of its text or arguments as one piece."""
+        head = block
+        text = None
+        if isinstance(block, Text | Thinking):
+            head = replace(block, text="")
+            text = block.text
+        elif isinstance(block, ToolCall):
+            text = block.raw
+        yield from self._open_block(index, head)
+        if text:
+            yield from self._add_piece(index, type(block), text)
+
     def _close_block(self, block: ReplyBlock | None = None) -> Iterator[Doc]:
+        """End the open block. `block`: it as a whole, if it is ready and not only interrupted.
+
+        A text that was interrupted becomes several blocks on the wire: each ends with only those pieces that were sent in it.
+        """
         if self._open is None:
             return
         _, head = self._open

@@ -40,7 +40,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
     _has_arguments = _is_skipped = False
 
     def build_body(self, reply: Reply) -> Doc:
-        content = [self._encode_block(block) for block in reply.blocks if not self.is_unsupported(block)]
+        content = [self._encode_block(block) for block in reply.blocks if not self.reject_unsupported(block)]
         return {**self._message_head(), "content": content, **self._stop_fields(reply), "usage": encode_usage(reply.usage)}
 
     def begin_reply(self) -> Iterator[Doc]:
@@ -49,7 +49,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
         yield {"type": "message_start", "message": {**self._message_head(), **start}}
 
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
-        self._is_skipped = self.is_unsupported(block)
+        self._is_skipped = self.reject_unsupported(block)
         if self._is_skipped:
             return
         self._index += 1

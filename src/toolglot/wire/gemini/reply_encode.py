@@ -48,7 +48,7 @@ class GeminiReplyEncoder(ReplyEncoder):
         return media.data is not None or media.url is not None
 
     def _encode_part(self, block: Block) -> Doc | None:
-        if self.is_unsupported(block):
+        if self.reject_unsupported(block):
             return None
         if isinstance(block, Thinking) and not self.writer.is_own:
             return {"text": block.text, "thought": True}

@@ -51,7 +51,7 @@ class OllamaReplyEncoder(ReplyEncoder):
                 arguments = self.writer.to_arguments_object(block)
                 return {"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}
             case _:
-                self.is_unsupported(block)  # records the loss
+                self.reject_unsupported(block)
                 return {}
 
     def _head(self) -> Doc:

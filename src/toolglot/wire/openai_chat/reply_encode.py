@@ -29,7 +29,7 @@ class ChatReplyEncoder(ReplyEncoder):
     def build_body(self, reply: Reply) -> Doc:
         message: Doc = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
         message |= self.writer.echo_opaque(reply.opaque)
-        blocks = [block for block in reply.blocks if not self.is_unsupported(block)]
+        blocks = [block for block in reply.blocks if not self.reject_unsupported(block)]
         parts = any(isinstance(block, Foreign) for block in blocks)
         for block in blocks:
             for field, value in self._message_fields(block, parts).items():
@@ -61,7 +61,7 @@ class ChatReplyEncoder(ReplyEncoder):
             yield self._call_chunk({**head, **self.echo_opaque(block)})
         elif isinstance(block, Text | Thinking):
             self._field = self._field_for(block)
-        elif not self.is_unsupported(block):
+        elif not self.reject_unsupported(block):
             yield self._chunk(self._message_fields(block, parts=True))
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:

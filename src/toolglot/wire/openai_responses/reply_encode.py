@@ -1,7 +1,7 @@
 """OpenAI Responses: a Reply as a body, events as a stream. A block of the reply is an item of the output."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from toolglot.values.messages import (
     Block,
@@ -46,8 +46,17 @@ _ECHOED_FIELDS: Doc = {
     "top_p": 1,
     "truncation": "disabled",
 }
-# kind of block -> (event of its pieces, field of the complete text)
-_PIECE_EVENTS = {
+_Kind = Literal["text", "refusal", "thinking", "call", "custom", "whole"]
+"""How an item is sent:
+text: a message, announced with an empty text.
+refusal: the same, with a refusal instead of a text.
+thinking: reasoning, announced without a summary.
+call: a call of a function, announced without arguments.
+custom: a call of a freeform tool, announced without input.
+whole: anything else; announced only when it is complete.
+"""
+# kind of item -> (event of its pieces, field of the complete text); "whole" ones have no pieces
+_PIECE_EVENTS: dict[_Kind, tuple[str, str]] = {
     "text": ("response.output_text", "text"),
     "refusal": ("response.refusal", "refusal"),
     "thinking": ("response.reasoning_summary_text", "text"),
@@ -72,8 +81,9 @@ class ResponsesReplyEncoder(ReplyEncoder):
         self._sequence = -1
         self._output: list[Doc] = []
         self._ids: set[str] = set()
-        self._item_id = ""  # of the open item
-        self._kind = ""
+        # Of the open item. The id is "" until the item is announced.
+        self._item_id = ""
+        self._kind: _Kind = "whole"
         self._has_summary = False
 
     def build_body(self, reply: Reply) -> Doc:
@@ -95,12 +105,14 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
         self._item_id = ""
-        self._kind = "other"
+        self._kind = "whole"
         self._has_summary = False
         is_native_call = isinstance(block, ToolCall) and "item" in self.echo_opaque(block)
         if is_native_call or isinstance(block, Media | ToolsChanged | Foreign):  # sent complete
             return
-        item: Doc = self._encode_item(block) or {}
+        encoded = self._encode_item(block)
+        assert encoded is not None  # texts, thinking and calls are always supported
+        item: Doc = encoded
         self._item_id = as_text(item.get("id"))
         part: Doc = {}
         match block:
@@ -123,27 +135,38 @@ class ResponsesReplyEncoder(ReplyEncoder):
         if self._kind == "thinking" and not self._has_summary:
             self._has_summary = True
             yield self._part_event("added", {"type": "summary_text", "text": ""})
-        if self._kind != "other":
+        if self._kind != "whole":
             yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": text}
 
     def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
-        item = self._encode_item(block)
+        item = self._encode_item(block, self._item_id)
         if item is None:
             return
-        if self._kind == "other":
-            yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
-        elif isinstance(block, ToolCall):
-            event, field = _PIECE_EVENTS[self._kind]
-            if not has_pieces and item[field]:
-                yield {"type": f"{event}.delta", **self._event_position(), "delta": item[field]}
-            yield {"type": f"{event}.done", **self._event_position(), field: item[field], "name": item["name"]}
-        elif isinstance(block, Text) or (isinstance(block, Thinking) and self._has_summary):
-            event, field = _PIECE_EVENTS[self._kind]
-            part = item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": block.text}
-            yield {"type": f"{event}.done", **self._event_position(), field: block.text}
-            yield self._part_event("done", part)
+        match block:
+            case _ if self._kind == "whole":
+                yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+            case ToolCall():
+                yield from self._end_call(item, has_pieces)
+            case Text():
+                yield from self._end_part(block.text, item["content"][0])
+            case Thinking() if self._has_summary:
+                yield from self._end_part(block.text, {"type": "summary_text", "text": block.text})
+            case _:  # thinking without a summary has no part to end
+                pass
         yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
         self._output.append(item)
+
+    def _end_call(self, item: Doc, has_pieces: bool) -> Iterator[Doc]:
+        event, field = _PIECE_EVENTS[self._kind]
+        if not has_pieces and item[field]:
+            yield {"type": f"{event}.delta", **self._event_position(), "delta": item[field]}
+        yield {"type": f"{event}.done", **self._event_position(), field: item[field], "name": item["name"]}
+
+    def _end_part(self, text: str, part: Doc) -> Iterator[Doc]:
+        """End the only part of a message or of a summary."""
+        event, field = _PIECE_EVENTS[self._kind]
+        yield {"type": f"{event}.done", **self._event_position(), field: text}
+        yield self._part_event("done", part)
 
     def end_reply(self, reply: Reply) -> Iterator[Doc]:
         response = self._response_object(reply)
@@ -167,9 +190,9 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 pass
         return position
 
-    def _encode_item(self, block: Block) -> Doc | None:
-        """Encode one block as an output item; None if it is not supported."""
-        if self.is_unsupported(block):
+    def _encode_item(self, block: Block, announced_id: str = "") -> Doc | None:
+        """Encode one block as an output item; None if it is not supported. `announced_id`: the id that it already has."""
+        if self.reject_unsupported(block):
             return None
         state = self.echo_opaque(block)
         match block:
@@ -179,30 +202,31 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 else:
                     part = {"type": "output_text", "text": block.text, "annotations": [], **as_dict(state.get("part"))}
                 extra = unknown_fields(state, ("part", "refusal", "id")) or {}
-                head = {"id": self._item_id_for("msg", state), "status": "completed", **extra}
-                return {"type": "message", "role": "assistant", **head, "content": [part]}
+                item = {"type": "message", "role": "assistant", "id": "", "status": "completed", **extra, "content": [part]}
+                prefix = "msg"
             case Thinking():
                 summary = [{"type": "summary_text", "text": block.text}] if block.text else []
-                return {"type": "reasoning", "summary": summary, **state, "id": self._item_id_for("rs", state)}
+                item = {"type": "reasoning", "summary": summary, **state}
+                prefix = "rs"
             case ToolCall():
                 item = encode_call(block, self.writer, verbatim=True)
-                if "item" in state:
+                if "item" in state:  # an item of the provider's own, such as a call of its shell
                     return item
+                item = {"status": "completed", **item}
                 prefix = "ctc" if block.freeform else "fc"
-                return {"status": "completed", **item, "id": self._item_id_for(prefix, state)}
             case Media():
-                head = {"type": "image_generation_call", "id": self._item_id_for("ig", {})}
-                return {**head, "status": "completed", "result": block.data}
+                item = {"type": "image_generation_call", "id": "", "status": "completed", "result": block.data}
+                state = {}  # that of an image in a request, which is no item
+                prefix = "ig"
             case ToolsChanged():
                 return state["item"]
             case _:
                 return block.item if isinstance(block, Foreign) else None
+        # The opaque state may say more of an item and have another status, but its id may be taken.
+        return {**item, "id": announced_id or self._make_item_id(prefix, as_text(state.get("id")))}
 
-    def _item_id_for(self, prefix: str, state: Doc) -> str:
-        """Return the id that the item was announced with, its own, or a new one if that is taken."""
-        if self._item_id:
-            return self._item_id
-        id = as_text(state.get("id"))
+    def _make_item_id(self, prefix: str, id: str) -> str:
+        """Return an item's own id, or a new one if that is taken."""
         if not id or id in self._ids:  # the parts of one message share its id, but are items here
             id = f"{prefix}_{self.id or 'resp'}_{len(self._output)}"
         self._ids.add(id)
