@@ -1,7 +1,7 @@
-"""Reads a server's messages. What cannot be read becomes an error for the request that it answers, which then ends at once.
+"""Reads a server's messages. An answer that cannot be read becomes an error, with which its request ends at once.
 
-The SDK takes what it cannot read for no message at all, so that the request would wait until its time is over. Failures that we
-report in a server's place carry a secret, so that a server cannot imitate them: some of them have a call repeated.
+The SDK drops what it cannot read, and the request would wait until it times out. The errors that are made here carry a secret,
+because after some of them a call is retried: a server must not be able to imitate them.
 """
 
 import json
@@ -28,10 +28,16 @@ __all__ = [
 ]
 
 FailureCause = Literal["session", "refused", "unreadable", "lost", "cancelled"]
-"""The server did not know our session, or us, so nothing ran; its answer cannot be read; was lost; or it gave up."""
+"""Why a request failed without an answer of its server's own:
+session: the server did not know the session; nothing ran.
+refused: the request was not let through, for example because signing in failed; nothing ran.
+unreadable: there is an answer that cannot be read; the request may have run.
+lost: the connection ended before the answer did; the request may have run.
+cancelled: the server cancelled the request, which may have had effects.
+"""
 _SECRET = secrets.token_hex(16)
 _BOM = b"\xef\xbb\xbf"
-_MAX_MESSAGE = 2_000
+_MAX_ERROR_CHARS = 2_000
 _TOO_DEEP = "it is nested too deeply"
 LISTS = {
     "tools": "tools/list",
@@ -41,24 +47,27 @@ LISTS = {
 }
 """The fields that hold lists, and the requests that return them: one bad item does not spoil the others."""
 # Unpaired surrogates, which JSON in Python and JavaScript may contain and the SDK refuses.
-_HALF = re.compile(
+_UNPAIRED_SURROGATE = re.compile(
     r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
 )
-# The id of an answer that cannot be parsed: SDKs write it before or after the result. Anchored, because a result may contain
-# ids, too; a request of the server's own has a method instead of a result.
+# The id of an answer that cannot be parsed: SDKs write it before or after the result. The patterns are anchored, because a
+# result may contain ids, too. A request that the server sends has a method instead of a result.
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID = rb'"id"\s*:\s*"?(\d{1,18})"?'
 _ANSWER = rb'"(?:result|error)"\s*:'
+# {"jsonrpc": "2.0", "id": 7, "result": …
 _ID_FIRST = re.compile(rb"\s*\{\s*(?:%s\s*,\s*)?%s\s*,\s*(?:%s\s*,\s*)?%s" % (_VERSION, _ID, _VERSION, _ANSWER))
+# {"jsonrpc": "2.0", "result": …
 _ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:%s\s*,\s*)?%s" % (_VERSION, _ANSWER))
+# …, "id": 7}
 _ID_LAST = re.compile(rb",\s*%s\s*(?:,\s*%s\s*)?\}\s*\Z|,\s*%s\s*,\s*%s\s*\}\s*\Z" % (_ID, _VERSION, _VERSION, _ID))
 _MAX_PER_LINE = 100
-_ENDS = 300
-"""Bytes at both ends of an answer that are searched for its id."""
+_SEARCHED_BYTES = 300
+"""Bytes at each end of an answer that are searched for its id."""
 
 
 def make_failure(request_id: int | str, cause: FailureCause, reason: str) -> "JSONRPCError":
-    """Return the error with which a request ends whose answer is not what the server meant."""
+    """Return an error that ends a request in place of an answer from its server."""
     from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
 
     error = ErrorData(code=INTERNAL_ERROR, message=reason, data={"toolglot": _SECRET, "cause": cause})
@@ -105,22 +114,24 @@ def _read_first(data: bytes) -> "tuple[JSONRPCMessage | None, bytes]":
     from mcp_types import jsonrpc_message_adapter
 
     data = data.removeprefix(_BOM)
-    with suppress(ValueError):  # pydantic's
-        return _check(jsonrpc_message_adapter.validate_json(data, by_name=False)), b""
-    text = _HALF.sub(r"\\ufffd", data.decode(errors="replace"))
+    with suppress(ValueError):  # pydantic's; most messages are valid
+        return _make_reliable(jsonrpc_message_adapter.validate_json(data, by_name=False)), b""
+    # Bytes that are not UTF-8 and unpaired surrogates, which the SDK refuses, lose only the characters that they stand for.
+    text = _UNPAIRED_SURROGATE.sub(r"\\ufffd", data.decode(errors="replace"))
     with suppress(ValueError):
-        return _check(jsonrpc_message_adapter.validate_json(text, by_name=False)), b""
-    try:
+        return _make_reliable(jsonrpc_message_adapter.validate_json(text, by_name=False)), b""
+    try:  # JSON with a structure that the SDK refuses, or that pydantic's parser does
         return _read_odd_message(json.loads(text)), b""
     except (ValueError, RecursionError) as e:
-        if isinstance(e, json.JSONDecodeError) and e.msg == "Extra data":
+        if isinstance(e, json.JSONDecodeError) and e.msg == "Extra data":  # one value, and then another
             return _read_first(text[: e.pos].encode())[0], text[e.pos :].encode()
-        request_id = find_answered_id(text[:_ENDS].encode(), text[-_ENDS:].encode())
+        # Not JSON: what its beginning and its end still tell.
+        request_id = find_answered_id(text[:_SEARCHED_BYTES].encode(), text[-_SEARCHED_BYTES:].encode())
         return None if request_id is None else _make_unreadable(request_id, _describe_syntax(e)), b""
 
 
 def read_answer(data: bytes, request_id: int | str) -> "JSONRPCMessage":
-    """Read a message that was sent in answer to this request alone; what is none is its failure."""
+    """Read a message that was sent in answer to this request alone. If it is not an answer to it, return a failure."""
     from mcp_types import JSONRPCError, JSONRPCResponse
 
     message, _ = _read_first(data)
@@ -133,12 +144,16 @@ def read_answer(data: bytes, request_id: int | str) -> "JSONRPCMessage":
     return message
 
 
-def _check(message: "JSONRPCMessage") -> "JSONRPCMessage":
-    """Return a message in a form in which everything after this can rely on it."""
+def _make_reliable(message: "JSONRPCMessage") -> "JSONRPCMessage":
+    """Return a message with an error code and values that mean what the SDK and conversations take them for.
+
+    The SDK validates the structure of a message only: its code may be one that the SDK uses itself, and its values such that
+    no JSON can be written of them.
+    """
     from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCResponse
 
     if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
-        message.error.code = INTERNAL_ERROR  # with the former the SDK says that a connection has ended; servers mean anything
+        message.error.code = INTERNAL_ERROR  # the SDK uses the other to say that a connection has ended; servers, for anything
     if isinstance(message, JSONRPCResponse):
         fields = {name: value for name, value in message.result.items() if name not in LISTS}  # whose items are checked singly
         if not is_portable(fields):
@@ -147,7 +162,7 @@ def _check(message: "JSONRPCMessage") -> "JSONRPCMessage":
 
 
 def _read_odd_message(value: Any) -> "JSONRPCMessage | None":
-    """Return what a message of an unusual structure stands for: for an answer, the failure of its request."""
+    """Return the message that an unusual structure stands for; for an answer, the failure of its request."""
     from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest
 
     if not isinstance(value, dict):
@@ -168,7 +183,7 @@ def _read_odd_message(value: Any) -> "JSONRPCMessage | None":
         text = cast(dict[str, Any], error).get("message") if isinstance(error, dict) else error
         text = text if isinstance(text, str) else dumps_text(error)
         return JSONRPCError(
-            jsonrpc="2.0", id=request_id, error=ErrorData(code=INTERNAL_ERROR, message=truncate(text, _MAX_MESSAGE))
+            jsonrpc="2.0", id=request_id, error=ErrorData(code=INTERNAL_ERROR, message=truncate(text, _MAX_ERROR_CHARS))
         )
     if "result" not in message:
         return _make_unreadable(request_id, "it has neither a result nor an error")
@@ -180,6 +195,7 @@ def _read_odd_message(value: Any) -> "JSONRPCMessage | None":
 
 
 def _make_unreadable(request_id: int | str, reason: str) -> "JSONRPCError":
+    """Return the failure of a request whose answer cannot be read. `reason`: a clause whose subject, "it", is the answer."""
     return make_failure(request_id, "unreadable", f"its answer cannot be read: {reason}")
 
 
@@ -188,4 +204,5 @@ def _describe_syntax(error: Exception) -> str:
         return _TOO_DEEP
     if isinstance(error, json.JSONDecodeError):
         return f"it is not valid JSON ({error.msg} at character {error.pos + 1})"
+    # The only other ValueError of json.loads: CPython refuses to convert integers of more than 4300 digits.
     return "it contains a number with thousands of digits"
