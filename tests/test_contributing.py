@@ -458,7 +458,7 @@ def test_every_recipe_names_its_files() -> None:
 
 def test_the_rows_that_are_shown_are_those_that_work() -> None:
     text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
-    for row in (*FACADE_ROWS.values(), VENDOR_ROW):
+    for row in (*FACADE_ROWS.values(), VENDOR_ROW.rstrip(",")):
         assert " ".join(row.split()) in text
 
 
