@@ -56,6 +56,14 @@ def test_there_is_an_example_of_each_event() -> None:
     assert {type(event) for event in EVENTS} == {*get_args(ev.RunEvent)}
 
 
+def test_the_results_of_a_run_are_those_of_its_outcomes() -> None:
+    first, second = ToolResult("c1", (Text("3"),), data=3), ToolResult("c2", (Text("no"),), is_error=True)
+    result = ev.RunResult("done", outcomes=(ev.ToolOutcome(CALL, first), ev.ToolOutcome(CALL, second, ran=False)))
+    assert result.results == (first, second)
+    assert [(item.text, item.data, item.is_error) for item in result.results] == [("3", 3, False), ("no", None, True)]
+    assert ev.RunResult("none").results == ()
+
+
 def test_a_notice_has_one_text() -> None:
     texts = {type(event): event.text for event in EVENTS if isinstance(event, ev.Notice)}
     assert {notice: texts[notice] for notice in NOTICES} == NOTICES

@@ -218,21 +218,34 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     """The result of a run."""
 
     text: str
+    """The text of the last reply: the answer."""
     stop: RunStop = "end"
+    """Why the run ended."""
     reply: Reply | None = None
+    """The last reply as a whole; None if there was none."""
     output: OutputValue = None  # pyright: ignore[reportAssignmentType]
     """The structured output, an `output_type`; None if there is no such type, or while the run waits for approval."""
     usage: Usage = Usage()
+    """The tokens of all requests of the run."""
     outcomes: tuple[ToolOutcome, ...] = ()
+    """One for each call, in the order of the calls: the call, its result, its duration, whether it ran."""
     losses: tuple[Loss, ...] = ()
+    """What could not be sent to the model, or not as it was."""
     repairs: tuple[Repair, ...] = ()
+    """What was changed so that the provider accepts the requests, and what was repaired in replies."""
     messages: tuple[Message, ...] = ()
     """The messages that the run added to the conversation."""
     pending: tuple[Suspended, ...] = ()
     """The calls that are waiting for a decision, each with its `request`; pass the decisions to `resume`."""
     iterations: int = 0
+    """The number of requests to the model."""
     cost: float | None = None
     """US dollars, if the model's price is known; with the simulator, the price of the simulated model applies."""
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results of the run's calls, in the order of `outcomes`: `result.results[0].text`, `.data`, `.is_error`."""
+        return tuple(outcome.result for outcome in self.outcomes)
 
     @property
     def requests(self) -> tuple[ApprovalRequest, ...]:
