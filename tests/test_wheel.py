@@ -90,7 +90,7 @@ def test_the_description_has_no_links_that_are_dead_on_pypi(metadata: Message) -
 
 def test_only_extras_for_users_are_published(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {
-        "acp", "all", "ast", "azure", "code", "copilot", "keyring", "mcp", "otel", "rich", "vertex", "web",
+        "acp", "all", "ast", "azure", "code", "copilot", "keyring", "mcp", "otel", "vertex", "web",
     }  # fmt: skip
     assert metadata.get_all("Project-URL")
 

@@ -316,6 +316,21 @@ class TestWindow:
             assert chat.wait_exit() == 0
         assert b"\x1b" not in chat.raw
 
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_a_dumb_terminal_breaks_lines_between_words(self, columns: int, tmp_path: Path) -> None:
+        words = [f"word{number}" for number in range(60)]
+        prompt = f"say {' '.join(words)}"
+        with Chat(tmp_path, "-m", "simulator:anthropic", prompt, TERM="dumb", columns=columns) as chat:
+            chat.wait_for(re.compile(r"tokens in.* out$", re.MULTILINE))
+            chat.type("/help\n")
+            chat.wait_for("/quit")
+            lines = chat.everything.split("\n")
+            assert max(map(len, lines)) < columns
+            assert len([line for line in lines if line.startswith("word")]) >= 4
+            assert chat.one_line.count(" ".join(words)) == 2
+            chat.press("ctrl-d")
+            assert chat.wait_exit() == 0
+
     def test_ctrl_c_twice_leaves_a_dumb_terminal(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic", TERM="dumb") as chat:
             chat.wait_for(re.compile("^>", re.MULTILINE))

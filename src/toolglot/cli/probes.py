@@ -59,7 +59,6 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "vertex": (("google-auth", "requests"), "sign in to Vertex AI with Google credentials"),
     "keyring": (("keyring",), "store keys in the system keyring"),
     "copilot": (("keyring",), "sign in to Copilot with GitHub"),
-    "rich": (("rich",), "render Markdown and live output in the chat"),
     "web": (("playwright", "trafilatura"), "open web pages in a real browser"),
     "ast": (("ast-grep-py",), "search and rewrite code by syntax"),
     "mcp": (("mcp",), "use MCP servers, or run as one"),

@@ -1,5 +1,6 @@
-"""Styled text for terminals, and a plain console for installations without `rich`."""
+"""Styled text for terminals, and a plain console for pipes and for terminals that only print lines."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
@@ -97,11 +98,11 @@ class Line:
 class PlainConsole:
     """Prints without colors and live updates: what the chat needs of a rich console."""
 
-    is_terminal = False
     is_dumb_terminal = True
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
+        self.is_terminal = file.isatty()
         self.encoding = file.encoding or "utf-8"
 
     @property
@@ -112,9 +113,56 @@ class PlainConsole:
     def height(self) -> int:
         return shutil.get_terminal_size((80, 24)).lines
 
-    def print(self, *lines: object, **_: Any) -> None:
-        self.file.write(" ".join(map(str, lines)) + "\n")
+    def print(self, *lines: object, soft_wrap: bool = False, **_: Any) -> None:
+        text = " ".join(map(str, lines))
+        if self.is_terminal and not soft_wrap:
+            wrapper = WordWrapper(self)
+            text = wrapper.feed(text) + wrapper.close()
+        self.file.write(text + "\n")
         self.file.flush()
+
+
+class WordWrapper:
+    """Breaks text that arrives in pieces between its words; the terminal would break it anywhere."""
+
+    def __init__(self, console: PlainConsole) -> None:
+        self._console = console
+        self._word = self._blanks = ""  # not written yet
+        self._column = 0
+
+    def feed(self, text: str) -> str:
+        """Return what can be written: everything but the last word, which may continue."""
+        parts = re.split(r"(\s)", self._word + text)
+        self._word = parts.pop()
+        rows: list[str] = []
+        for part in parts:
+            if not part.isspace():
+                rows.append(self._place(part))
+            elif part == "\n":
+                self._blanks, self._column = "", 0
+                rows.append(part)
+            else:
+                self._blanks += part
+        return "".join(rows)
+
+    def close(self) -> str:
+        """Return the last word; the next text begins a line."""
+        word, self._word = self._word, ""
+        placed = self._place(word)
+        self._blanks, self._column = "", 0
+        return placed
+
+    def _place(self, word: str) -> str:
+        """Return a word after its blanks, or after a line break if it does not fit."""
+        if not word:
+            return ""
+        limit = max(1, self._console.width - 1)  # some terminals break a line that is exactly full
+        before, self._blanks = self._blanks, ""
+        if self._column and self._column + cell_width(before + word) > limit:
+            before, self._column = "\n", 0
+        pieces = list(chop(word, limit))  # one, unless the word is longer than a line
+        self._column = cell_width(pieces[-1]) if pieces[1:] else self._column + cell_width(before.strip("\n") + word)
+        return before + "\n".join(pieces)
 
 
 def _widest(character: str) -> int:

@@ -14,6 +14,7 @@ from tests.cli.cli_kit import Patch, run_cli
 
 from toolglot.cli.chat import launch
 from toolglot.cli.chat.screen import PrintCapture, Screen
+from toolglot.cli.styled import PlainConsole
 from toolglot.values.messages import assistant, save, user
 
 
@@ -84,7 +85,7 @@ class TestLaunch:
         assert (code, out) == (2, "")
         assert message in err
 
-    def test_without_rich_the_chat_is_plain_text(self, monkeypatch: Patch) -> None:
+    def test_without_a_terminal_the_chat_is_plain_text_and_loads_no_rich(self, monkeypatch: Patch) -> None:
         for name in [name for name in sys.modules if name.partition(".")[0] in ("rich", "markdown_it")]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "rich.console", None)
@@ -120,8 +121,12 @@ def test_only_yes_is_yes(answer: str | type[BaseException], is_confirmed: bool, 
     assert launch._confirm("Sure?") is is_confirmed  # pyright: ignore[reportPrivateUsage]
 
 
-def test_reader_that_has_left_ends_the_chat_quietly() -> None:
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_reader_that_has_left_ends_the_chat_quietly(terminal: str, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("TERM", terminal)
+    monkeypatch.setattr("sys.stdout", Mock(isatty=lambda: True, encoding="utf-8"))
     console = launch.create_console()
+    assert isinstance(console, PlainConsole) is (terminal == "dumb")
     console.file = io.StringIO()
     console.file.write = Mock(side_effect=BrokenPipeError)
     with redirect_stdout(PrintCapture(Screen(console))), pytest.raises(BrokenPipeError):

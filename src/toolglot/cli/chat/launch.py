@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from toolglot.cli.chat.screen import Screen
     from toolglot.loop.agent.agent import Agent
 
+_LINE_TERMINALS = ("dumb", "unknown")
+
 
 @click.command()
 @click.argument("prompt", required=False)
@@ -112,16 +114,13 @@ async def _run_chat(chat: "Chat", prompt: str | None) -> int:
 
 
 def create_console() -> Any:
-    """Create a rich console, or a plain one if rich is not installed."""
+    """Create a rich console, or a plain one for a pipe and for a terminal that only prints lines."""
     out = cast(Any, sys.stdout)
     if isinstance(sys.stdout, TextIOWrapper):
         out.reconfigure(errors="replace")  # a character that the terminal cannot encode must not end the chat
-    try:
-        from rich.console import Console
-    except ImportError:
-        if out.isatty():
-            print_note("for Markdown and live output: pip install 'toolglot[rich]'")
+    if not out.isatty() or os.environ.get("TERM", "").lower() in _LINE_TERMINALS:
         return PlainConsole(out)
+    from rich.console import Console
 
     class ChatConsole(Console):
         def on_broken_pipe(self) -> None:

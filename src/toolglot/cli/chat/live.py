@@ -1,4 +1,4 @@
-"""What the chat needs `rich` for: Markdown, and the live lines at the bottom of a terminal."""
+"""Markdown, and the live lines at the bottom of a terminal. Nothing else needs `rich`."""
 
 from collections.abc import Callable
 

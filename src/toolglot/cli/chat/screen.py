@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
-from toolglot.cli.styled import CONTINUATION, Line, cell_width, chop
+from toolglot.cli.styled import CONTINUATION, Line, WordWrapper, cell_width, chop
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.common.textutil import pluralize
@@ -69,7 +69,7 @@ class _CallCard(msgspec.Struct):
 
 
 class Screen:
-    """Shows a chat on a rich console, or on a PlainConsole if rich is not installed."""
+    """Shows a chat on a rich console, or on a PlainConsole: in a pipe, or in a terminal that only prints lines."""
 
     def __init__(self, console: Any, settings: ChatSettings | None = None) -> None:
         self.console = console
@@ -78,6 +78,7 @@ class Screen:
         self.is_simulated = False
         """Whether the model is simulated, so requests are free."""
         self._is_interactive = console.is_terminal and not console.is_dumb_terminal
+        self._wrapper = WordWrapper(console) if console.is_terminal and not self._is_interactive else None
         self._live: LiveArea | None = None
         self._shown_losses: set[Loss] = set()
         self._queued_events: list[RunEvent] | None = None  # a list while the user is being asked something
@@ -215,6 +216,8 @@ class Screen:
         if self._is_interactive:
             self._draw_blocks(self._blocks.feed(text))
             return
+        if self._wrapper is not None:
+            text = self._wrapper.feed(text)
         self.console.file.write(text)
         self.console.file.flush()
         self._at_line_start = text.endswith("\n") if text else self._at_line_start
@@ -222,8 +225,10 @@ class Screen:
     def _flush_text(self) -> None:
         if self._is_interactive:
             self._draw_blocks(self._blocks.close())
-        elif not self._at_line_start:
-            self.console.file.write("\n")
+            return
+        last_word = self._wrapper.close() if self._wrapper is not None else ""
+        if last_word or not self._at_line_start:
+            self.console.file.write(f"{last_word}\n")
             self._at_line_start = True
 
     def _draw_blocks(self, blocks: Iterable[str]) -> None:
@@ -273,7 +278,7 @@ class Screen:
         if outcome.ran:
             attempts = f" ({outcome.retries + 1} attempts)" if outcome.retries else ""
             head.append(f"  {outcome.seconds:.1f} s{attempts}", "dim")
-        self.console.print(head, soft_wrap=not self._is_interactive)
+        self.console.print(head, soft_wrap=not self.console.is_terminal)
         others = [block for block in result.content if not hasattr(block, "text")]
         text = escape_controls(result.text).strip() or ("" if others else "(no output)")
         self._show_result_text(text, f"{call.name} {arguments}", "red" if result.is_error else "dim")
@@ -326,7 +331,7 @@ class Screen:
         """Print a line for the user."""
         if not self._is_interactive:
             self._flush_text()
-        self.console.print(Line(escape_invisible(text), style), soft_wrap=not self._is_interactive)
+        self.console.print(Line(escape_invisible(text), style), soft_wrap=not self.console.is_terminal)
 
     def print_rows(self, lines: Iterable[Line]) -> int:
         """Print the lines of a question, and return their number of rows. Rows that continue a line are indented."""
