@@ -227,7 +227,7 @@ def prepare(
 
         builtins = configured_builtins(settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills)
         offered = builtins.tools
-        if settings.builtin.enabled is None and context_size is not None and context_size < SMALL_CONTEXT:
+        if _needs_small_tools(settings, context_size):
             offered, model_note = choose_small_tools(offered, model, context_size)
         tools = [*offered, *tools]
     elif flags.facade is not None:
@@ -274,6 +274,12 @@ def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, h
         raise UsageError(NOT_SUPPORTED)
     print_note(NOT_SUPPORTED)
     return False
+
+
+def _needs_small_tools(settings: Settings, context_size: int | None) -> bool:
+    """Whether all built-in tools would fill the context. Who has enabled them gets all of them."""
+    is_small = context_size is not None and context_size < SMALL_CONTEXT
+    return is_small and settings.builtin.enabled is None
 
 
 def _offers_skills(setup: Setup, model: str, tools: list[Any]) -> bool:
