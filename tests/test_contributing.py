@@ -103,7 +103,7 @@ def find_value(tree: ast.Module, name: str) -> ast.expr:
 # CONTRIBUTING.md shows these.
 FACADE_ROWS = {
     "FACADE_MODULES": '"acme": "acme",',
-    "GENERATIONS": '("acme-code", "", "", ((r"^anvil", "acme", "all Acme models"),)),',
+    "GENERATIONS": '*_list_rows("acme-code", "", "", (r"^anvil", "acme", "all Acme models")),',
     "MODELS": '"acme": "anvil-1 acme/anvil-2",',
     "the table of models": "| `anvil-1` and all other Acme models | `acme` |",
     "a scenario": '{"interpret": ["open_file", {"path": "a"}], "base": ["read", {"path": "a"}]}',
@@ -183,7 +183,7 @@ TABLES = (
 '''
     copy.create("facades/NAME.py", "acme", text)
     copy.add_to_table("facades/catalog.py", "FACADE_MODULES", FACADE_ROWS["FACADE_MODULES"])
-    copy.insert("facades/catalog.py", '("kimi-code", "", "", (', f"{FACADE_ROWS['GENERATIONS']}\n        ")
+    copy.insert("facades/catalog.py", '*_list_rows("kimi-code", "", "", (', f"{FACADE_ROWS['GENERATIONS']}\n    ")
     copy.add_to_table("tests/facades/test_catalog.py", "MODELS", FACADE_ROWS["MODELS"])
     copy.insert("docs/facades.md", "| everything else: ", f"{FACADE_ROWS['the table of models']}\n")
     records = [

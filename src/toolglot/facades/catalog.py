@@ -101,53 +101,56 @@ class Generation(msgspec.Struct, frozen=True):
     """The same in words."""
 
 
+def _list_rows(program: str, version: str, date: str, *rows: tuple[str, str, str]) -> tuple[Generation, ...]:
+    """Return the rows of one version of a program. `rows`: pattern, facade and models."""
+    return tuple(Generation(program, version, date, *row) for row in rows)
+
+
 # The first row that matches a model decides, so that it sees the newest version that knows it. Observed on the wire of the real
 # programs (2026-11). For PROGRAM@VERSION, the rows of this version and older ones count; within a version, the first row is for
 # models that none of them names.
-GENERATIONS = tuple(
-    Generation(program, version, date, *row)
-    for program, version, date, rows in (
-        (
-            *("claude-code", "2.1.325", "2026-11-13"),
-            (
-                (NEW_CLAUDE_MODELS, "claude-code", "claude-opus-4-8 and newer, sonnet-5"),
-                (r"^claude", "claude-code-4.5", "all earlier Claude models"),
-            ),
-        ),
-        ("claude-code", "2.1.197", "2026-06-30", ((r"^claude", "claude-code-2.1", "all Claude models"),)),
-        ("claude-code", "2.0.30", "2025-10-30", ((r"^claude", "claude-code-2.0", "all Claude models"),)),
-        (
-            *("gemini-cli", "0.61.0", "2026-09-25"),
-            (
-                (r"^gemini-3(?!\d)", "gemini-cli", "gemini-3"),
-                (r"^gemini", "gemini-cli-2", "all other Gemini models"),
-            ),
-        ),
-        (
-            *("codex", "0.166.0", "2026-10-29"),
-            (
-                (r"^gpt-5\.5(?!\d)", "codex", "gpt-5.5"),
-                (r"^gpt-5\.([6-9]|\d\d)|^gpt-([6-9]|\d\d)", "codex-code-mode", "gpt-5.6 and newer"),
-            ),
-        ),
-        (
-            *("codex", "0.142.0", "2026-06-23"),
-            ((r"^gpt-5\.[2-4](?!\d)|^gpt-5\.1-codex-max", "codex-0.142", "gpt-5.2 to 5.4, gpt-5.1-codex-max"),),
-        ),
-        (
-            *("codex", "0.77.0", "2025-12-21"),
-            (
-                (r"^gpt-5\.[1-4](?!\d)|^gpt-.*codex", "codex-shell-command", "gpt-5.1 to gpt-5.4, gpt-5-codex"),
-                (r"^gpt-5(?!\.)|^gpt-4|^o\d+(-|$)", "codex-shell", "gpt-5, gpt-4.1, o3"),
-                (r"^gpt-oss", "codex-oss", "gpt-oss"),
-                (r"^codex", "codex-local-shell", "codex-mini"),
-            ),
-        ),
-        ("openai", "", "", ((r"^(chat)?gpt-|^computer-use", "openai", "other OpenAI models"),)),
-        ("qwen-code", "", "", ((r"^(qwen|qwq)", "qwen-code", "all Qwen models"),)),
-        ("kimi-code", "", "", ((r"^kimi", "kimi", "all Kimi models"),)),
-    )
-    for row in rows
+GENERATIONS = (
+    *_list_rows(
+        "claude-code",
+        "2.1.325",
+        "2026-11-13",
+        (NEW_CLAUDE_MODELS, "claude-code", "claude-opus-4-8 and newer, sonnet-5"),
+        (r"^claude", "claude-code-4.5", "all earlier Claude models"),
+    ),
+    *_list_rows("claude-code", "2.1.197", "2026-06-30", (r"^claude", "claude-code-2.1", "all Claude models")),
+    *_list_rows("claude-code", "2.0.30", "2025-10-30", (r"^claude", "claude-code-2.0", "all Claude models")),
+    *_list_rows(
+        "gemini-cli",
+        "0.61.0",
+        "2026-09-25",
+        (r"^gemini-3(?!\d)", "gemini-cli", "gemini-3"),
+        (r"^gemini", "gemini-cli-2", "all other Gemini models"),
+    ),
+    *_list_rows(
+        "codex",
+        "0.166.0",
+        "2026-10-29",
+        (r"^gpt-5\.5(?!\d)", "codex", "gpt-5.5"),
+        (r"^gpt-5\.([6-9]|\d\d)|^gpt-([6-9]|\d\d)", "codex-code-mode", "gpt-5.6 and newer"),
+    ),
+    *_list_rows(
+        "codex",
+        "0.142.0",
+        "2026-06-23",
+        (r"^gpt-5\.[2-4](?!\d)|^gpt-5\.1-codex-max", "codex-0.142", "gpt-5.2 to 5.4, gpt-5.1-codex-max"),
+    ),
+    *_list_rows(
+        "codex",
+        "0.77.0",
+        "2025-12-21",
+        (r"^gpt-5\.[1-4](?!\d)|^gpt-.*codex", "codex-shell-command", "gpt-5.1 to gpt-5.4, gpt-5-codex"),
+        (r"^gpt-5(?!\.)|^gpt-4|^o\d+(-|$)", "codex-shell", "gpt-5, gpt-4.1, o3"),
+        (r"^gpt-oss", "codex-oss", "gpt-oss"),
+        (r"^codex", "codex-local-shell", "codex-mini"),
+    ),
+    *_list_rows("openai", "", "", (r"^(chat)?gpt-|^computer-use", "openai", "other OpenAI models")),
+    *_list_rows("qwen-code", "", "", (r"^(qwen|qwq)", "qwen-code", "all Qwen models")),
+    *_list_rows("kimi-code", "", "", (r"^kimi", "kimi", "all Kimi models")),
 )
 # Providers that serve one family: the facade of its newest models.
 _PROVIDER_FACADES = {
