@@ -1,7 +1,8 @@
 """The tool `ask_user`: questions that only a person can answer.
 
-Invariants: only complete questions are asked (every question and option has a text, once). Each question has one answer in the
-result, in the user's own words if no option fits. If nobody can answer, the model is told to decide.
+Only complete questions are asked: each question and each option has a text, and no two questions, or options of one question,
+have the same. The result has an answer to each question, in the user's own words if no option fits. If nobody can answer, the
+model is told to decide.
 """
 
 import inspect
@@ -35,7 +36,7 @@ _EXAMPLE = {
 def create_tools(state: ToolState) -> list[Tool]:
     """Return the tool `ask_user`."""
 
-    def preview(arguments: dict[str, Any]) -> str:
+    def list_questions(arguments: dict[str, Any]) -> str:
         questions = cast(list[dict[str, Any]], arguments.get("questions") or [])
         return "\n".join(str(question.get("question", "")) for question in questions)
 
@@ -48,7 +49,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         timeout=TIMEOUT_SECONDS,
         examples=[_EXAMPLE],
         target=lambda arguments: "the user",
-        preview=preview,
+        preview=list_questions,
     )
     async def ask_user(questions: list[UserQuestion]) -> ToolOutput:
         """Ask the user up to four questions and wait for the answers. The user can always answer in their own words.
@@ -61,7 +62,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         if not 1 <= len(questions) <= MAX_QUESTIONS:
             raise invalid_argument("questions", f"has {len(questions)} entries; ask 1 to {MAX_QUESTIONS} at once")
         validated = [_validate_question(question, number) for number, question in enumerate(questions, 1)]
-        # Answers are matched by id or by question.
+        # No two questions may be equal: the user interface and the model match answers by id or by question.
         for name in ("id", "question"):
             if len({getattr(question, name) for question in validated}) < len(validated):
                 raise invalid_argument("questions", f"must differ, and two have the same {name}: change one")
@@ -87,30 +88,19 @@ def _split_answer(answer: UserAnswer) -> list[str]:
 
 
 def _is_in_own_words(question: UserQuestion, texts: list[str]) -> bool:
-    """Whether the answer to a choice is none of its options."""
+    """Whether an answer to a choice has a text that is not one of the options."""
     labels = {option.label for option in question.options}
     return question.kind == "choice" and not labels.issuperset(texts)
 
 
 def _validate_question(question: UserQuestion, number: int) -> UserQuestion:
-    label = f"question {number}"
+    """Return a question without white space around its texts, and with an id. Raises ToolError if it is not complete."""
+    position = f"question {number}"
+    _check_question(question, position)
 
     def check_field(name: str, text: str) -> str:
-        return check_text(text, f"the {name} of {label}", _MAX_CHARS[name]).strip()
+        return check_text(text, f"the {name} of {position}", _MAX_CHARS[name]).strip()
 
-    problem = ""
-    labels = [option.label.strip() for option in question.options]
-    if not question.question.strip():
-        problem = f"are incomplete: {label} has no text; say what you want to know"
-    elif question.kind == "choice" and not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
-        problem = f"are incomplete: {label} has {len(labels)} options; offer {MIN_OPTIONS} to {MAX_OPTIONS}, or use kind=text"
-    elif question.kind != "choice" and (labels or question.multi):
-        excess = "options" if labels else "several answers"
-        problem = f"contradict themselves: {label} has kind={question.kind}, which has no {excess}; use kind=choice"
-    elif "" in labels or len(set(map(str.casefold, labels))) < len(labels):
-        problem = f"are ambiguous: two options of {label} have the same label, or none; give each its own"
-    if problem:
-        raise invalid_argument("questions", problem)
     return replace(
         question,
         question=check_field("question", question.question),
@@ -125,6 +115,24 @@ def _validate_question(question: UserQuestion, number: int) -> UserQuestion:
         ],
         id=check_field("id", question.id) or str(number),
     )
+
+
+def _check_question(question: UserQuestion, position: str) -> None:
+    """Raise ToolError unless a question has a text, and a choice its options. `position`: which one it is, in words."""
+    if not question.question.strip():
+        raise invalid_argument("questions", f"are incomplete: {position} has no text; say what you want to know")
+    labels = [option.label.strip() for option in question.options]
+    if question.kind == "choice" and not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
+        advice = f"offer {MIN_OPTIONS} to {MAX_OPTIONS}, or use kind=text"
+        raise invalid_argument("questions", f"are incomplete: {position} has {len(labels)} options; {advice}")
+    if question.kind != "choice" and (labels or question.multi):
+        excess = "options" if labels else "several answers"
+        problem = f"contradict themselves: {position} has kind={question.kind}, which has no {excess}; use kind=choice"
+        raise invalid_argument("questions", problem)
+    has_equal_labels = len(set(map(str.casefold, labels))) < len(labels)
+    if "" in labels or has_equal_labels:
+        problem = f"are ambiguous: two options of {position} have the same label, or none; give each its own"
+        raise invalid_argument("questions", problem)
 
 
 async def _ask(state: ToolState, questions: list[UserQuestion]) -> Sequence[UserAnswer]:
