@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec.structs import replace
@@ -59,7 +59,7 @@ FORMER_NAMES = {
     "policy.max_requests_per_minute": "limits.request_rates",
     "policy.max_tokens_per_minute": "limits.request_rates",
 }
-"""Names of settings before the first release -> names now."""
+"""Names that settings had while 0.1.0 was in development -> names now. Files of its early users still have them."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string", dict: "a table"}
@@ -115,16 +115,19 @@ def setting_fields() -> tuple[SettingField, ...]:
 
 
 def list_fields(struct: Any, prefix: SettingPath = (), section_rule: TrustRule | None = None) -> Iterator[SettingField]:
-    """Return the settings of a struct and of the structs in it."""
+    """Yield the settings of a struct and of the structs in it. `section_rule`: who may change them, unless they say so."""
     for field in msgspec.structs.fields(struct):
+        # What is declared: Annotated[type, Setting(...)], or only the type.
         metadata: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
         kind: Any = get_args(field.type)[0] if metadata else field.type
         declared = next((item for item in metadata if isinstance(item, Setting)), Setting())
         declared = replace(declared, trust=declared.trust or section_rule)
+        # A table with names of the user's choice: its values are the settings, and have no default.
         key, annotation, default = (*prefix, field.name), field.type, field.default
         if get_origin(kind) is dict:
             annotation = kind = get_args(kind)[1]
             key, default = (*key, WILDCARD), msgspec.UNSET
+        # A struct is a section, unless it is one value.
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in _WHOLE_VALUES:
             yield from list_fields(kind, key, declared.trust)
         else:
@@ -239,18 +242,26 @@ def format_path(path: SettingPath) -> str:
 def convert_value(field: SettingField, value: Any) -> Any:
     """Convert a value from a file or a flag. Raises ValueError: what it must be."""
     types, _, _ = _inspect_type(field.type)
-    has_no_limit = type(None) in types and {int, float} & types
-    if value == "none" and has_no_limit:
+    if value == "none" and _allows_no_limit(types):
         return None
     if _has_unknown_key(field, value):
-        raise ValueError(f"must be {describe_expected(field)}, not {_show_value(field, value)}")
+        _refuse(field, value)
     try:
         result: Any = msgspec.convert(value, field.type)
     except (msgspec.ValidationError, ValueError, OverflowError):
-        result = msgspec.UNSET
+        _refuse(field, value)
     if not _is_acceptable(field, result):
-        raise ValueError(f"must be {describe_expected(field)}, not {_show_value(field, value)}")
+        _refuse(field, value)
     return result
+
+
+def _refuse(field: SettingField, value: Any) -> NoReturn:
+    raise ValueError(f"must be {describe_expected(field)}, not {_show_value(field, value)}") from None
+
+
+def _allows_no_limit(types: frozenset[Any]) -> bool:
+    """Whether a setting is a limit that may be left out: TOML has no null, and "none" stands for it."""
+    return type(None) in types and bool({int, float} & types)
 
 
 def _has_unknown_key(field: SettingField, value: Any) -> bool:
@@ -270,7 +281,7 @@ def _is_acceptable(field: SettingField, value: Any) -> bool:
         return all(cast(tuple[str, ...], value))
     if value == "":
         return field.declared.allows_empty
-    return value is not msgspec.UNSET
+    return True
 
 
 def _show_value(field: SettingField, value: Any) -> str:
@@ -297,12 +308,16 @@ def parse_text(field: SettingField, text: str) -> Any:
     if stripped in choices:
         return convert_value(field, stripped)
     if {int, float} & types:
-        number: int | float | str = stripped
-        with suppress(ValueError):
-            number = float(stripped)
-            number = int(stripped)
-        return convert_value(field, number)
+        return convert_value(field, _parse_number(stripped))
     return convert_value(field, stripped if choices else text)
+
+
+def _parse_number(text: str) -> int | float | str:
+    """Return the number that a text stands for, as an integer if possible; the text itself if it is not a number."""
+    for parse in (int, float):
+        with suppress(ValueError):
+            return parse(text)
+    return text
 
 
 def describe_expected(field: SettingField) -> str:
@@ -317,8 +332,7 @@ def describe_expected(field: SettingField) -> str:
     if bounds:
         names = [f"{name} {bounds}" for name in names]
     names += map(repr, choices)
-    has_no_limit = type(None) in types and {int, float} & types
-    if has_no_limit:
+    if _allows_no_limit(types):
         names.append(repr("none"))
     text = _join_alternatives(names)
     if str in types and not field.declared.allows_empty:
