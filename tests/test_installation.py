@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-MAX_PACKAGES = 21
+MAX_PACKAGES = 25
 
 WITHOUT_BUILTINS = """
 import sys
