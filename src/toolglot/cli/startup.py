@@ -227,7 +227,7 @@ def prepare(
 
         builtins = configured_builtins(settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills)
         offered = builtins.tools
-        if _needs_small_tools(settings, context_size):
+        if context_size is not None and _needs_small_tools(settings, context_size):
             offered, model_note = choose_small_tools(offered, model, context_size)
         tools = [*offered, *tools]
     elif flags.facade is not None:
@@ -276,10 +276,9 @@ def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, h
     return False
 
 
-def _needs_small_tools(settings: Settings, context_size: int | None) -> bool:
+def _needs_small_tools(settings: Settings, context_size: int) -> bool:
     """Whether all built-in tools would fill the context. Who has enabled them gets all of them."""
-    is_small = context_size is not None and context_size < SMALL_CONTEXT
-    return is_small and settings.builtin.enabled is None
+    return context_size < SMALL_CONTEXT and settings.builtin.enabled is None
 
 
 def _offers_skills(setup: Setup, model: str, tools: list[Any]) -> bool:
