@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from toolglot.common.value_checks import check_values
 from toolglot.tools.rules import parse_rule
-from toolglot.values.approvals import Effect
+from toolglot.values.approvals import ApprovalMode, Effect
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
 __all__ = ["Rate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
@@ -84,6 +84,10 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
     it to write, to run commands and to use the network; without an approver (`approve=`), such calls are refused. Empty: only
     calls that leave the sandbox need it, and commands where no sandbox works."""
+    approval_mode: ApprovalMode = "ask"
+    """ask: as `ask` says. sandboxed: built-in tools need no approval to run commands in the sandbox without network,
+    and to change files of the workspace that are not protected; for everything else they do. `ask` takes precedence
+    if it is set."""
     approve: Sequence[str] = ()
     """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a
     tool's name."""

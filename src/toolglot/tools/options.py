@@ -51,6 +51,10 @@ class SchemaToolOptions(TypedDict, total=False):
     quiet: bool | Callable[[dict[str, Any]], bool]
     """For built-in tools: do not ask by default, or not with these arguments, because the effects stay within toolglot or
     within what the user has already approved."""
+    confined: bool | Callable[[dict[str, Any]], bool]
+    """For built-in tools: whether calls, or calls with these arguments, can change nothing but ordinary files of
+    the workspace and have no network, because the tool and the kernel see to that. They need no approval in the
+    approval mode `sandboxed`."""
     always_ask: Describe | None
     """Returns why a call with these arguments needs its own approval, whatever rules and earlier "always" answers say ("it
     runs outside the sandbox"); "" if it does not."""

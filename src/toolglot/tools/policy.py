@@ -223,8 +223,8 @@ class ToolPolicy:
     def judge(self, tool: Tool, caller: Caller, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
         rules = self._rules_for(caller)
-        depends_on_arguments = tool.scope is not None or tool.always_ask is not None or not isinstance(tool.quiet, bool)
-        if arguments is None or depends_on_arguments:
+        has_functions = not (isinstance(tool.quiet, bool) and isinstance(tool.confined, bool))
+        if arguments is None or tool.scope is not None or tool.always_ask is not None or has_functions:
             return self._judge(tool, caller, rules, arguments)
         verdict = self._verdicts.get(tool)
         if verdict is None:
@@ -250,6 +250,8 @@ class ToolPolicy:
         asking = _effects_to_approve(tool, caller.config, is_quiet=is_quiet)
         if tool.approval is False or (tool.approval is None and not asking):
             return NO_APPROVAL
+        if _is_confined(tool, caller.config, arguments):
+            return Verdict("run", "it stays in the sandbox")
         approvals, problem = rules.find_approval(tool.name, subjects)
         if approvals:
             verb = "allow" if len(approvals) > 1 else "allows"
@@ -321,8 +323,10 @@ class ToolPolicy:
 
 def describe_approval_rules(config: ToolConfig) -> Any:
     """Return what of a configuration decides on approvals, as data: an approval counts only under the rules of its time."""
-    effects = config.ask
-    return None if effects is None else sorted(effects), config.approve, config.deny
+    effects = None if config.ask is None else sorted(config.ask)
+    rules = effects, config.approve, config.deny
+    # The default mode adds nothing: approvals from before there were modes still count.
+    return rules if config.approval_mode == "ask" else (*rules, config.approval_mode)
 
 
 def _find_rate(tool: Tool, caller: Caller) -> Rate | None:
@@ -364,6 +368,20 @@ def _effects_to_approve(tool: Tool, config: ToolConfig, *, is_quiet: bool) -> fr
     if is_quiet or not _ASKING_TAGS & tool.tags:
         return frozenset()
     return tool.effects - {"read"}
+
+
+def _is_confined(tool: Tool, config: ToolConfig, arguments: dict[str, Any] | None) -> bool:
+    """Whether the approval mode lets a call run. What a server says about its tool counts for nothing."""
+    if config.approval_mode != "sandboxed" or config.ask is not None or tool.approval is not None:
+        return False
+    if BUILTIN_TAG not in tool.tags or MCP_TAG in tool.tags:
+        return False
+    if isinstance(tool.confined, bool):
+        return tool.confined
+    try:
+        return arguments is not None and tool.confined(arguments) is True
+    except Exception:  # a tool that cannot say so confines nothing
+        return False
 
 
 def _deny(rule: Rule | None) -> Verdict:

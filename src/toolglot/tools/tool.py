@@ -103,6 +103,7 @@ class Tool(Generic[Parameters, Returned]):
     rate: Rate | None = None
     approval: bool | None = None
     quiet: bool | Callable[[dict[str, Any]], bool] = False
+    confined: bool | Callable[[dict[str, Any]], bool] = False
     always_ask: Describe | None = None
     action: Action | None = None
     verb: str | None = None

@@ -10,6 +10,7 @@ from toolglot.values.messages import ToolCall
 
 __all__ = [
     "Allow",
+    "ApprovalMode",
     "ApprovalRequest",
     "Approve",
     "Decision",
@@ -24,6 +25,10 @@ __all__ = [
 
 Effect = Literal["read", "write", "execute", "network"]
 """What a tool may do; approvals and eager starts depend on it."""
+
+
+ApprovalMode = Literal["ask", "sandboxed"]
+"""What runs without approval: only what reads; or also what the sandbox confines to the workspace, without network."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):

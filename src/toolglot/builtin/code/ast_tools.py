@@ -221,6 +221,7 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
         effects=("read", "write"),
         action="edit",
         verb="Edit",
+        confined=state.workspace.protects_all,
         scope=change_scope(state),
         target=path_target(state),
         preview=make_preview(describe),

@@ -245,6 +245,7 @@ def edit_tools(state: ToolState) -> list[Tool]:
             effects="write",
             action="edit",
             verb="Edit",
+            confined=state.workspace.protects_all,
             scope=change_scope(state),
             target=path_target(state),
             preview=diff_preview(state, plan),

@@ -254,6 +254,7 @@ def notebook_tools(state: ToolState) -> list[Tool]:
         effects="write",
         action="edit",
         verb="Edit",
+        confined=state.workspace.protects_all,
         scope=change_scope(state),
         target=path_target(state),
         preview=diff_preview(state, plan_edit),

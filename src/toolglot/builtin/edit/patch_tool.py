@@ -72,6 +72,7 @@ def patch_tools(state: ToolState) -> list[Tool]:
             effects=("read", "write"),
             action="edit",
             verb="Edit",
+            confined=state.workspace.protects_all,
             scope=lambda arguments: [path_subject(state, path, "write") for path in list_patched_paths(arguments)],
             target=tools.target,
             preview=tools.preview,

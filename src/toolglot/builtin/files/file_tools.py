@@ -433,6 +433,7 @@ def file_tools(state: ToolState) -> list[Tool]:
             effects="write",
             action="edit",
             verb="Write",
+            confined=state.workspace.protects_all,
             scope=change_scope(state),
             target=target,
             preview=diff_preview(state, tools.plan_write),

@@ -314,6 +314,11 @@ class Workspace(RootSet):
             raise ToolError(f"{location.raw_path!r} {problem}", kind="not_allowed", code="path_not_allowed")
         return directory
 
+    @property
+    def protects_all(self) -> bool:
+        """Whether everything that is protected by default is: the user has opened none of it."""
+        return not self.closed_paths.unprotected
+
     # ---- after a crash
 
     def _open_logged_directory(self, entry: LogEntry, stack: ExitStack) -> int | None:

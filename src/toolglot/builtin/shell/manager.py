@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,7 +32,7 @@ from toolglot.confine.limits import CommandLimits, describe_limits
 from toolglot.confine.private_dirs import ConversationDirectory
 from toolglot.confine.roots import Root
 from toolglot.confine.sandbox import Confinement, SandboxLevel
-from toolglot.confine.sandbox_probe import SandboxProbe, probe_sandbox
+from toolglot.confine.sandbox_probe import SandboxProbe, probe_level, probe_sandbox
 from toolglot.errors import ToolError, UsageError
 from toolglot.values.failures import SessionNotFound
 
@@ -176,6 +177,16 @@ class ShellManager:
         if state is None:
             raise _over_error()
         return state
+
+    @cached_property
+    def is_confined(self) -> bool:
+        """Whether commands, unless they leave the sandbox, are confined to the workspace without network.
+
+        The sandbox was tried here, and no name that is protected by default was opened.
+        """
+        if self.level is SandboxLevel.NONE or self.options.network or not self._workspace.protects_all:
+            return False
+        return self.options.level is None or not probe_level(self.level)
 
     def close(self) -> None:
         """Kill everything that runs, and delete its files: the conversation is over."""

@@ -87,6 +87,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
             timeout=timeout,
             max_result=max_result,
             always_ask=methods.why_shell_asks,
+            confined=methods.is_confined,
             target=describe_command,
             preview=methods.preview_shell,
             examples=examples,
@@ -100,6 +101,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
             timeout=timeout,
             max_result=max_result,
             always_ask=methods.why_input_asks,
+            confined=methods.is_input_confined,
             target=lambda arguments: f"command {arguments.get('handle', '')}",
             preview=methods.preview_input,
             examples=[{"input": {"handle": "1", "wait": True, "timeout": 30}}],
@@ -136,6 +138,15 @@ class _ShellTools:
         if self._manager.level is not SandboxLevel.NONE:
             return "it runs outside the sandbox" if arguments.get("escalate") else ""
         return "" if self._manager.options.level is not None else NO_SANDBOX
+
+    def is_confined(self, arguments: dict[str, Any]) -> bool:
+        """Whether a command would run in a sandbox that holds here, without network."""
+        return self._manager.is_confined and not arguments.get("escalate")
+
+    def is_input_confined(self, arguments: dict[str, Any]) -> bool:
+        """Whether what is typed goes to a command in the sandbox."""
+        session = self._find_typing(arguments)
+        return session is not None and not self._is_outside(session) and self._manager.is_confined
 
     def preview_shell(self, arguments: dict[str, Any]) -> str:
         """Return what a command would do."""

@@ -1,0 +1,181 @@
+"""The approval mode `sandboxed`: what runs without a question, and what still needs an answer."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.policy_kit import make_caller
+
+from toolglot import ToolConfig, coding_tools
+from toolglot.builtin.code_mode.process import find_level
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.tools import BuiltinOptions
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.errors import UsageError
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.policy import ToolPolicy, describe_approval_rules
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
+from toolglot.values.definitions import BUILTIN_TAG, MCP_TAG
+from toolglot.values.events import ToolOutcome
+from toolglot.values.messages import ToolCall
+
+has_sandbox = pytest.mark.skipif(find_level() is SandboxLevel.NONE, reason="no sandbox works here")
+
+
+def change(path: str = "", leave: bool = False) -> str:
+    """Change something."""
+    return path
+
+
+def make_tool(**options: Any) -> Tool[Any, Any]:
+    fields: dict[str, Any] = {"tags": {BUILTIN_TAG}, "effects": ("write", "execute"), "confined": True, **options}
+    return Tool(change, **fields)
+
+
+def stays(arguments: dict[str, Any]) -> bool:
+    return not arguments.get("leave")
+
+
+def refuses(arguments: dict[str, Any]) -> bool:
+    return False
+
+
+def vaguely(arguments: dict[str, Any]) -> Any:
+    return "yes"
+
+
+def leaves(arguments: dict[str, Any]) -> str:
+    return "it leaves"
+
+
+def fails(arguments: dict[str, Any]) -> bool:
+    raise OSError("gone")
+
+
+@pytest.mark.parametrize(("options", "config", "action"), [
+    ({}, {}, "run"),
+    ({"confined": False}, {}, "ask"),
+    ({"confined": stays}, {}, "run"),
+    ({"confined": refuses}, {}, "ask"),
+    ({"confined": vaguely}, {}, "ask"),
+    ({"confined": fails}, {}, "ask"),
+    ({"tags": {MCP_TAG}}, {}, "ask"),
+    ({"tags": {BUILTIN_TAG, MCP_TAG}}, {}, "ask"),
+    ({"approval": True}, {}, "ask"),
+    ({"always_ask": leaves}, {}, "ask"),
+    ({"always_ask": fails}, {}, "ask"),
+    ({}, {"approval_mode": "ask"}, "ask"),
+    ({}, {"ask": {"write"}}, "ask"),
+    ({}, {"deny": ["change"]}, "refuse"),
+    ({}, {"deny": ["change(src/**)"]}, "ask"),
+    ({"confined": False}, {"approve": ["change"]}, "run"),
+])  # fmt: skip
+def test_what_decides(options: dict[str, Any], config: dict[str, Any], action: str) -> None:
+    fields: dict[str, Any] = {"approval_mode": "sandboxed", **config}
+    rules = ToolConfig(**fields)
+    verdict = ToolPolicy().judge(make_tool(**options), make_caller(rules, can_ask=True), {"path": "a"})
+    assert verdict.action == action
+
+
+def test_arguments_decide_each_time() -> None:
+    policy, tool = ToolPolicy(), make_tool(confined=stays)
+    caller = make_caller(ToolConfig(approval_mode="sandboxed"), can_ask=True)
+    verdicts = [policy.judge(tool, caller, {"leave": leave}).action for leave in (False, True, False)]
+    assert verdicts == ["run", "ask", "run"]
+    assert policy.judge(tool, caller).action == "ask"  # nothing is known about the call
+
+
+def test_a_change_of_the_mode_counts_at_once() -> None:
+    policy, tool = ToolPolicy(), make_tool()
+    modes: list[Any] = ["ask", "sandboxed", "ask"]
+    callers = [make_caller(ToolConfig(approval_mode=mode), can_ask=True) for mode in modes]
+    assert [policy.judge(tool, caller, {}).action for caller in callers] == ["ask", "run", "ask"]
+
+
+def test_an_approval_counts_only_in_the_mode_of_its_time() -> None:
+    asking, sandboxed = ToolConfig(), ToolConfig(approval_mode="sandboxed")
+    assert describe_approval_rules(asking) != describe_approval_rules(sandboxed)
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    mode: Any = "yolo"
+    with pytest.raises(UsageError, match="'yolo'; known: ask, sandboxed"):
+        ToolConfig(approval_mode=mode)
+
+
+# ---- with the real tools
+
+
+def run_calls(tools: list[Tool[Any, Any]], *calls: tuple[str, dict[str, Any]]) -> list[ToolOutcome]:
+    """Run calls where nobody can be asked."""
+    executor = ToolExecutor(ToolRegistry(tools), ToolConfig(approval_mode="sandboxed"))
+    numbered = [ToolCall(f"c{n}", name, arguments) for n, (name, arguments) in enumerate(calls)]
+    return asyncio.run(executor.run_all(numbered))
+
+
+def codes(outcomes: list[ToolOutcome]) -> list[str]:
+    return [outcome.result.error_code or "ok" for outcome in outcomes]
+
+
+@has_sandbox
+def test_commands_and_edits_in_the_workspace_run_unasked(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    (root / ".git").mkdir(parents=True)
+    outcomes = run_calls(
+        coding_tools(root),
+        ("shell", {"command": "echo one > a"}),
+        ("write", {"path": "b", "content": "two"}),
+        ("patch", {"text": "*** Begin Patch\n*** Add File: c\n+three\n*** End Patch"}),
+    )
+    assert codes(outcomes) == ["ok", "ok", "ok"], outcomes
+    assert sorted(path.name for path in root.iterdir()) == [".git", "a", "b", "c"]
+
+
+@has_sandbox
+def test_what_leaves_the_workspace_does_not_run_unasked(tmp_path: Path) -> None:
+    root, outside = tmp_path / "work", tmp_path / "outside"
+    (root / ".git" / "hooks").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        port = server.getsockname()[1]
+        outcomes = run_calls(
+            coding_tools(root),
+            ("shell", {"command": f"echo x > {outside}", "escalate": True}),
+            ("web_open", {"url": f"http://127.0.0.1:{port}/"}),
+            ("write", {"path": str(outside), "content": "x"}),
+            ("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
+            ("write", {"path": ".envrc", "content": "x"}),
+            ("shell", {"command": f"echo x > {outside}; echo x > .git/hooks/pre-commit; echo x > .envrc"}),
+            ("shell", {"command": f"echo x > /dev/tcp/127.0.0.1/{port}"}),
+        )
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert [outcome.ran for outcome in outcomes[:2]] == [False, False]
+    assert all(outcome.result.is_error for outcome in outcomes[:5]), outcomes
+    assert not outside.exists()
+    assert [str(path.relative_to(root)) for path in root.rglob("*")] == [".git", ".git/hooks"]
+
+
+@has_sandbox
+@pytest.mark.parametrize(
+    "options",
+    [
+        BuiltinOptions(shell=ShellOptions(network=True)),
+        BuiltinOptions(shell=ShellOptions(level=SandboxLevel.NONE)),
+        BuiltinOptions(unprotected={".git"}),
+    ],
+    ids=["network", "no sandbox", "unprotected"],
+)
+def test_commands_that_can_do_more_need_approval(options: BuiltinOptions, tmp_path: Path) -> None:
+    (outcome,) = run_calls(coding_tools(tmp_path, options=options), ("shell", {"command": "echo x > a"}))
+    assert codes([outcome]) == ["approval_required"]
+    assert not (tmp_path / "a").exists()
+
+
+def test_edits_need_approval_if_something_protected_was_opened(tmp_path: Path) -> None:
+    tools = coding_tools(tmp_path, options=BuiltinOptions(unprotected={".git"}))
+    (outcome,) = run_calls(tools, ("write", {"path": "a", "content": "x"}))
+    assert codes([outcome]) == ["approval_required"]
