@@ -11,7 +11,7 @@ from toolglot.tools.tool import Tool
 from toolglot.wire.json_values import as_dict
 from toolglot.wire.spec import OLLAMA_CHAT
 
-__all__ = ["SMALL_CONTEXT", "ask_context_size", "choose_small_tools"]
+__all__ = ["SMALL_CONTEXT", "ask_context_size", "fit_tools"]
 
 SMALL_CONTEXT = 16_000
 """Tokens. The definitions of all built-in tools take about 6,000 of them."""
@@ -32,8 +32,10 @@ def ask_context_size(setup: Setup, model: str, base_url: str | None) -> int | No
     return run_sync(fetch_context_size(engine, num_ctx if isinstance(num_ctx, int) else None))
 
 
-def choose_small_tools(tools: Iterable[Tool], model: str, size: int) -> tuple[list[Tool], str]:
-    """Return the built-in tools for a small context, and what to tell the user."""
+def fit_tools(tools: Iterable[Tool], model: str, size: int | None) -> tuple[list[Tool], str]:
+    """Return the built-in tools that fit a context, and what to tell the user if these are not all. None: any size."""
+    if size is None or size >= SMALL_CONTEXT:
+        return list(tools), ""
     chosen = [tool for tool in tools if tool.name in _SMALL_SET]
     names = ", ".join(tool.name for tool in chosen)
     note = (

@@ -14,7 +14,7 @@ import msgspec
 
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.generation import change_options, read_output_schema
-from toolglot.cli.local_models import SMALL_CONTEXT, ask_context_size, choose_small_tools
+from toolglot.cli.local_models import ask_context_size, fit_tools
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.servers import CliServers, UseServers
@@ -226,9 +226,8 @@ def prepare(
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills)
-        offered = builtins.tools
-        if context_size is not None and _needs_small_tools(settings, context_size):
-            offered, model_note = choose_small_tools(offered, model, context_size)
+        wants_all = settings.builtin.enabled is not None
+        offered, model_note = fit_tools(builtins.tools, model, None if wants_all else context_size)
         tools = [*offered, *tools]
     elif flags.facade is not None:
         _note_useless_facade(flags.facade, setup)
@@ -274,11 +273,6 @@ def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, h
         raise UsageError(NOT_SUPPORTED)
     print_note(NOT_SUPPORTED)
     return False
-
-
-def _needs_small_tools(settings: Settings, context_size: int) -> bool:
-    """Whether all built-in tools would fill the context. Who has enabled them gets all of them."""
-    return context_size < SMALL_CONTEXT and settings.builtin.enabled is None
 
 
 def _offers_skills(setup: Setup, model: str, tools: list[Any]) -> bool:

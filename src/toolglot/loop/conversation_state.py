@@ -25,7 +25,7 @@ from toolglot.loop.saved_runs import upgrade_run
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.host import ToolHost
+from toolglot.tools.host import HostState, ToolHost
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Suspended
@@ -41,20 +41,14 @@ if TYPE_CHECKING:
 __all__ = ["ConversationState", "ResumeOptions", "RunOptions", "RunSettings"]
 
 
-class _SavedState(msgspec.Struct, frozen=True):
+class _SavedState(HostState, frozen=True):
     """What the header of a saved conversation says beside the model."""
 
-    uses: list[tuple[str, str, int]] = []
-    """Namespace, name and number of calls of each tool."""
     run: RunState | None = None
     """A run that waits for approvals."""
     allow: frozenset[str] | None = None
     """The tools that this run may call, if it has fewer than the agent."""
     context: Truncation = Truncation()
-    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")] | None = None
-    """Of the conversation in the audit log and in telemetry."""
-    results: list[str] = []
-    """Texts that were too long for the model to see whole; it can still read them."""
 
 
 class RunOptions(TypedDict, Generic[Data], total=False):
@@ -288,19 +282,13 @@ class ConversationState:
 
     def save_header(self, tools: str) -> dict[str, Any]:
         """Return what the header of the saved conversation says. `tools`: a fingerprint of the tools."""
-        header: dict[str, Any] = {}
-        if uses := self.host.policy.uses:
-            header["uses"] = [(*key, count) for key, count in uses.items()]
+        header: dict[str, Any] = msgspec.to_builtins(self.host.snapshot())
         if self.paused is not None:
             header["run"] = self.paused.snapshot(tools)
             if self.settings.allow is not None:
                 header["allow"] = sorted(self.settings.allow)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
-        if id := vars(self.host).get("run_id"):  # made on demand
-            header["id"] = id
-        if results := self.host.store.texts:
-            header["results"] = results
         return header
 
     def restore_header(self, header: dict[str, Any]) -> RunState | None:
@@ -316,12 +304,8 @@ class ConversationState:
         is_prompt = prompt is None or (0 <= prompt < start and self.conversation[prompt].role == "user")
         if not is_start or not is_prompt:
             raise MalformedData("line 1: the saved context does not fit the conversation")
-        self.host.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
+        self.host.restore(saved)
         self.meter, self.settings = ContextMeter(saved.context), RunSettings(allow=saved.allow)
-        if saved.id is not None:
-            self.host.run_id = saved.id
-        for text in saved.results:
-            self.host.store.put(text)
         return saved.run
 
     def take_result(self, driver: "Driver") -> RunResult:

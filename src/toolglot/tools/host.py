@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from logging import DEBUG
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import msgspec
@@ -92,6 +92,17 @@ class _Outcomes:
         return None
 
 
+class HostState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is saved of a host: with it, another process continues where this one stopped."""
+
+    uses: list[tuple[str, str, int]] = []
+    """Namespace, name and number of calls of each tool."""
+    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")] | None = None
+    """Of the conversation in the audit log and in telemetry; None: nobody has needed one."""
+    results: list[str] = []
+    """Texts that were too long for the model to see whole; it can still read them."""
+
+
 class ToolHost:
     """Runs the calls of one conversation, and keeps what they leave behind: counters, answers, results, calls that wait."""
 
@@ -110,12 +121,27 @@ class ToolHost:
         self.questions = CallQueue()
         """The questions of calls that code makes: one is asked at a time."""
         self._suspended: dict[str, tuple[PreparedCall, CallSuspended]] = {}
-        self._run_id = run_id
+        self._given_run_id, self._run_id = run_id, ""
 
-    @cached_property
+    @property
     def run_id(self) -> str:
         """Identifies this conversation in the audit log. Created on demand, as only the log needs it."""
-        return self._run_id or uuid4().hex[:12]
+        if not self._run_id:
+            self._run_id = self._given_run_id or uuid4().hex[:12]
+        return self._run_id
+
+    def snapshot(self) -> HostState:
+        """Return what is saved of the host. Answers of people are never saved."""
+        uses = [(*key, count) for key, count in self.policy.uses.items()]
+        return HostState(uses, self._run_id or None, list(self.store.texts))
+
+    def restore(self, state: HostState) -> None:
+        """Continue where another host stopped."""
+        self.policy.uses = {(namespace, name): count for namespace, name, count in state.uses}
+        if state.id is not None:
+            self._run_id = state.id
+        for text in state.results:
+            self.store.put(text)
 
     @cached_property
     def read_result_tool(self) -> Tool:
