@@ -50,8 +50,10 @@ class Tap(Simulator):
         super().__init__()
         self.exchanges: list[tuple[str, int, bytes, bytes]] = []
 
-    def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> SimulatedResponse:
-        answer = super().handle(method, path, headers, body)
+    def handle(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, connection: object = None
+    ) -> SimulatedResponse:
+        answer = super().handle(method, path, headers, body, connection=connection)
         self.exchanges.append((f"{method} {path}", answer.status, body, answer.body))
         return answer
 

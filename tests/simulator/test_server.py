@@ -10,7 +10,7 @@ import pytest
 from toolglot.common.jsontext import dumps
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator import server
-from toolglot.simulator.core import SimulatedResponse
+from toolglot.simulator.core import SimulatedResponse, Simulator
 from toolglot.simulator.server import serve
 from toolglot.values.messages import user
 
@@ -43,6 +43,42 @@ async def test_about_page_and_unknown_path() -> None:
             assert (await response.json())["simulator"] == "toolglot"
         async with client.post("/nowhere", json={}) as response:
             assert response.status == 404
+
+
+async def ask_once(client: aiohttp.ClientSession, prompt: str) -> int:
+    """Return the status, or 0 for a reply that is not complete."""
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": prompt}]}
+    try:
+        async with client.post(PATH, json=body) as response:
+            await response.json()
+            return response.status
+    except aiohttp.ClientError:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "statuses"),
+    [
+        ("fault unauthorized\nsay hello", [401, 200, 200]),
+        ("fault rate-limit 2\nsay hello", [429, 429, 200]),
+        ("fault reset\nsay hello", [0, 200, 0]),
+        ("fault reset\nfault server-error\nsay hello", [0, 500, 200]),
+    ],
+)
+async def test_the_next_program_gets_the_faults_of_a_prompt_again(prompt: str, statuses: list[int]) -> None:
+    async with serve() as url:
+        for _ in range(2 if statuses[-1] else 1):
+            async with client_of(url) as client:
+                assert [await ask_once(client, prompt) for _ in statuses] == statuses
+
+
+async def test_reset_forgets_which_faults_have_happened() -> None:
+    prompt = "fault unauthorized\nsay hello"
+    async with serve(Simulator(faults=["overloaded"])) as url, client_of(url) as client:
+        for _ in range(2):
+            assert [await ask_once(client, each) for each in (prompt, prompt, "say hi", "say hi")] == [401, 503, 200, 200]
+            async with client.post("/reset") as response:
+                assert response.status == 204
 
 
 async def test_stopping_releases_stalled_clients(caplog: pytest.LogCaptureFixture) -> None:

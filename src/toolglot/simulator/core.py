@@ -7,6 +7,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -35,6 +36,7 @@ from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 
 __all__ = ["Part", "Reset", "Script", "SimulatedResponse", "Simulator", "Stall"]
 
+_Fired = Counter[tuple[str, int, str]]
 _CREATED = 1_700_000_000
 _ITEM_NUMBER = re.compile(rb"resp_(\d{6})")  # in the ids of items
 _CONTENT_EVENTS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady)
@@ -76,15 +78,29 @@ class Simulator:
     ) -> None:
         words = "a Script, as in Simulator(Script(['say hi']))"
         check_arguments({"script": script}, {"script": ((Script, NoneType), words)})
-        self._script, self._faults = script, deque(as_items(faults))
-        self._fired: Counter[tuple[str, int, str]] = Counter()
+        self._script, self._all_faults, self._clock = script, as_items(faults), clock
         self._next = 1
-        self._prompt_cache = PromptCache(clock)
-        for fault in filter(None, self._faults):
+        for fault in filter(None, self._all_faults):
             on_demand.parse_fault(fault)  # raises UnknownName
+        self.reset()
 
-    def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> SimulatedResponse:
-        """Return the response to one request. `path` includes the query; header names may be in any case."""
+    def reset(self) -> None:
+        """Forget which faults have happened, and all prompt caches."""
+        self._faults = deque(self._all_faults)
+        self._fired: _Fired = Counter()
+        self._fired_by_connection: WeakKeyDictionary[object, _Fired] = WeakKeyDictionary()
+        self._prompt_cache = PromptCache(self._clock)
+
+    def handle(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, connection: object = None
+    ) -> SimulatedResponse:
+        """Return the response to one request. `path` includes the query; header names may be in any case.
+
+        Faults that prompts request are counted for each `connection`, so that another program gets them, too.
+        """
+        if method == "POST" and path.partition("?")[0] == "/reset":
+            self.reset()
+            return SimulatedResponse(204, {}, [b""])
         if method in ("GET", "HEAD") and path.partition("?")[0] in ("", "/"):
             about = {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
             return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(about)])
@@ -109,7 +125,7 @@ class Simulator:
                 situation = Situation.from_request(accepted.request)
             except UsageError as e:
                 raise Refusal(f"Simulator: {e}") from None
-            fault, value = self._choose_fault(accepted, situation)
+            fault, value = self._choose_fault(accepted, situation, connection)
             if fault == "html":
                 return SimulatedResponse(502, {"content-type": "text/html"}, [on_demand.HTML_PAGE.encode()])
             if refusal := on_demand.make_refusal(fault, value, profile):
@@ -122,21 +138,33 @@ class Simulator:
         self._next += 1
         return self._next - 1
 
-    def _choose_fault(self, accepted: AcceptedRequest, situation: Situation) -> tuple[str, str]:
+    def _choose_fault(self, accepted: AcceptedRequest, situation: Situation, connection: object) -> tuple[str, str]:
         """Return the fault of this request and its value, or two empty strings."""
         try:
             if text := accepted.headers.get("x-simulate"):
                 return on_demand.parse_fault(text)
-            for name, times in situation.current_turn.faults if situation.current_turn else ():
-                fault = on_demand.parse_fault(name)
-                key = (situation.user_text, situation.turn_index, name)
-                if self._fired[key] < times:
-                    self._fired[key] += 1
-                    return fault
+            if fault := self._choose_prompted_fault(situation, connection):
+                return fault
         except UnknownName as e:
             raise Refusal(str(e)) from None
         text = self._faults.popleft() if self._faults else ""
         return on_demand.parse_fault(text) if text else ("", "")
+
+    def _choose_prompted_fault(self, situation: Situation, connection: object) -> tuple[str, str] | None:
+        """Return the next fault that the prompt requests. Raises UnknownName."""
+        on_this = self._fired if connection is None else self._fired_by_connection.setdefault(connection, Counter())
+        for name, times in situation.current_turn.faults if situation.current_turn else ():
+            fault = on_demand.parse_fault(name)
+            key = (situation.user_text, situation.turn_index, name)
+            # A client leaves the connection of a reply that is not complete, and retries on another one.
+            fired = self._fired if fault[0] in on_demand.TRANSPORT_FAULTS else on_this
+            if fired[key] < times:
+                fired[key] += 1
+                return fault
+        if connection is not None:  # this reply is complete: the next program gets the faults that break connections again
+            for key in [key for key in self._fired if key[:2] == (situation.user_text, situation.turn_index)]:
+                del self._fired[key]
+        return None
 
     def _respond(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> SimulatedResponse:
         profile, rules = accepted.profile, load_rules(accepted.profile.wire)

@@ -1,8 +1,8 @@
 """Faults on demand: what goes wrong with one response, by name. A name may carry a value: `rate-limit:0.01`.
 
-A fault is requested by `fault NAME [TIMES]` in the user's message (counted per simulator and message, so that a retry
-succeeds), by the header `x-simulate: NAME`, or by `Simulator(faults=[...])`. It never hides a bad request: what the provider
-would refuse is refused first.
+A fault is requested by `fault NAME [TIMES]` in the user's message (counted for each message, and over HTTP for each
+connection, so that a retry succeeds), by the header `x-simulate: NAME`, or by `Simulator(faults=[...])`. It never hides a
+bad request: what the provider would refuse is refused first.
 """
 
 import re

@@ -64,7 +64,8 @@ async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", por
     async def handle_request(request: web.Request) -> web.StreamResponse:
         if _LOOPBACK.fullmatch(address) and not _LOOPBACK.fullmatch(request.host):
             raise web.HTTPForbidden(text="the simulator serves programs of this machine: ask it by a loopback address\n")
-        answer = simulated.handle(request.method, request.path_qs, request.headers, await bodies.read(request))
+        body = await bodies.read(request)
+        answer = simulated.handle(request.method, request.path_qs, request.headers, body, connection=request.transport)
         _log.info("%s %s -> %s", request.method, request.path, answer.status)
         if len(answer.parts) == 1 and isinstance(whole := answer.parts[0], bytes):
             return web.Response(status=answer.status, headers=answer.headers, body=whole)
