@@ -173,6 +173,11 @@ def encode_cache_option(options: Options, writer: Writer) -> Doc:
     return {"prompt_cache_options": ttl} if ttl else {}
 
 
+def report_lost_cache_option(options: Options, writer: Writer) -> None:
+    """Record what a wire without a field for the option loses: its caching is automatic, but has no time to live."""
+    encode_cache_option(options, writer)  # for its Losses only
+
+
 def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
     """Return the time to live: the shortest that the target offers and that is long enough, or the longest."""
     ttls = writer.profile.cache_ttls

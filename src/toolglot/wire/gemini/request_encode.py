@@ -6,7 +6,7 @@ from typing import Any, cast
 from toolglot.common.jsontext import dumps, dumps_text
 from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.values.request import Request, ToolChoice, ToolDefinition
-from toolglot.wire.cache_marks import encode_cache_option
+from toolglot.wire.cache_marks import report_lost_cache_option
 from toolglot.wire.gemini.reply_decode import PLAIN_NAME, SIGNED_NAME
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
@@ -15,6 +15,7 @@ from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer
 
+# `leading_count` is one of the names by which `wire.codec` finds the parts of a wire in its module.
 __all__ = ["encode_block", "encode_body", "encode_message", "leading_count"]
 
 # Base64 of "skip_thought_signature_validator": Google documents it for calls that this endpoint did not make.
@@ -52,7 +53,8 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
         case Text():
             return {"text": block.text, **writer.echo_opaque(block.opaque)}
         case Thinking():
-            return {"text": block.text, "thought": True, **(block.opaque or {})}  # its signature is bound to this endpoint
+            # A signature is bound to this endpoint. Thinking of another origin is left out before this (`wire.history`).
+            return {"text": block.text, "thought": True, **(block.opaque or {})}
         case ToolCall():
             return _encode_call(block, writer)
         case Media():
@@ -111,10 +113,12 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
         state = writer.echo_opaque(result.opaque)
         name = writer.result_tool_name(result) or "unknown"
         response: Doc = {"name": name, "response": _response_object(result, writer, has_parts="parts" in state)}
-        wire_id = writer.wire_call_ids.get(result.call_id)
+        # A result has an id if and only if its call was sent with one. Without its call, it keeps what it came with.
+        is_call_known = result.call_id in writer.wire_call_ids
+        wire_id = writer.wire_call_ids.get(result.call_id, "")
         if wire_id:
             state = {**state, "id": wire_id}
-        elif wire_id is not None:  # a result has an id if and only if its call has one
+        elif is_call_known:
             state = unknown_fields(state, ("id",)) or {}
         inline: list[Block] = []
         others: list[Block] = []
@@ -141,22 +145,21 @@ def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> 
     """Return the result as an object. Gemini gives the keys `output` and `error` a meaning."""
     key = "error" if result.is_error else "output"
     data: Any = result.data
-    is_object = isinstance(data, dict)
-    is_list = False
-    if isinstance(data, list) and not result.is_error:
-        is_list = result.text == dumps_text(cast(list[Any], data))
-    if not is_object and not is_list:
-        return {key: result.text}
+    response: Doc
+    match data:
+        case dict():
+            response = cast(Doc, data)
+            if result.is_error and "error" not in response:
+                response = {"error": {"message": result.text, **response}}  # keeps the data of a failed call
+        case list() if not result.is_error and result.text == dumps_text(cast(list[Any], data)):  # the text says the same
+            response = {key: cast(list[Any], data)}
+        case _:
+            return {key: result.text}
     # Gemini takes `$ref` for the name of one of the result's parts, and refuses the request if there is none.
     if not has_parts and b'"$ref":' in dumps(data):
         writer.record_repair(f"result of {result.call_id!r}", "Gemini gives the key '$ref' a meaning; sent as text")
         return {key: result.text or dumps_text(data)}
-    if is_list:
-        return {key: data}
-    response = cast(Doc, data)
-    if not result.is_error or "error" in response:
-        return response
-    return {"error": {"message": result.text, **response}}  # keeps the data of a failed call
+    return response
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
@@ -177,7 +180,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], con
     """Encode the body around the encoded contents, which come last."""
     body: Doc = {}
     extras = select_extras(request, writer)
-    encode_cache_option(request.options, writer)  # a time to live is a Loss
+    report_lost_cache_option(request.options, writer)
     tools, choice = select_tools(request, writer)
     parts: list[Doc] = []
     for message in system:
@@ -214,7 +217,7 @@ def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
     hosted: Doc = {}
     for tool in tools:
         if native := native_definition(tool, writer):
-            hosted.update(native)  # each is a tool object of its own
+            hosted.update(native)  # below, each key becomes a tool object of its own
             continue
         function = encode_function(tool, writer)
         declaration: Doc = {"name": function.name, "description": function.description or function.name}  # required

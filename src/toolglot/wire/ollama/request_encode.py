@@ -5,7 +5,7 @@ from typing import Any
 
 from toolglot.values.messages import Block, Media, Message, Text, Thinking, ToolCall
 from toolglot.values.request import Request
-from toolglot.wire.cache_marks import encode_cache_option
+from toolglot.wire.cache_marks import report_lost_cache_option
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_tools
@@ -16,6 +16,7 @@ __all__ = ["encode_body", "encode_message"]
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message."""
+    # Encoded fields win over opaque state, except for a role: the state may have another name of it, such as "developer".
     state = writer.echo_opaque(message.opaque)
     if message.role == "assistant":
         encoded: Doc = {"role": "assistant", **_encode_content(message.blocks, writer)}
@@ -65,7 +66,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     """Encode the body around the encoded messages, which come last."""
     body: Doc = {"model": request.model or writer.model}
     extras = select_extras(request, writer)
-    encode_cache_option(request.options, writer)  # a time to live is a Loss
+    report_lost_cache_option(request.options, writer)
     options = encode_sampling(request.options, writer)
     if request.options.max_tokens is not None:
         options["num_predict"] = request.options.max_tokens
@@ -74,7 +75,8 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if request.options.thinking_budget is not None:
         writer.record_loss("thinking_budget", f"{writer.profile.title} has no thinking budget", at="options")
     if effort := encode_effort(request.options, writer):
-        body["think"] = False if effort == "none" else effort  # 400 "does not support thinking" for models without it
+        # Ollama has no level "none". A model that cannot think refuses a level: 400 "does not support thinking".
+        body["think"] = False if effort == "none" else effort
     if request.output:
         body["format"] = request.output.schema if request.output.schema is not None else "json"
     if request.parallel is False:
