@@ -57,7 +57,7 @@ class InlineParser:
 
     def run(self, task: ast_worker.ParseTask) -> ast_worker.ParseAnswer:
         sink = io.BytesIO()
-        ast_worker.worker(io.BytesIO(msgspec.json.encode(task) + b"\n"), sink)
+        ast_worker.serve(io.BytesIO(msgspec.json.encode(task) + b"\n"), sink)
         return msgspec.json.decode(sink.getvalue(), type=ast_worker.ParseAnswer)
 
     def close(self) -> None:

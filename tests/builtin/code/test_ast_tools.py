@@ -14,7 +14,7 @@ from search_kit import plant
 from toolglot.builtin.code import ast_query, ast_tools, ast_worker
 from toolglot.builtin.code.ast_query import LANGUAGES, MAX_FILE_SIZE
 from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
-from toolglot.builtin.code.ast_worker import worker
+from toolglot.builtin.code.ast_worker import serve
 from toolglot.builtin.files.workspace import FileVersion, Root, Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.confine import programs
@@ -96,7 +96,7 @@ class TestSearch:
     def test_every_language_has_a_parser(self) -> None:
         tasks = [json.dumps({"language": language, "pattern": "foo", "text": "foo"}) for language in LANGUAGES]
         answers = io.BytesIO()
-        worker(io.BytesIO("\n".join(tasks).encode()), answers)
+        serve(io.BytesIO("\n".join(tasks).encode()), answers)
         assert [json.loads(line)["error"] for line in answers.getvalue().splitlines()] == [""] * len(LANGUAGES)
 
     CASES: tuple[tuple[dict[str, str], str, dict[str, str], list[str]], ...] = (

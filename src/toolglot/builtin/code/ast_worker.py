@@ -1,4 +1,4 @@
-"""The process that parses code: its inside (`worker`) and its outside (`ParserProcess`).
+"""The process that parses code: its inside (`worker`, `serve`) and its outside (`ParserProcess`).
 
 Parsers are native code that reads hostile input: in a process of its own, one may hang, crash or eat memory without harm.
 """
@@ -27,6 +27,7 @@ __all__ = [
     "ParserProcess",
     "Span",
     "find_parser",
+    "serve",
     "worker",
 ]
 
@@ -73,17 +74,25 @@ class ParseAnswer(msgspec.Struct):
 # ---- inside of the process
 
 
-def worker(source: IO[bytes] | None = None, sink: IO[bytes] | None = None) -> None:
-    """Answer tasks until stdin ends: one line of JSON each way."""
-    if source is None:
-        import resource
+def worker() -> None:
+    """Run in the process: answer the tasks on stdin. `start_python_worker` calls it by this name."""
+    _limit_resources()
+    serve(sys.stdin.buffer, sys.stdout.buffer)
 
-        limits = {resource.RLIMIT_AS: _MEMORY_LIMIT, resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: CPU_SECONDS}
-        for name, limit in limits.items():
-            with suppress(OSError, ValueError):  # a system without this limit
-                resource.setrlimit(name, (limit, limit))
-    output = sink or sys.stdout.buffer
-    for line in source or sys.stdin.buffer:
+
+def _limit_resources() -> None:
+    """Limit the memory and the processor time of this process, and let it leave no core dump."""
+    import resource
+
+    limits = {resource.RLIMIT_AS: _MEMORY_LIMIT, resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: CPU_SECONDS}
+    for name, limit in limits.items():
+        with suppress(OSError, ValueError):  # a system without this limit
+            resource.setrlimit(name, (limit, limit))
+
+
+def serve(source: IO[bytes], sink: IO[bytes]) -> None:
+    """Answer tasks until the source ends: one line of JSON each way."""
+    for line in source:
         task = msgspec.json.decode(line, type=ParseTask)
         try:
             answer = _check_pattern(task) if task.text is None else _find_matches(task, task.text)
@@ -92,8 +101,8 @@ def worker(source: IO[bytes] | None = None, sink: IO[bytes] | None = None) -> No
             answer = ParseAnswer(
                 error=next((text for sign, text in _ERROR_TEXTS if sign in error), error.splitlines()[-1].strip()[:200])
             )
-        output.write(msgspec.json.encode(answer) + b"\n")
-        output.flush()
+        sink.write(msgspec.json.encode(answer) + b"\n")
+        sink.flush()
 
 
 def _find_matches(task: ParseTask, text: str) -> ParseAnswer:
@@ -101,7 +110,9 @@ def _find_matches(task: ParseTask, text: str) -> ParseAnswer:
 
     root = SgRoot(text, task.language).root()
     nodes = root.find_all(pattern=task.pattern)
-    if not nodes and task.language == "c":  # outside of a function, C reads a call as a type
+    # Outside of a function, C reads a call as a type. Inside of one it is a statement, and what it consists of is the selector.
+    # To find its kind, metavariables are replaced by a name, which C can read.
+    if not nodes and task.language == "c":
         source = _C_WRAPPER.format(METAVARIABLE.sub("A", task.pattern))
         statements = SgRoot(source, "c").root().find_all(kind="expression_statement")
         if len(statements) == 1:
@@ -125,7 +136,7 @@ def _check_pattern(task: ParseTask) -> ParseAnswer:
     """Check that a pattern parses. The parser also accepts incomplete code, which then matches nothing."""
     from ast_grep_py import SgRoot
 
-    SgRoot("", task.language).root().find(pattern=task.pattern)
+    SgRoot("", task.language).root().find(pattern=task.pattern)  # only for its errors: a pattern that cannot be read raises
     is_whole = is_clean = False
     for reading in (task.pattern, METAVARIABLE.sub("A", task.pattern), METAVARIABLE.sub("a", task.pattern)):
         node = SgRoot(reading, task.language).root()
