@@ -43,15 +43,17 @@ class _CommandTable(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return _load_plugged_command(cmd_name)
+            return _load_plugin_command(cmd_name)
         module, _ = COMMANDS[cmd_name]
         return getattr(import_module(f"toolglot.cli.{module}"), cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-") and _load_plugged_command(args[0]) is None:
+        name = args[0]
+        may_be_plugin_command = name not in COMMANDS and not name.startswith("-")
+        if may_be_plugin_command and _load_plugin_command(name) is None:
             from toolglot.common.plugins import plugin_names
 
-            raise UnknownName("command", args[0], (*COMMANDS, *plugin_names("commands")))
+            raise UnknownName("command", name, (*COMMANDS, *plugin_names("commands")))
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -63,13 +65,14 @@ class _CommandTable(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
         from toolglot.common.plugins import list_plugins
 
-        plugged = [(plugin.name, plugin.origin) for plugin in list_plugins() if plugin.kind == "commands"]
-        if plugged := [row for row in plugged if row[0] not in COMMANDS]:
+        plugins = [plugin for plugin in list_plugins() if plugin.kind == "commands"]
+        rows = [(plugin.name, plugin.origin) for plugin in plugins if plugin.name not in COMMANDS]
+        if rows:
             with formatter.section("Commands from plug-ins"):
-                formatter.write_dl(plugged)
+                formatter.write_dl(rows)
 
 
-def _load_plugged_command(name: str) -> click.Command | None:
+def _load_plugin_command(name: str) -> click.Command | None:
     """Return the command of a plug-in; None if there is none. Raises UsageError."""
     from toolglot.common.plugins import find_plugin, plugin_error
 
@@ -114,14 +117,16 @@ def main() -> None:
             _fail(f"cannot write the output: {e.strerror}", 1)
         if isinstance(e, FileNotFoundError) and _cwd_is_missing():
             _fail("the current directory no longer exists: change to another one", 2)
+        command = words[0] if words else ""
+        is_own_command = command in COMMANDS or command.startswith("-")
         owner = ""
-        if words and words[0] not in COMMANDS and not words[0].startswith("-"):
-            owner = f" in the plug-in command {words[0]!r}"
+        if command and not is_own_command:
+            owner = f" in the plug-in command {command!r}"
         _fail(f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it with {_save_traceback()})", 1)
 
 
 def _prepare_streams() -> None:
-    """Replace closed streams, and characters that the encoding of the output lacks. Raises UsageError if stdout is closed."""
+    """Replace closed streams. Let output replace characters that its encoding lacks. Raises UsageError if stdout is closed."""
     # Python sets closed streams to None, which their type does not say.
     streams: dict[str, Any] = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
     for name, stream in streams.items():

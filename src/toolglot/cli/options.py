@@ -54,8 +54,8 @@ class _WireName(click.Choice[str]):
     """The name of a built-in wire or of a plug-in's."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        is_plugged = value not in WIRES and value in plugin_names("wires")
-        return value if is_plugged else super().convert(value, param, ctx)
+        is_plugin = value not in WIRES and value in plugin_names("wires")
+        return value if is_plugin else super().convert(value, param, ctx)
 
 
 WIRE = _WireName(list(WIRES))

@@ -68,7 +68,7 @@ def _empty_stdin() -> Generator[None]:
     try:
         fd = original.fileno()
         duplicate = os.dup(fd)
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # stdin has no file descriptor that a child process could inherit, for example in tests
         yield
         return
     with open(os.devnull, encoding="utf-8") as empty:
