@@ -140,6 +140,8 @@ class SessionFile:
     async def _write(self, snapshot: Callable[[], tuple[SessionInfo, bytes]]) -> None:
         async with self._writing:
             info, conversation = snapshot()
+            # Those of the file: its id is a new one if another program has continued the session, and the date says whether
+            # one has written the file since.
             info = replace(info, id=self._info.id, updated=self._info.updated)
             is_saved = info.updated and (info, hash(conversation)) == (self._info, self._conversation_hash)
             if self._is_closed or is_saved:

@@ -143,22 +143,29 @@ _EXEC_VIEWS = (
     make_view_image(has_detail=True),
     WEB_RUN,
 )
-_SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
-_PATCH = "Change files only with apply_patch."
-_CHECK = "Look at lines before you change them, and run checks afterwards."
-_PLAN = f"Track multi-step work with update_plan. {_CHECK}"
-_SESSIONS = (
+# Parts of the notes: what most of the facades below say in the same words.
+_NOTE_SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
+_NOTE_PATCH = "Change files only with apply_patch."
+_NOTE_CHECK = "Look at lines before you change them, and run checks afterwards."
+_NOTE_PLAN = f"Track multi-step work with update_plan. {_NOTE_CHECK}"
+_NOTE_SESSIONS = (
     "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with shell_kill."
 )
-_SCRIPTS = "Call all other tools from JavaScript, with exec: do independent steps in one script, and show only what you need."
-_EXEC = f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS}"
+_NOTE_SCRIPTS = (
+    "Call all other tools from JavaScript, with exec: do independent steps in one script, and show only what you need."
+)
+_NOTE_EXEC = (
+    f"Run commands with exec_command, and set workdir instead of using cd: {_NOTE_SEARCH} {_NOTE_PATCH} {_NOTE_SESSIONS}"
+)
 
 
 def describe_argv(shell: str = "shell", directory: str = "workdir", *, applies_patches: bool = False) -> str:
     """Return how to work with a tool that takes a program with its arguments. `applies_patches`: it also changes files."""
-    commands = f'Run commands with {shell}, as ["bash", "-lc", "…"], and set {directory} instead of using cd: {_SEARCH}'
-    patches = f'Change files only through {shell}, too: ["apply_patch", "*** Begin Patch\\n…"].' if applies_patches else _PATCH
-    return f"{commands} {patches} {_PLAN}"
+    commands = f'Run commands with {shell}, as ["bash", "-lc", "…"], and set {directory} instead of using cd: {_NOTE_SEARCH}'
+    patches = (
+        f'Change files only through {shell}, too: ["apply_patch", "*** Begin Patch\\n…"].' if applies_patches else _NOTE_PATCH
+    )
+    return f"{commands} {patches} {_NOTE_PLAN}"
 
 
 # Codex puts no error flag on its results: their text says what failed.
@@ -169,38 +176,43 @@ _PATCH_DIFFERENCE = {
 _IMAGE_DIFFERENCE = {"view_image": "The image is part of the result; this version of Codex sent it in a message after it."}
 
 TABLES = (
+    # gpt-5.5, since 0.166
     _codex_facade(
         id="codex",
         title="Codex",
         views=_EXEC_VIEWS,
         hides=_FILES | {"shell_list", "todo"},
-        note=f"{_EXEC} {_CHECK}",
+        note=f"{_NOTE_EXEC} {_NOTE_CHECK}",
         differences=_PATCH_DIFFERENCE,
     ),
+    # gpt-5.6 and newer, since 0.166
     _codex_facade(
         id="codex-code-mode",
         title="Codex in code mode",
         views=(EXEC, WAIT, *_EXEC_VIEWS),
         hides=_FILES | {"shell_list", "todo"},
-        note=f"{_SCRIPTS} {_EXEC} {_CHECK}",
+        note=f"{_NOTE_SCRIPTS} {_NOTE_EXEC} {_NOTE_CHECK}",
         differences=_PATCH_DIFFERENCE,
     ),
+    # gpt-5.2 to 5.4 and gpt-5.1-codex-max, since 0.142
     _codex_facade(
         id="codex-0.142",
         title="Codex with exec_command and a plan",
         views=(*_EXEC_VIEWS, make_update_plan(enum=_STATES)),
         hides=_FILES | {"shell_list"},
-        note=f"{_EXEC} {_PLAN}",
+        note=f"{_NOTE_EXEC} {_NOTE_PLAN}",
         differences=_PATCH_DIFFERENCE,
     ),
+    # gpt-5.1 to 5.4 and gpt-5-codex, in 0.77
     _codex_facade(
         id="codex-shell-command",
         title="Codex with shell_command",
         views=(SHELL_COMMAND, APPLY_PATCH, *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f"Run commands with shell_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_PLAN}",
+        note=f"Run commands with shell_command, and set workdir instead of using cd: {_NOTE_SEARCH} {_NOTE_PATCH} {_NOTE_PLAN}",
         differences=_PATCH_DIFFERENCE | _IMAGE_DIFFERENCE,
     ),
+    # gpt-5, gpt-4.1 and o3, in 0.77
     _codex_facade(
         id="codex-shell",
         title="Codex with shell",
@@ -209,6 +221,7 @@ TABLES = (
         note=describe_argv(applies_patches=True),
         differences=_IMAGE_DIFFERENCE,
     ),
+    # gpt-oss, in 0.77
     _codex_facade(
         id="codex-oss",
         title="Codex for open models",
@@ -217,6 +230,7 @@ TABLES = (
         note=describe_argv(),
         differences=_IMAGE_DIFFERENCE,
     ),
+    # codex-mini, in 0.77
     _codex_facade(
         id="codex-local-shell",
         title="Codex with local_shell",
@@ -225,6 +239,7 @@ TABLES = (
         note=describe_argv("local_shell", "working_directory", applies_patches=True),
         differences=_IMAGE_DIFFERENCE,
     ),
+    # all other models of OpenAI, outside of Codex
     Facade(
         id="openai",
         title="OpenAI",
@@ -233,6 +248,7 @@ TABLES = (
         hides=_HIDES,
         note=describe_argv(),
     ),
+    # only on request: models that know the tools of the API by their types
     Facade(
         id="openai-hosted",
         title="OpenAI hosted shell and apply_patch",
@@ -240,6 +256,6 @@ TABLES = (
         views=(HOSTED_SHELL, APPLY_PATCH_OPERATION, *_COMMON_VIEWS),
         hides=_HIDES,
         note="Run commands with shell; each runs in bash on Linux, in a sandbox, and starts in the workspace: "
-        f"{_SEARCH} {_PATCH} {_PLAN}",
+        f"{_NOTE_SEARCH} {_NOTE_PATCH} {_NOTE_PLAN}",
     ),
 )

@@ -15,7 +15,7 @@ BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Upper bounds of the latency histogram in seconds; the last bucket has none."""
 OTHER_TOOLS = "(others)"
 _MAX_TOOLS = 1000  # a model can make up any number of names
-_LOCK = Lock()  # one for all: it is held for a microsecond
+_LOCK = Lock()  # one for all: to count a call takes microseconds; only a snapshot, which copies everything, takes longer
 
 
 class ToolStatistics(msgspec.Struct):

@@ -40,14 +40,14 @@ class Rules(WireRules):
         "missing field": "{name} is required",
         "missing field of model": "model is required",
     }
-    codes: ClassVar[Mapping[str, str]] = {}
+    codes: ClassVar[Mapping[str, str]] = {}  # an error is only a message
 
     def check_body(self) -> None:
-        think, form = self.doc.get("think"), self.doc.get("format")
+        think, format = self.doc.get("think"), self.doc.get("format")
         if isinstance(think, str) and think not in ("high", "medium", "low", "max"):
             raise Refusal(f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or false)')
-        if isinstance(form, str) and form not in ("", "json"):
-            raise Refusal(f'invalid format: "{form}"; expected "json" or a valid JSON Schema object')
+        if isinstance(format, str) and format not in ("", "json"):
+            raise Refusal(f'invalid format: "{format}"; expected "json" or a valid JSON Schema object')
         for tool in iter_dicts(self.doc.get("tools")):
             properties = as_dict(as_dict(tool.get("function")).get("parameters")).get("properties", {})
             if not isinstance(properties, dict):
@@ -55,6 +55,7 @@ class Rules(WireRules):
         options = as_dict(self.doc.get("options"))
         for name, expected in _OPTION_TYPES.items():
             value = options.get(name, 0)
+            # Ollama truncates a float for an integer: any number will do.
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not is_number:
                 raise Refusal(f'option "{name}" must be of type {expected}')
