@@ -363,11 +363,28 @@ async def test_an_output_type_that_cannot_be_is_an_error_and_the_agent_is_free()
     class Odd:
         pass
 
-    agent = make_agent("anthropic", output_type=Odd)
+    with pytest.raises(UsageError, match="cannot be an output type: pydantic does not know it"):
+        make_agent("anthropic", output_type=Odd)
+    agent = make_agent("anthropic")
+    with pytest.raises(UsageError, match="cannot be an output type"):
+        change(agent, output_type=Odd)
+    with pytest.raises(UsageError, match="cannot be an output type"):
+        await agent.run("go", output_type=Odd)
+    with pytest.raises(UsageError, match="cannot be an output type"):
+        agent.stream("go", output_type=Odd)
+    assert len(agent.conversation) == 0
+    assert (await agent.run("say on")).text == "on"
+
+
+async def test_an_output_type_may_be_completed_after_the_agent_was_made() -> None:
+    class Tree(BaseModel):
+        root: "Later"  # pyright: ignore[reportUndefinedVariable]  # noqa: F821
+
+    agent = make_agent("anthropic", output_type=Tree)
     with pytest.raises(UsageError, match="cannot be an output type"):
         await agent.run("go")
-    change(agent, output_type=None)
-    assert (await agent.run("say on")).text == "on"
+    Tree.model_rebuild(_types_namespace={"Later": int})
+    assert (await agent.run('say {"root": 3}')).output.root == 3
 
 
 def test_a_tool_of_the_users_own_that_is_called_final_answer_is_refused() -> None:

@@ -97,9 +97,29 @@ def wrong(value: object) -> Any:
     (lambda: Agent().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, not list"),
     (lambda: setattr(Agent(), "config", {}), "config: pass a ToolConfig, not dict"),
     (lambda: wrong(tool)(double, effect="read"), "unknown tool option 'effect'; did you mean 'effects'?"),
-    (lambda: tool(double, timeout=wrong("3")), "timeout of a tool: expected int | float | None, got '3'"),
-    (lambda: tool(double, approval=wrong("yes")), "approval of a tool: expected bool | None, got 'yes'"),
+    (lambda: tool(double, version=wrong(3)), "tool 'double': version: pass a text, not 3"),
+    (
+        lambda: tool(double, timeout=wrong("3")),
+        "tool 'double': timeout: pass a number of seconds greater than 0, or None, not '3'",
+    ),
+    (lambda: tool(double, approval=wrong("yes")), "tool 'double': approval: pass True, False or None, not 'yes'"),
     (lambda: coding_tools(".", options=wrong({"require_read": False})), "options: pass BuiltinOptions, not dict"),
+    (
+        lambda: Agent(output_type=wrong(3)),
+        "3 cannot be an output type: pydantic does not know it; pass a type, or a JSON Schema",
+    ),
+    (
+        lambda: Agent().stream("hi", output_type=wrong([int])),
+        "[<class 'int'>] cannot be an output type: pydantic does not know it; pass a type, or a JSON Schema",
+    ),
+    (
+        lambda: Agent().run_sync("hi", output_type=Silent),
+        f"{Silent!r} cannot be an output type: pydantic does not know it; pass a type, or a JSON Schema",
+    ),
+    (
+        lambda: Agent(output_type={"type": 3}),
+        "output_type: not a JSON Schema: type: 3 is not valid under any of the schemas listed in the 'anyOf' keyword",
+    ),
     (lambda: Conversation(wrong("hi")), "a conversation holds messages, not str; use user(…)"),
     (lambda: Conversation().append(wrong({"role": "user"})), "a conversation holds messages, not dict; use user(…)"),
     (lambda: Request("m", wrong("hi")), "messages of Request: pass a list, such as [user('hi')]"),
@@ -195,8 +215,8 @@ def test_an_agent_is_short_in_a_shell() -> None:
     [
         (tool, {"callers": ["cod"]}, "unknown caller 'cod'; known: model, code"),
         (Tool(len, definition=ToolDefinition("f")).replace, {"callers": ["cod"]}, "unknown caller 'cod'; known: model, code"),
-        (tool, {"deferred": "yes"}, "deferred of a tool: expected bool, got 'yes'"),
-        (tool, {"output_schema": 3}, "output_schema of a tool: expected Mapping | None, got 3"),
+        (tool, {"deferred": "yes"}, "tool 'len': deferred: pass True or False, not 'yes'"),
+        (tool, {"output_schema": 3}, "tool 'len': output_schema: pass a JSON Schema as a dict, or None, not 3"),
         (create_engine, {"model": "vllm:x", "text_calls": "no"}, "text_calls: pass True, False or None, not str"),
         (CacheMark, {"ttl": 5}, "ttl of CacheMark: expected `str`, got `int`"),
         (Text, {"text": "a", "cache": True}, "cache of Text: expected "),

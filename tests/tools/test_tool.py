@@ -2,20 +2,24 @@
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from copy import copy
+from datetime import datetime
 from functools import partial
 from threading import Event
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type
 
 import pytest
+from pydantic import FilePath
 
 from toolglot.errors import InvalidTool, ToolError
 from toolglot.tools import hooks
 from toolglot.tools.config import Rate
 from toolglot.tools.context import Context
+from toolglot.tools.options import ToolOptions, find_advice
 from toolglot.tools.tool import BoundArguments, Tool, tool, tool_from_definition, tool_from_schema, tools_of
 from toolglot.values.definitions import MCP_TAG
 from toolglot.values.messages import Media, ToolCall
@@ -232,6 +236,95 @@ def test_a_tool_is_ordered_if_it_says_so() -> None:
 def test_what_cannot_be_a_tool(make: Any, words: str) -> None:
     with pytest.raises(InvalidTool, match=words):
         make()
+
+
+WRONG_OPTIONS: list[tuple[str, Any, str]] = [
+    ("target", "order_id", "a function that takes the arguments as a dict and returns a text"),
+    ("preview", 3, "a function that takes the arguments as a dict and returns a text"),
+    ("always_ask", True, "a function that takes the arguments as a dict and returns a text"),
+    ("scope", [], "a function that takes the arguments as a dict and returns Subjects"),
+    ("quiet", "yes", "True, False, or a function that takes the arguments as a dict and returns one of them"),
+    ("timeout", -1, "a number of seconds greater than 0, or None"),
+    ("timeout", 0, "a number of seconds greater than 0, or None"),
+    ("timeout", float("nan"), "a number of seconds greater than 0, or None"),
+    ("timeout", True, "a number of seconds greater than 0, or None"),
+    ("max_uses", -1, "a whole number from 0 on, or None"),
+    ("max_uses", 1.5, "a whole number from 0 on, or None"),
+    ("max_result", 0, "a whole number from 1 on, or None"),
+    ("inline", 1, "True or False"),
+    ("ordered", "no", "True or False"),
+    ("approval", "always", "True, False or None"),
+    ("rate", 3, "a Rate, such as Rate(10, 60), or None"),
+    ("action", "run", "one of 'read', 'edit', 'search', 'execute', 'fetch', 'think', 'other'"),
+    ("tags", [3], "a list of texts"),
+    ("effects", [["read"]], "'read', 'write', 'execute', 'network', or a list of them"),
+    ("examples", 3, "a list of dicts or ToolExamples"),
+    ("namespace", None, "a text"),
+    ("parameters", "{}", "a JSON Schema as a dict, or None"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "advice"), WRONG_OPTIONS)
+def test_wrong_types_of_options_are_refused_at_once(option: str, value: Any, advice: str) -> None:
+    def look(a: int) -> int:
+        return a
+
+    message = f"tool 'look': {option}: pass {advice}, not {value!r}"
+    with pytest.raises(InvalidTool, match=f"^{re.escape(message)}$"):
+        tool(look, **{option: value})
+
+
+@pytest.mark.parametrize("options", [
+    {"target": str, "preview": None, "scope": None, "always_ask": repr, "quiet": bool},
+    {"quiet": True, "timeout": 0.5, "max_uses": 0, "max_result": 1, "rate": None, "approval": False, "action": "edit"},
+    {"timeout": float("inf"), "max_uses": None, "tags": iter(["a"]), "effects": "read", "callers": {"code"}, "strict": None},
+])  # fmt: skip
+def test_options_take_what_their_types_say(options: dict[str, Any]) -> None:
+    assert tool(name="size", **options)(len).name == "size"
+
+
+def test_every_option_is_checked() -> None:
+    for option in ToolOptions.__annotations__:
+        assert find_advice(option, object()), option
+
+
+def test_iterators_are_read_once() -> None:
+    made = tool(plus.function, name="sum", tags=iter(["x"]), examples=iter([{"a": 1, "b": 2}]))
+    assert made.definition.examples == made.replace(version="2").definition.examples == (ToolExample({"a": 1, "b": 2}),)
+    assert made.replace(version="2").tags == {"x"}
+
+
+STRICT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(("example", "reason"), [
+    ({"b": 1}, r"Additional properties are not allowed \('b' was unexpected\); \$\.a: is missing"),
+    ({"a": 1, "b": 2}, "'b' was unexpected"),
+    ({}, r"\$\.a: is missing"),
+    ({"a": "x"}, r'\$\.a: "x" is not of type "integer"'),
+])  # fmt: skip
+def test_examples_fit_the_parameters(example: dict[str, Any], reason: str) -> None:
+    def look(a: int) -> int:
+        return a
+
+    derived = tool(look, examples=[{"a": 1}, example])
+    with pytest.raises(InvalidTool, match=rf"tool 'look': the example .* does not fit its parameters \(.*{reason}"):
+        _ = derived.definition
+    with pytest.raises(InvalidTool, match=reason):  # a schema is known, so that nothing needs to be built
+        tool(look, parameters=STRICT, examples=[example])
+    with pytest.raises(InvalidTool, match=reason):
+        tool_from_definition(ToolDefinition("look", "", STRICT, examples=(ToolExample(example),)), look)
+    with pytest.raises(InvalidTool, match=reason):
+        tool_from_schema("look", "", STRICT, look).replace(examples=[example])
+    hosted_elsewhere = ToolDefinition("look", "", STRICT, examples=(ToolExample(example),), tags={MCP_TAG})
+    assert tool_from_definition(hosted_elsewhere, look).definition.examples, "nobody here can correct an MCP server's"
+
+
+def test_an_example_may_be_what_only_a_validator_refuses() -> None:
+    @tool(examples=[{"path": "/no/such/file", "when": "2025-01-31T12:00:00"}])
+    def read(path: FilePath, when: datetime) -> None: ...
+
+    assert len(read.definition.examples) == 1
 
 
 def many(*values: int) -> None: ...

@@ -22,6 +22,7 @@ from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.loop.saved_runs import upgrade_run
+from toolglot.schema.output import check_output_type
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
@@ -106,6 +107,8 @@ class RunSettings(msgspec.Struct, frozen=True):
             fields["allow"] = frozenset(_read_names(fields["allow"]))
         if "tool_choice" in fields:
             fields["tool_choice"] = parse_tool_choice(fields["tool_choice"])
+        if output_type is not None:
+            check_output_type(output_type)
         return cls(output_type=output_type, **fields)
 
     def apply(self, config: ToolConfig, names: PolicyNames) -> ToolConfig:

@@ -1,16 +1,23 @@
 """A Python type for structured output: its JSON Schema, and validation of a model's answer."""
 
+from contextlib import suppress
 from inspect import isroutine
 from typing import Any, cast
 
 from toolglot.errors import UsageError
-from toolglot.schema.arguments import Issue, find_issues
+from toolglot.schema.arguments import Issue, check_schema, find_issues
 from toolglot.schema.coerce import coerce
 from toolglot.schema.derive import strip_titles
 from toolglot.schema.json_schema import Schema
 from toolglot.schema.typed_dicts import replace_typed_dicts
 
-__all__ = ["OutputType"]
+__all__ = ["OutputType", "check_output_type"]
+
+_UNDEFINED = ("class-not-fully-defined", "undefined-annotation")  # codes of pydantic's errors
+
+
+class _UndefinedName(UsageError):
+    """A type that names another one which is not defined, or not yet."""
 
 
 class OutputType:
@@ -26,7 +33,12 @@ class OutputType:
             self._adapter: TypeAdapter[Any] = TypeAdapter(replace_typed_dicts(output_type))
             self.schema: Schema = strip_titles(self._adapter.json_schema())
         except (PydanticUserError, TypeError) as e:
-            raise UsageError(f"{output_type!r} cannot be an output type: {str(e).partition(chr(10))[0]}") from None
+            code = getattr(e, "code", None)
+            if code == "schema-for-unknown-type":
+                reason = "pydantic does not know it; pass a type, or a JSON Schema"
+                raise UsageError(f"{output_type!r} cannot be an output type: {reason}") from None
+            kind = _UndefinedName if code in _UNDEFINED else UsageError
+            raise kind(f"{output_type!r} cannot be an output type: {str(e).partition(chr(10))[0]}") from None
 
     def validate(self, answer: Any) -> Any:
         """Return the answer as a value of the type. Raises ValueError with a message for the model."""
@@ -56,6 +68,21 @@ class OutputType:
         except UsageError:  # a schema of the caller's own making, which only pydantic understands
             return []
         return [str(issue) for issue in issues if _is_about_boolean(issue)]
+
+
+def check_output_type(output_type: Any) -> None:
+    """Raise UsageError for what is neither a type nor a JSON Schema.
+
+    What a type refers to may be defined later than the agent that has it; only a run needs it.
+    """
+    if isinstance(output_type, dict):
+        try:
+            check_schema(cast(Schema, output_type))
+        except UsageError as e:
+            raise UsageError(f"output_type: {e}") from None
+        return
+    with suppress(_UndefinedName):
+        OutputType(output_type)
 
 
 def _is_about_boolean(issue: Issue) -> bool:

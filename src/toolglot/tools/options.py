@@ -1,14 +1,14 @@
 """The options of a tool, which `Tool` has as attributes or in its definition."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from toolglot.tools.config import Rate
 from toolglot.tools.rules import Subject
 from toolglot.values.approvals import Effect
 from toolglot.values.request import ToolExample
 
-__all__ = ["Action", "Describe", "SchemaToolOptions", "Scope", "ToolOptions"]
+__all__ = ["Action", "Describe", "SchemaToolOptions", "Scope", "ToolOptions", "find_advice"]
 
 Action = Literal["read", "edit", "search", "execute", "fetch", "think", "other"]
 Describe = Callable[[dict[str, Any]], str]
@@ -79,3 +79,92 @@ class ToolOptions(SchemaToolOptions, total=False):
     name: str
     description: str | None
     parameters: Mapping[str, Any] | None
+
+
+# ---- checks of the values, when a tool is made
+
+
+def _is_function(value: Any) -> bool:
+    return value is None or callable(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_flag_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_schema(value: Any) -> bool:
+    return value is None or isinstance(value, Mapping)
+
+
+def _are_texts(value: Any) -> bool:
+    if isinstance(value, Collection):
+        return all(isinstance(item, str) for item in cast(Collection[Any], value))
+    return isinstance(value, Iterable)
+
+
+def _is_seconds(value: Any) -> bool:
+    # NaN is not greater than 0 either. A bool is an int to Python.
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0)
+
+
+def _is_count(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+
+
+_FLAG = (_is_flag, "True or False")
+_FLAG_OR_NONE = (_is_flag_or_none, "True, False or None")
+_TEXT = (_is_text, "a text")
+_TEXT_OR_NONE = (_is_text_or_none, "a text, or None")
+_DESCRIBE = (_is_function, "a function that takes the arguments as a dict and returns a text")
+_SCHEMA = (_is_schema, "a JSON Schema as a dict, or None")
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": _TEXT,
+    "description": _TEXT_OR_NONE,
+    "parameters": _SCHEMA,
+    "examples": (lambda value: isinstance(value, Iterable), "a list of dicts or ToolExamples"),
+    "tags": (_are_texts, "a list of texts"),
+    "version": _TEXT,
+    "strict": _FLAG_OR_NONE,
+    "namespace": _TEXT,
+    "deferred": _FLAG,
+    "callers": (_are_texts, "'model', 'code', or a list of them"),
+    "output_schema": _SCHEMA,
+    "effects": (_are_texts, f"{', '.join(map(repr, get_args(Effect)))}, or a list of them"),
+    "inline": _FLAG,
+    "idempotent": _FLAG,
+    "polls": _FLAG,
+    "ordered": _FLAG,
+    "timeout": (_is_seconds, "a number of seconds greater than 0, or None"),
+    "max_uses": (_is_count, "a whole number from 0 on, or None"),
+    "rate": (lambda value: value is None or isinstance(value, Rate), "a Rate, such as Rate(10, 60), or None"),
+    "approval": _FLAG_OR_NONE,
+    "quiet": (
+        lambda value: isinstance(value, bool) or callable(value),
+        "True, False, or a function that takes the arguments as a dict and returns one of them",
+    ),
+    "always_ask": _DESCRIBE,
+    "action": (lambda value: value is None or value in get_args(Action), f"one of {', '.join(map(repr, get_args(Action)))}"),
+    "verb": _TEXT_OR_NONE,
+    "scope": (_is_function, "a function that takes the arguments as a dict and returns Subjects"),
+    "target": _DESCRIBE,
+    "preview": _DESCRIBE,
+    "max_result": (lambda value: value is None or (_is_count(value) and value > 0), "a whole number from 1 on, or None"),
+}
+
+
+def find_advice(option: str, value: Any) -> str:
+    """Return what to pass for an option of a tool instead of this value; "" if it takes the value."""
+    is_accepted, advice = _CHECKS[option]
+    return "" if is_accepted(value) else advice

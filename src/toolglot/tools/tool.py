@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial, update_wrapper
-from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
+from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import (
     Any,
     Concatenate,
@@ -27,7 +27,9 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from toolglot.common.jsontext import dumps_text
 from toolglot.common.option_signatures import show_options
+from toolglot.common.textutil import truncate
 from toolglot.common.type_parameters import Parameters, Returned
 from toolglot.common.value_checks import as_items
 from toolglot.errors import InvalidTool, ToolError, ToolglotError, UnknownName, UsageError
@@ -37,6 +39,7 @@ from toolglot.schema.arguments import (
     SchemaBinder,
     deep_copy,
     explain_issues,
+    find_issues,
     read_arguments,
     repair_arguments,
 )
@@ -46,7 +49,7 @@ from toolglot.schema.output import OutputType
 from toolglot.schema.signatures import evaluate_annotations, function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Rate
 from toolglot.tools.context import Context
-from toolglot.tools.options import Action, Describe, SchemaToolOptions, Scope, ToolOptions
+from toolglot.tools.options import Action, Describe, SchemaToolOptions, Scope, ToolOptions, find_advice
 from toolglot.tools.results import collect_async_generator, collect_generator
 from toolglot.values.approvals import Effect
 from toolglot.values.definitions import MCP_TAG
@@ -121,15 +124,17 @@ class Tool(Generic[Parameters, Returned]):
         names: Mapping[str, Any] | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        _check_options(options)
-        self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
         self._binding: type[Any] = type(function)
         if isinstance(function, (staticmethod, classmethod)):
             function = cast(Any, function).__func__
-        self.function = function
         if not callable(function):
             hint = "; a plug-in's tools are load_plugin('tools', NAME)" if isinstance(function, str) else ""
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called{hint}")
+        _check_options(options, definition, function)
+        for option in _ITERABLES & options.keys():
+            options[option] = tuple(as_items(options[option]))  # an iterator can be read only once
+        self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
+        self.function = function
         if definition is not None:
             name, is_given = definition.name, True
             self.namespace = definition.namespace
@@ -143,11 +148,7 @@ class Tool(Generic[Parameters, Returned]):
         self.key = (self.namespace, self.name)
         self.tags = _as_set(tags)
         self.effects: frozenset[Effect] = _as_set(options.get("effects", ())) or ANY_EFFECT
-        if unknown_effects := self.effects - ANY_EFFECT:
-            effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
-            raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known: {known}")
-        if unknown_callers := [caller for caller in callers if caller not in ("model", "code")]:
-            raise InvalidTool(f"tool {self.name!r}: unknown caller {unknown_callers[0]!r:.80}; known: model, code")
+        self._check_words(callers)
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async = is_async(function)
@@ -163,6 +164,23 @@ class Tool(Generic[Parameters, Returned]):
             reason = "it takes *args, but a model passes arguments by name; use a list parameter instead"
             raise InvalidTool(f"{qualified_name(function)} cannot be the tool {self.name!r}: {reason}")
         update_wrapper(self, cast(Function, function), _FUNCTION_ATTRIBUTES, ())
+        if self._has_examples_to_check():
+            _ = self._spec  # checks them
+
+    def _check_words(self, callers: Iterable[str]) -> None:
+        """Raise InvalidTool for an effect or a caller that there is not."""
+        if unknown_effects := self.effects - ANY_EFFECT:
+            effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
+            raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known: {known}")
+        if unknown_callers := [caller for caller in callers if caller not in ("model", "code")]:
+            raise InvalidTool(f"tool {self.name!r}: unknown caller {unknown_callers[0]!r:.80}; known: model, code")
+
+    def _has_examples_to_check(self) -> bool:
+        """Whether there are examples and a given schema; one that must be derived is derived when it is needed."""
+        definition = self._options["definition"]
+        if definition is not None:
+            return bool(definition.examples)
+        return bool(self._options.get("examples")) and self._options.get("parameters") is not None
 
     # -- what a model sees
 
@@ -295,6 +313,13 @@ class Tool(Generic[Parameters, Returned]):
 
     @cached_property
     def _spec(self) -> _ToolSpec:
+        spec = self._build_spec()
+        definition = spec.definition
+        if definition.examples and definition.kind != "freeform" and MCP_TAG not in definition.tags:
+            _check_examples(definition, spec.binder)
+        return spec
+
+    def _build_spec(self) -> _ToolSpec:
         options = self._options
         if self._unbound_tool is not None:
             return self._unbound_tool._spec
@@ -344,11 +369,8 @@ class Tool(Generic[Parameters, Returned]):
 
 
 _ATTRIBUTES = frozenset(Tool.__annotations__)
-_OPTION_TYPES: dict[str, tuple[type[Any], ...]] = {
-    "name": (str,), "description": (str, NoneType), "timeout": (int, float, NoneType), "max_uses": (int, NoneType),
-    "rate": (Rate, NoneType), "approval": (bool, NoneType), "max_result": (int, NoneType), "parameters": (Mapping, NoneType),
-    "deferred": (bool,), "output_schema": (Mapping, NoneType),
-}  # fmt: skip
+_ITERABLES = frozenset({"tags", "examples", "effects", "callers"})
+
 # With those from `__annotations__` on, `inspect` treats a tool as its function: it has a signature, and may be a coroutine.
 _FUNCTION_ATTRIBUTES = (
     *("__doc__", "__module__", "__name__", "__qualname__"),
@@ -507,14 +529,34 @@ def _read_text(call: ToolCall) -> str:
     return call.raw or ""
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise UnknownName or InvalidTool for an option that there is not, or of another type."""
-    if unknown := options.keys() - ToolOptions.__annotations__.keys():
-        raise UnknownName("tool option", min(unknown), ToolOptions.__annotations__)
-    for option, kinds in _OPTION_TYPES.items():
-        if option in options and not isinstance(value := options[option], kinds):
-            words = " | ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
-            raise InvalidTool(f"{option} of a tool: expected {words}, got {value!r:.80}")
+def _check_options(options: Mapping[str, Any], definition: ToolDefinition | None, function: Any) -> None:
+    """Raise UnknownName or InvalidTool for an option that there is not, or for a value that it does not take."""
+    for option, value in options.items():
+        if option not in ToolOptions.__annotations__:
+            raise UnknownName("tool option", option, ToolOptions.__annotations__)
+        if words := find_advice(option, value):
+            given = definition.name if definition is not None else options.get("name")
+            name = given if given and isinstance(given, str) else function_name(function)
+            raise InvalidTool(f"tool {name!r:.80}: {option}: pass {words}, not {value!r:.80}")
+
+
+def _check_examples(definition: ToolDefinition, binder: ArgumentBinder) -> None:
+    """Raise InvalidTool for an example that a call could not have as its arguments.
+
+    What only a format or a type's own validator refuses is accepted: whether a file exists depends on where the program runs.
+    """
+    for example in definition.examples:
+        if binder.bind(example.input) is not None:
+            continue
+        try:
+            violations = find_issues(example.input, definition.parameters)
+        except UsageError as e:  # a broken schema
+            raise InvalidTool(f"tool {definition.name!r}: {e}") from None
+        # pydantic's formats are wider than those of JSON Schema: a time may have no zone.
+        issues = [issue for issue in violations if issue.keyword != "format"]
+        if issues:
+            reason, text = "; ".join(map(str, issues[:3])), truncate(dumps_text(example.input), 80)
+            raise InvalidTool(f"tool {definition.name!r}: the example {text} does not fit its parameters ({reason})")
 
 
 def _as_set(names: Any) -> frozenset[Any]:

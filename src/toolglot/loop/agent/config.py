@@ -21,6 +21,7 @@ from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language
+from toolglot.schema.output import check_output_type
 from toolglot.telemetry.options import Telemetry, check_available
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -183,6 +184,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             fields["hooks"] = HookChain(as_items(fields["hooks"])) if fields["hooks"] else _NO_HOOKS
         if "code_mode" in fields:
             _check_language(fields["code_mode"])
+        if fields.get("output_type") is not None:
+            check_output_type(fields["output_type"])
         if "telemetry" in fields:
             check_available(fields["telemetry"])
         return replace(self, **fields)
