@@ -247,6 +247,25 @@ class TestKeys:
             assert chat.says("still here") == 1
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
 
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_tab_completes_a_file_which_is_attached_and_exit_leaves(self, columns: int, tmp_path: Path) -> None:
+        (tmp_path / "notes").mkdir()
+        (tmp_path / "notes/shopping-list.txt").write_text("milk")
+        with Chat(tmp_path, "-m", "simulator:openai-chat", columns=columns) as chat:
+            chat.wait_ready()
+            chat.type("say done @no")
+            chat.press("ctrl-i")
+            chat.wait_for("> say done @notes/")
+            chat.press("ctrl-i")
+            chat.wait_for("@notes/shopping-list.txt")
+            chat.press("enter")
+            chat.wait_for("attached: shopping-list.txt")
+            chat.wait_ready()
+            chat.hear("/clear")
+            assert "shopping-list" not in "\n".join(chat.screen)
+            chat.type("exit\n")
+            assert chat.wait_exit() == 0
+
 
 class TestWindow:
     def test_a_narrow_window_shows_everything(self, tmp_path: Path) -> None:

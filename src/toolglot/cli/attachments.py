@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 _MENTION = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
+_MAX_PATHS = 200  # that are offered to complete one
 
 
 class Mention(NamedTuple):
@@ -54,6 +55,28 @@ def _parse_dropped_path(text: str) -> Path | None:
     name = unquote(words[0].removeprefix("file://")) if words[0].startswith("file://") else words[0]
     path = Path(os.path.expanduser(name))
     return path if _is_file(path) else None
+
+
+def complete_mention(text: str) -> list[str]:
+    """Return the mentions that can complete one at the end of a text, directory by directory."""
+    match = re.search(r"(?<!\S)@(\S*)$", text)
+    return [] if match is None else [f"@{path}" for path in complete_path(match[1])]
+
+
+def complete_path(typed: str) -> list[str]:
+    """Return the paths that begin with what was typed. Those with blanks are left out: completion ends at a blank."""
+    directory, slash, start = typed.rpartition("/")
+    try:
+        entries = sorted(os.scandir(os.path.expanduser(directory + slash) or "."), key=lambda entry: entry.name)
+    except (OSError, ValueError):
+        return []
+    paths: list[str] = []
+    for entry in entries:
+        is_hidden = entry.name.startswith(".") and not start
+        is_word = entry.name.isprintable() and " " not in entry.name
+        if is_word and not is_hidden and entry.name.startswith(start):
+            paths.append(directory + slash + entry.name + "/" * entry.is_dir())
+    return paths[:_MAX_PATHS]
 
 
 def _is_file(path: Path) -> bool:

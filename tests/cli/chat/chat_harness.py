@@ -108,7 +108,9 @@ class Talk:
 
     def __init__(self, chat: Chat, reader: Said, out: io.StringIO, code: int) -> None:
         self.chat, self.agent, self.reader, self.code = chat, chat.agent, reader, code
-        self.shown = plain(out.getvalue())
+        self.drawn = out.getvalue()
+        """With the terminal's own commands."""
+        self.shown = plain(self.drawn)
         self.lines = self.shown.splitlines()
 
     def has(self, *parts: str) -> bool:

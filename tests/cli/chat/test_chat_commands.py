@@ -34,6 +34,9 @@ def many_lines(count: int) -> str:
         ("/help", "help", ""),
         ("/model  openai:gpt-5.1 ", "model", "openai:gpt-5.1"),
         ("/q", "quit", ""),
+        ("exit", "quit", ""),
+        (" quit ", "quit", ""),
+        ("exit now", None, ""),
         ("/mod x", "model", "x"),
         ("/save my chat.jsonl", "save", "my chat.jsonl"),
         *((text, None, "") for text in ("hello", "//help", "/etc/hosts is odd", "/usr", " /help", "/a/b")),
@@ -104,6 +107,49 @@ def test_chat_continues_after_any_line(line: str) -> None:
 )
 def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
     assert talk(*lines).has(*shown)
+
+
+def test_clear_starts_a_new_conversation_on_a_clear_screen() -> None:
+    over = talk("think well\nsay x", "/clear", "/undo", "/show", moves=True)
+    assert over.has("started a new conversation")
+    assert over.has("there is nothing to undo")
+    assert over.has("nothing has been folded yet")
+    assert "\x1b[2J" in over.drawn
+
+
+def test_model_lists_models_with_keys_only(monkeypatch: Patch) -> None:
+    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    over = talk("/model")
+    assert over.has("models with keys: groq:llama-3.3-70b-versatile, simulator")
+    assert list(over.chat.completions("/model ")) == ["groq:llama-3.3-70b-versatile", "simulator"]
+    assert "anthropic:" in over.chat.completions("/model anth")
+
+
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [
+        ("/load ta", ["talk.jsonl"]),
+        ("/attach sub/", ["sub/inner.txt"]),
+        ("/save s", ["sub/"]),
+        ("read @", ["@sub/", "@talk.jsonl"]),
+        ("read @sub/in", ["@sub/inner.txt"]),
+        ("read @.h", ["@.hidden"]),
+        ("first line\n@ta", ["@talk.jsonl"]),
+        ("read @nowhere/", []),
+        ("read @nul\x00/", []),
+        ("mail me@ta", []),
+        ("read @sub/inner.txt now", []),
+    ],
+)
+def test_paths_are_completed(typed: str, completions: list[str], tmp_path: Path, monkeypatch: Patch) -> None:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    for name in ("talk.jsonl", ".hidden", "with blank", "with\x1bescape", "sub/inner.txt"):
+        (root / name).touch()
+    monkeypatch.chdir(root)
+    assert list(talk().chat.completions(typed)) == completions
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from msgspec.structs import replace
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
-from toolglot.cli.attachments import find_mentions
+from toolglot.cli.attachments import complete_mention, find_mentions
 from toolglot.cli.chat.approvals import show_approval
 from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.cli.chat.forms import answer_form
@@ -360,13 +360,13 @@ class Chat:
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""
-        name, *arguments = text.removeprefix("/").split(" ")
+        name, space, argument = text.removeprefix("/").partition(" ")
         if not text.startswith("/") or "\n" in text:
-            return self.mcp.completions(text)
-        if not arguments:
+            return [*self.mcp.completions(text), *complete_mention(text)]
+        if not space:
             return [*(f"/{name}" for name in COMMANDS), *self.mcp.completions(text)]
         command = COMMANDS.get(name)
-        return command.completions(self) if command and command.completions else ()
+        return command.completions(self, argument) if command and command.completions else ()
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from toolglot.cli.attachments import complete_path
 from toolglot.cli.chat.launch import read_saved
-from toolglot.cli.models import complete_models
+from toolglot.cli.models import complete_models, find_profile
 from toolglot.cli.printer import format_json
 from toolglot.cli.startup import require_key
 from toolglot.cli.styled import Line, cell_width
@@ -20,9 +21,11 @@ from toolglot.common.sanitize import escape_controls, shorten
 from toolglot.common.skills import read_skill_text
 from toolglot.common.textutil import pluralize
 from toolglot.common.user_dirs import data_directory, write_private
+from toolglot.engine.auth import describe_key_origin
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
+from toolglot.providers.catalog import DEFAULT_MODELS
 from toolglot.tools.tool import Tool
 from toolglot.values.messages import Text, save
 from toolglot.values.request import ToolDefinition
@@ -40,7 +43,8 @@ _MAX_NAME_COLUMN = 40
 
 
 Handler = Callable[["Chat", str], Awaitable[None]]
-Completions = Callable[["Chat"], Iterable[str]]
+Completions = Callable[["Chat", str], Iterable[str]]
+"""Returns what can complete the argument that was typed so far."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -68,11 +72,12 @@ def command(usage: str, description: str, completions: Completions | None = None
 
 def find_command(text: str) -> tuple[Command, str] | None:
     """Return the command on a line and its argument; None if the line is a prompt. Raises UnknownName."""
+    if text.strip() in ("exit", "quit"):
+        return COMMANDS["quit"], ""
     if not text.startswith("/") or text.startswith("//"):
         return None
     word, _, argument = text[1:].partition(" ")
-    if word == "exit":  # as in other chats
-        word = "quit"
+    word = {"exit": "quit"}.get(word, word)  # as in other chats
     if word in COMMANDS:
         return COMMANDS[word], argument.strip()
     if _is_path(word):
@@ -90,7 +95,25 @@ def _is_path(word: str) -> bool:
     return word != "" and os.path.exists(f"/{word}")
 
 
-def complete_tools(chat: "Chat") -> Iterable[str]:
+def complete_file(chat: "Chat", typed: str) -> Iterable[str]:
+    return complete_path(typed)
+
+
+def complete_model_name(chat: "Chat", typed: str) -> Iterable[str]:
+    """Return the models that can be used now, or if something was typed, all that it may begin."""
+    if typed:
+        return complete_models(chat.setup.settings.aliases)
+    return [*chat.setup.settings.aliases, *_list_usable_models()]
+
+
+def _list_usable_models(*, keyring: bool = False) -> list[str]:
+    """Return the default models of the providers for which there is a key. Looking into the system keyring is slow."""
+    names = (f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items())
+    usable = [name for name in names if describe_key_origin(find_profile(name), keyring=keyring)]
+    return [*usable, "simulator"]
+
+
+def complete_tools(chat: "Chat", typed: str) -> Iterable[str]:
     tools = list(chat.agent.tools)
     native_names = (name for tool in tools for name in _tool_visibility(chat.agent, tool)[0])
     sent = (definition.qualified_name for definition in chat.agent.view().visible_tools)
@@ -107,16 +130,16 @@ async def show_help(chat: "Chat", argument: str) -> None:
         chat.screen.note(line, "dim")
 
 
-@command(
-    "model [NAME]", "switch to another model and show what is lost", lambda chat: complete_models(chat.setup.settings.aliases)
-)
+@command("model [NAME]", "switch to another model and show what is lost, or list those with keys", complete_model_name)
 async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if not name:
         screen.note(f"{agent.model} ({agent.view().profile.wire})")
         for alias, model in chat.setup.settings.aliases.items():
             screen.note(f"  {alias}: {model}", "dim")
-        screen.note("use /model PROVIDER:MODEL to switch models", "dim")
+        usable = await asyncio.to_thread(_list_usable_models, keyring=True)
+        screen.note(f"models with keys: {', '.join(usable)}", "dim")
+        screen.note("use /model PROVIDER:MODEL to switch models; toolglot models lists all providers", "dim")
         return
     previous = agent.view().engine
     engine = chat.setup.engine(chat.setup.resolve_model(name))
@@ -263,7 +286,7 @@ async def show_context(chat: "Chat", argument: str) -> None:
 
 @command(
     *("skills [NAME]", "list the skills, or send one with the next prompt"),
-    lambda chat: [skill.name for skill in chat.instructions.skills],
+    lambda chat, typed: [skill.name for skill in chat.instructions.skills],
 )
 async def show_skills(chat: "Chat", name: str) -> None:
     skills, screen = {skill.name: skill for skill in chat.instructions.skills}, chat.screen
@@ -289,13 +312,13 @@ async def show_skills(chat: "Chat", name: str) -> None:
 @command(
     "mcp [NAME]",
     "show the MCP servers, or what one offers; /mcp restart NAME reconnects",
-    lambda chat: chat.mcp.list_names(),
+    lambda chat, typed: chat.mcp.list_names(),
 )
 async def show_servers(chat: "Chat", argument: str) -> None:
     await chat.mcp.show(argument)
 
 
-@command("save [FILE]", "save the conversation")
+@command("save [FILE]", "save the conversation", complete_file)
 async def save_conversation(chat: "Chat", name: str) -> None:
     default = data_directory() / "chats" / f"{datetime.now():%Y-%m-%d-%H%M%S}.jsonl"
     path = Path(os.path.expanduser(name)) if name else default
@@ -306,7 +329,7 @@ async def save_conversation(chat: "Chat", name: str) -> None:
     chat.screen.note(f"saved {len(chat.agent.conversation)} messages to {path}", "green")
 
 
-@command("load FILE", "resume a saved conversation")
+@command("load FILE", "resume a saved conversation", complete_file)
 async def load_conversation(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("specify a file: /load FILE")
@@ -343,7 +366,13 @@ async def start_new(chat: "Chat", argument: str) -> None:
     chat.screen.note("started a new conversation", "green")
 
 
-@command("attach PATH", "attach a file to the next prompt")
+@command("clear", "clear the screen and start a new conversation")
+async def clear(chat: "Chat", argument: str) -> None:
+    chat.screen.clear()
+    await start_new(chat, argument)
+
+
+@command("attach PATH", "attach a file to the next prompt", complete_file)
 async def attach_file(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("specify a file: /attach PATH")

@@ -333,6 +333,12 @@ class Screen:
             self._flush_text()
         self.console.print(Line(escape_invisible(text), style), soft_wrap=not self.console.is_terminal)
 
+    def clear(self) -> None:
+        """Clear a terminal's screen, and forget the folded texts that it showed."""
+        self.folded_texts.clear()
+        if self._is_interactive:
+            self.console.clear()
+
     def print_rows(self, lines: Iterable[Line]) -> int:
         """Print the lines of a question, and return their number of rows. Rows that continue a line are indented."""
         width = max(12, self.console.width - 1)
