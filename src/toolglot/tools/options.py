@@ -125,6 +125,10 @@ def _is_count(value: Any) -> bool:
 
 _FLAG = (_is_flag, "True or False")
 _FLAG_OR_NONE = (_is_flag_or_none, "True, False or None")
+_FLAG_OR_FUNCTION = (
+    lambda value: isinstance(value, bool) or callable(value),
+    "True, False, or a function that takes the arguments as a dict and returns one of them",
+)
 _TEXT = (_is_text, "a text")
 _TEXT_OR_NONE = (_is_text_or_none, "a text, or None")
 _DESCRIBE = (_is_function, "a function that takes the arguments as a dict and returns a text")
@@ -150,10 +154,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_uses": (_is_count, "a whole number from 0 on, or None"),
     "rate": (lambda value: value is None or isinstance(value, Rate), "a Rate, such as Rate(10, 60), or None"),
     "approval": _FLAG_OR_NONE,
-    "quiet": (
-        lambda value: isinstance(value, bool) or callable(value),
-        "True, False, or a function that takes the arguments as a dict and returns one of them",
-    ),
+    "quiet": _FLAG_OR_FUNCTION,
+    "confined": _FLAG_OR_FUNCTION,
     "always_ask": _DESCRIBE,
     "action": (lambda value: value is None or value in get_args(Action), f"one of {', '.join(map(repr, get_args(Action)))}"),
     "verb": _TEXT_OR_NONE,
