@@ -96,6 +96,10 @@ def _is_flag_or_none(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
 
+def _is_flag_or_function(value: Any) -> bool:
+    return isinstance(value, bool) or callable(value)
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -126,7 +130,7 @@ def _is_count(value: Any) -> bool:
 _FLAG = (_is_flag, "True or False")
 _FLAG_OR_NONE = (_is_flag_or_none, "True, False or None")
 _FLAG_OR_FUNCTION = (
-    lambda value: isinstance(value, bool) or callable(value),
+    _is_flag_or_function,
     "True, False, or a function that takes the arguments as a dict and returns one of them",
 )
 _TEXT = (_is_text, "a text")
