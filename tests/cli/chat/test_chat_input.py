@@ -229,6 +229,7 @@ class TestTerminal:
             (["cc @notes.txt", ENTER], []),
             (["see ", paste("cc @notes.txt"), " here", ENTER], ["cc @notes.txt"]),
             ([paste(f"{LONG}\ncc @notes.txt"), ENTER], ["[pasted text 1: 21 lines]", f"{LONG}\ncc @notes.txt"]),
+            ([paste(f"{LONG}\n"), ENTER], ["[pasted text 1: 20 lines]", f"{LONG}\n"]),
             ([UP, " again", ENTER], ["earlier @notes.txt"]),
             (["@", paste("notes.txt"), ENTER], ["notes.txt"]),
         ],

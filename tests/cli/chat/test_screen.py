@@ -214,6 +214,14 @@ class TestText:
         assert not re.search(r"\n *\n *\n *\n", drawn)
         assert block.startswith("|") or not re.search(r"\n *\n *\n", drawn)
 
+    def test_waiting_and_silence_name_the_key_that_stops(self) -> None:
+        screen, _ = a_screen(80, moves=True)
+        with screen.turn():
+            assert bottom(screen, 80)[0][1:] == " waiting 0 s  Ctrl-C to stop"
+            screen.show_event(ev.TextDelta(0, "hello"))
+            screen._last_event_at -= 60  # pyright: ignore[reportPrivateUsage]
+            assert bottom(screen, 80)[-1][1:] == " no output for 60 s  Ctrl-C to stop"
+
     @pytest.mark.parametrize("width", WIDTHS)
     def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
         words = "words and 漢字漢字漢字漢字漢字漢字漢字 and " + "x" * 150

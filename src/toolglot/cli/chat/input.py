@@ -248,7 +248,7 @@ class PasteFolder:
         if text.count("\n") < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
             return text
         self.texts.append(text)
-        lines = pluralize(text.count("\n") + 1, "line")
+        lines = pluralize(text.removesuffix("\n").count("\n") + 1, "line")
         return f"[pasted text {len(self.texts)}: {lines}]"
 
     def expand(self, text: str) -> str:

@@ -381,9 +381,9 @@ class Screen:
             lines.append(_live_line(f"{frame} {card.name}{elapsed}  ", card.progress or arguments, width, "cyan"))
         silence = now - self._last_event_at
         if lines and not cards and silence > _STALL_SECONDS:
-            lines.append(_live_line(f"{frame} no output for {silence:.0f} s", "  Ctrl-C to stop", width, "dim"))
+            lines.append(_live_line(f"{frame} no output for {silence:.0f} s  ", "Ctrl-C to stop", width, "dim"))
         if not lines and self._is_waiting:
-            lines.append(_live_line(f"{frame} waiting {now - self._turn_started_at:.0f} s", "  Ctrl-C to stop", width, "dim"))
+            lines.append(_live_line(f"{frame} waiting {now - self._turn_started_at:.0f} s  ", "Ctrl-C to stop", width, "dim"))
         return lines
 
 
