@@ -146,3 +146,36 @@ def test_a_poor_path_is_not_taken_for_a_broken_sandbox(level: SandboxLevel, tmp_
     bubblewrap = find_program("bwrap") or ""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert PROBE.__wrapped__(level, bubblewrap) == ""  # not from the cache
+
+
+class TestApprovalMode:
+    @pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
+    def test_what_the_sandbox_confines_runs_unasked(self, project: Path, level: SandboxLevel, monkeypatch: Patch) -> None:
+        if reason := PROBE(level):
+            pytest.skip(reason)
+        if level is SandboxLevel.LANDLOCK:
+            _break_sandboxes(monkeypatch, SandboxLevel.BUBBLEWRAP)
+        words = ("call", "shell", COMMAND)
+        assert run_cli(*words).code == 1
+        outcome = run_cli(*words, "--approval-mode", "sandboxed")
+        assert (outcome.code, outcome.out.splitlines()[0], (project / "ran").exists()) == (0, "done", True)
+        escaping = ("call", "shell", '{"command": "touch left", "escalate": true}')
+        assert "shell needs approval" in run_cli(*escaping, "--approval-mode", "sandboxed").err
+        assert not (project / "left").exists()
+
+    @pytest.mark.parametrize(("words", "problem"), [
+        ((), "needs a sandbox, and none works here: it is broken; it is broken"),
+        (("--no-sandbox",), "needs the sandbox: remove --no-sandbox, or use --approval-mode ask"),
+    ])  # fmt: skip
+    def test_it_needs_a_sandbox(self, project: Path, words: tuple[str, ...], problem: str, monkeypatch: Patch) -> None:
+        _break_sandboxes(monkeypatch, SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK)
+        for command in (("call", "shell", COMMAND), ("run", "hi", "-m", "simulator"), ("chat", "-m", "simulator")):
+            outcome = run_cli(*command, "--approval-mode", "sandboxed", *words)
+            assert (outcome.code, outcome.err) == (2, f"toolglot: the approval mode 'sandboxed' {problem}\n")
+        assert not (project / "ran").exists()
+
+    def test_an_untrusted_project_cannot_choose_it(self, project: Path) -> None:
+        (project / "toolglot.toml").write_text('[policy]\nmode = "sandboxed"\n')
+        outcome = run_cli("call", "shell", COMMAND)
+        assert (outcome.code, (project / "ran").exists()) == (1, False)
+        assert "ignoring policy.mode" in outcome.err

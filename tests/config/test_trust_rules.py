@@ -72,6 +72,8 @@ class TestOneValue:
         ("policy.deny", '["a", "b"]', '["b", "c"]', ("a", "b", "c")),
         ("policy.deny", '["a"]', "[]", ("a",)),
         ("policy.ask", '["write"]', '["execute"]', ("write", "execute")),
+        ("policy.mode", '"sandboxed"', '"ask"', "ask"),
+        ("policy.mode", '"sandboxed"', '"sandboxed"', "sandboxed"),
         ("providers.gemini.strict", None, "true", True),
         ("providers.gemini.tools.allow", None, '["a"]', ("a",)),
         ("providers.gemini.tools.deny", '["a"]', '["b"]', ("a", "b")),
@@ -147,6 +149,7 @@ class TestOneValue:
     @pytest.mark.parametrize(("key", "project", "value"), [
         ("model", '"anthropic:x"', "anthropic:x"),
         ("aliases.a", '"anthropic:x"', "anthropic:x"),
+        ("policy.mode", '"sandboxed"', "sandboxed"),
         ("fallbacks", '["simulator"]', ("simulator",)),
         ("system", '"Be brief."', "Be brief."),
         ("tools", '["os:system"]', ("os:system",)),
@@ -209,6 +212,7 @@ _RANDOM = {
     "policy.deny": _NAMES,
     "providers.*.tools.deny": _NAMES,
     "policy.ask": _EFFECTS,
+    "policy.mode": st.sampled_from(["ask", "sandboxed"]),
     "policy.max_uses.*": st.integers(0, 9),
     "policy.rates.*": st.builds(Rate, st.integers(0, 9), _SECONDS),
     "limits.request_rates.*": st.builds(RequestRate, requests=_REQUESTS, tokens=_REQUESTS, seconds=_SECONDS),
@@ -235,6 +239,8 @@ def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
             if user is None:  # unset: the built-in tools ask before whatever is not reading
                 return counts is None
             return set(counts) >= set(user)
+        case "mode":
+            return counts == "ask" or user == "sandboxed"
         case "strict":
             return counts or not user
         case "max_repeats":

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from tests.tools.policy_kit import make_caller
 
-from toolglot import ToolConfig, coding_tools
+from toolglot import Agent, ToolConfig, coding_tools
 from toolglot.builtin.code_mode.process import find_level
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.tools import BuiltinOptions
+from toolglot.config.settings import PolicySettings, Settings
+from toolglot.config.setup import Setup
+from toolglot.confine import sandbox_probe
 from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import SandboxProbe
 from toolglot.errors import UsageError
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.policy import ToolPolicy, describe_approval_rules
@@ -67,14 +71,14 @@ def fails(arguments: dict[str, Any]) -> bool:
     ({"approval": True}, {}, "ask"),
     ({"always_ask": leaves}, {}, "ask"),
     ({"always_ask": fails}, {}, "ask"),
-    ({}, {"approval_mode": "ask"}, "ask"),
+    ({}, {"mode": "ask"}, "ask"),
     ({}, {"ask": {"write"}}, "ask"),
     ({}, {"deny": ["change"]}, "refuse"),
     ({}, {"deny": ["change(src/**)"]}, "ask"),
     ({"confined": False}, {"approve": ["change"]}, "run"),
 ])  # fmt: skip
 def test_what_decides(options: dict[str, Any], config: dict[str, Any], action: str) -> None:
-    fields: dict[str, Any] = {"approval_mode": "sandboxed", **config}
+    fields: dict[str, Any] = {"mode": "sandboxed", **config}
     rules = ToolConfig(**fields)
     verdict = ToolPolicy().judge(make_tool(**options), make_caller(rules, can_ask=True), {"path": "a"})
     assert verdict.action == action
@@ -82,7 +86,7 @@ def test_what_decides(options: dict[str, Any], config: dict[str, Any], action: s
 
 def test_arguments_decide_each_time() -> None:
     policy, tool = ToolPolicy(), make_tool(confined=stays)
-    caller = make_caller(ToolConfig(approval_mode="sandboxed"), can_ask=True)
+    caller = make_caller(ToolConfig(mode="sandboxed"), can_ask=True)
     verdicts = [policy.judge(tool, caller, {"leave": leave}).action for leave in (False, True, False)]
     assert verdicts == ["run", "ask", "run"]
     assert policy.judge(tool, caller).action == "ask"  # nothing is known about the call
@@ -91,19 +95,70 @@ def test_arguments_decide_each_time() -> None:
 def test_a_change_of_the_mode_counts_at_once() -> None:
     policy, tool = ToolPolicy(), make_tool()
     modes: list[Any] = ["ask", "sandboxed", "ask"]
-    callers = [make_caller(ToolConfig(approval_mode=mode), can_ask=True) for mode in modes]
+    callers = [make_caller(ToolConfig(mode=mode), can_ask=True) for mode in modes]
     assert [policy.judge(tool, caller, {}).action for caller in callers] == ["ask", "run", "ask"]
 
 
 def test_an_approval_counts_only_in_the_mode_of_its_time() -> None:
-    asking, sandboxed = ToolConfig(), ToolConfig(approval_mode="sandboxed")
+    asking, sandboxed = ToolConfig(), ToolConfig(mode="sandboxed")
     assert describe_approval_rules(asking) != describe_approval_rules(sandboxed)
 
 
 def test_an_unknown_mode_is_refused() -> None:
     mode: Any = "yolo"
     with pytest.raises(UsageError, match="'yolo'; known: ask, sandboxed"):
-        ToolConfig(approval_mode=mode)
+        ToolConfig(mode=mode)
+
+
+# ---- an agent's option
+
+
+@has_sandbox
+@pytest.mark.parametrize("options", [
+    {"approval_mode": "sandboxed"},
+    {"approval_mode": "sandboxed", "config": ToolConfig(timeout=5)},
+    {"config": ToolConfig(mode="sandboxed")},
+])  # fmt: skip
+def test_an_agent_in_this_mode(options: dict[str, Any], tmp_path: Path) -> None:
+    agent = Agent("simulator", tools=coding_tools(tmp_path), **options)
+    result = agent.run_sync('call Bash {"command": "echo x > a"}\ncall WebFetch {"url": "http://192.0.2.1/", "prompt": ""}')
+    assert [outcome.ran for outcome in result.outcomes] == [True, False]
+    assert (tmp_path / "a").exists()
+    assert agent.config.timeout == (5 if "approval_mode" in options and "config" in options else 120)
+
+
+@has_sandbox
+def test_a_configured_agent_keeps_its_mode_when_it_switches_models(tmp_path: Path) -> None:
+    agent = Setup(Settings()).create_agent("simulator", tools=coding_tools(tmp_path), approval_mode="sandboxed")
+    agent.switch("simulator:gemini")
+    assert agent.config.mode == "sandboxed"
+    settings = Settings(policy=PolicySettings(mode="sandboxed"))
+    assert Setup(settings).create_agent("simulator").config.mode == "sandboxed"
+    assert Setup(settings).create_agent("simulator", approval_mode="ask").config.mode == "ask"
+
+
+@pytest.mark.parametrize("options", [{"approval_mode": "sandboxed"}, {"config": ToolConfig(mode="sandboxed")}])
+def test_it_is_refused_where_no_sandbox_works(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = {"bubblewrap": "install it", "Landlock": "the kernel has none"}
+    no_sandbox = SandboxProbe(SandboxLevel.NONE, reasons)
+
+    def probe(roots: object) -> SandboxProbe:
+        return no_sandbox
+
+    monkeypatch.setattr(sandbox_probe, "probe_sandbox", probe)
+    expected = "the approval mode 'sandboxed' needs a sandbox, and none works here: install it; the kernel has none"
+    with pytest.raises(UsageError, match=expected):
+        Agent("simulator", **options)
+    agent = Agent("simulator")
+    with pytest.raises(UsageError, match=expected):
+        agent.config = ToolConfig(mode="sandboxed")
+    assert agent.config.mode == "ask"
+
+
+def test_an_agent_knows_no_other_mode() -> None:
+    mode: Any = "yolo"
+    with pytest.raises(UsageError, match="approval mode 'yolo'"):
+        Agent("simulator", approval_mode=mode)
 
 
 # ---- with the real tools
@@ -111,7 +166,7 @@ def test_an_unknown_mode_is_refused() -> None:
 
 def run_calls(tools: list[Tool[Any, Any]], *calls: tuple[str, dict[str, Any]]) -> list[ToolOutcome]:
     """Run calls where nobody can be asked."""
-    executor = ToolExecutor(ToolRegistry(tools), ToolConfig(approval_mode="sandboxed"))
+    executor = ToolExecutor(ToolRegistry(tools), ToolConfig(mode="sandboxed"))
     numbered = [ToolCall(f"c{n}", name, arguments) for n, (name, arguments) in enumerate(calls)]
     return asyncio.run(executor.run_all(numbered))
 

@@ -22,7 +22,20 @@ import msgspec
 
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import APPROVE, DENY, FACADE, JSON, LOGGING, MCP, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.options import (
+    APPROVAL_MODE,
+    APPROVE,
+    DENY,
+    FACADE,
+    JSON,
+    LOGGING,
+    MCP,
+    NO_SANDBOX,
+    ROOT,
+    TOOLS,
+    YES,
+    complete_model,
+)
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare, ways_to_allow
 from toolglot.common.jsontext import dumps_text, loads_object
@@ -66,6 +79,7 @@ class _Line(msgspec.Struct):
 @NO_SANDBOX
 @DENY
 @APPROVE
+@APPROVAL_MODE
 @YES
 @MCP
 @click.option(

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from toolglot.common.plugins import plugin_names
 from toolglot.errors import ToolglotError, UsageError
+from toolglot.values.approvals import ApprovalMode
 from toolglot.wire.spec import WIRES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -66,6 +67,11 @@ JSON = click.option("--json", is_flag=True, help="Print JSON.")
 JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
 YES = click.option("-y", "--yes", is_flag=True, help="Approve all calls that need approval, except those outside a sandbox.")
 NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with your full permissions.")
+APPROVAL_MODE = click.option(
+    "--approval-mode",
+    type=click.Choice(get_args(ApprovalMode)),
+    help="ask: before commands and changes. sandboxed: run them unasked where the sandbox confines them, without network.",
+)
 DENY = click.option(
     "--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools or run matching calls. Repeatable."
 )
@@ -120,6 +126,7 @@ AGENT = combine(
     click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only matching tools. Repeatable."),
     DENY,
     APPROVE,
+    APPROVAL_MODE,
     click.option("--max-iterations", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
     click.option("--base-url", help="Override the provider's base URL."),
     ROOT,

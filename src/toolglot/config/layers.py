@@ -305,7 +305,7 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
 
     `current`: the value without that file, or UNSET. The result never allows more than it does.
     """
-    if field.trust == "free" or value == current:
+    if value == current or _is_free(field, value):
         return value, ""
     match field.trust:
         case "superset":
@@ -331,6 +331,13 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
             return current, f"it would allow more than the current {shown}"
         case _:
             return current, "only a trusted directory may set it"
+
+
+def _is_free(field: SettingField, value: Any) -> bool:
+    """Return whether anybody may set a setting to a value, whatever the current one is."""
+    if field.trust == "reset":
+        return value == field.default
+    return field.trust == "free"
 
 
 def _allows_no_more(field: SettingField, value: Any, current: Any) -> bool:

@@ -14,7 +14,7 @@ from toolglot.loop.context_window import ContextPolicy
 from toolglot.loop.limits import RunLimits
 from toolglot.mcp.client.servers import McpOAuth, McpServer
 from toolglot.tools.config import Rate, RetryConfig, ToolConfig, ToolErrorHandling
-from toolglot.values.approvals import Effect
+from toolglot.values.approvals import ApprovalMode, Effect
 from toolglot.values.request import Effort
 
 __all__ = [
@@ -35,11 +35,12 @@ __all__ = [
 
 NoLimit = Literal["none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-TrustRule = Literal["free", "lower", "subset", "superset", "enable", "trusted"]
+TrustRule = Literal["free", "lower", "subset", "superset", "enable", "reset", "trusted"]
 """How a project's file may change a setting before its directory is trusted.
 
-free: anything · lower: decrease a limit · subset: remove names from a list · superset: add names to a list · enable: switch it
-on · trusted: nothing. What is said to the model, and who receives the user's data, needs trust.
+free: anything · lower: decrease a limit · subset: remove names from a list · superset: add names to a list · enable: switch
+it on · reset: return to the default, which is the strictest value · trusted: nothing. What is said to the model, and who
+receives the user's data, needs trust.
 """
 
 
@@ -82,6 +83,10 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
     conversation, built-in and MCP tools need approval for everything but reading; other tools, if they declare it."""
+    mode: Annotated[ApprovalMode, Setting(trust="reset", flag_name="--approval-mode")] = "ask"
+    """ask: built-in and MCP tools ask before everything but reading. sandboxed: commands that the sandbox confines,
+    without network, and edits of unprotected files in the workspace run without asking; the rest asks. `ask` takes
+    precedence if it is set."""
     approve: tuple[str, ...] = ()
     """Rules for calls that run without approval: `shell(pytest *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's
     name."""

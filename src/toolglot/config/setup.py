@@ -341,7 +341,10 @@ class _ConfiguredSetup(AgentSetup):
         """Take the rules and options of the provider; which tools are allowed is known by their names."""
         model, changes = self.models.engine.name, dict[str, Any]()
         if "config" not in self._explicit_options:
-            changes["config"] = self._source.tool_config(model, self.config.tool_names)
+            config = self._source.tool_config(model, self.config.tool_names)
+            if "approval_mode" in self._explicit_options:
+                config = replace(config, mode=self.config.config.mode)
+            changes["config"] = config
         if "options" not in self._explicit_options:
             changes["options"] = self._source.generation_options(model)
         self.change(**changes)

@@ -27,9 +27,9 @@ from toolglot.confine.sandbox import (
     prepare_launch,
 )
 from toolglot.confine.seccomp import MACHINES
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, UsageError
 
-__all__ = ["SandboxProbe", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
+__all__ = ["SandboxProbe", "check_sandbox", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
 
 _CANARY_TIMEOUT = 10
 # Works inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine. A PATH
@@ -59,6 +59,14 @@ def probe_sandbox(roots: Iterable[Root] = ()) -> SandboxProbe:
             return SandboxProbe(level, reasons, program)
         reasons.setdefault(level.label, reason)
     return SandboxProbe(SandboxLevel.NONE, reasons)
+
+
+def check_sandbox(purpose: str, roots: Iterable[Root] = ()) -> None:
+    """Raise UsageError if no sandbox works here. `purpose`: what needs one."""
+    probe = probe_sandbox(roots)
+    if probe.level is SandboxLevel.NONE:
+        reasons = "; ".join(probe.reasons.values())
+        raise UsageError(f"{purpose} needs a sandbox, and none works here: {reasons}")
 
 
 @cache

@@ -84,7 +84,7 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
     it to write, to run commands and to use the network; without an approver (`approve=`), such calls are refused. Empty: only
     calls that leave the sandbox need it, and commands where no sandbox works."""
-    approval_mode: ApprovalMode = "ask"
+    mode: ApprovalMode = "ask"
     """ask: as `ask` says. sandboxed: built-in tools need no approval to run commands in the sandbox without network,
     and to change files of the workspace that are not protected; for everything else they do. `ask` takes precedence
     if it is set."""

@@ -92,6 +92,10 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _is_flag_or_function(value: Any) -> bool:
+    return isinstance(value, bool) or callable(value)
+
+
 def _is_flag_or_none(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
@@ -137,6 +141,10 @@ _TEXT = (_is_text, "a text")
 _TEXT_OR_NONE = (_is_text_or_none, "a text, or None")
 _DESCRIBE = (_is_function, "a function that takes the arguments as a dict and returns a text")
 _SCHEMA = (_is_schema, "a JSON Schema as a dict, or None")
+_FLAG_OR_FUNCTION = (
+    _is_flag_or_function,
+    "True, False, or a function that takes the arguments as a dict and returns one of them",
+)
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": _TEXT,
     "description": _TEXT_OR_NONE,

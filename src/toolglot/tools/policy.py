@@ -326,7 +326,7 @@ def describe_approval_rules(config: ToolConfig) -> Any:
     effects = None if config.ask is None else sorted(config.ask)
     rules = effects, config.approve, config.deny
     # The default mode adds nothing: approvals from before there were modes still count.
-    return rules if config.approval_mode == "ask" else (*rules, config.approval_mode)
+    return rules if config.mode == "ask" else (*rules, config.mode)
 
 
 def _find_rate(tool: Tool, caller: Caller) -> Rate | None:
@@ -372,7 +372,7 @@ def _effects_to_approve(tool: Tool, config: ToolConfig, *, is_quiet: bool) -> fr
 
 def _is_confined(tool: Tool, config: ToolConfig, arguments: dict[str, Any] | None) -> bool:
     """Whether the approval mode lets a call run. What a server says about its tool counts for nothing."""
-    if config.approval_mode != "sandboxed" or config.ask is not None or tool.approval is not None:
+    if config.mode != "sandboxed" or config.ask is not None or tool.approval is not None:
         return False
     if BUILTIN_TAG not in tool.tags or MCP_TAG in tool.tags:
         return False

@@ -30,7 +30,7 @@ from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import Approve
+from toolglot.values.approvals import ApprovalMode, Approve
 from toolglot.values.messages import Conversation, Message
 from toolglot.values.request import Options, Schema, ToolDefinition
 from toolglot.wire.spec import check_extras
@@ -73,6 +73,9 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     """The system prompt, or a function that writes it."""
     config: Annotated[ToolConfig, Accepts(ToolConfig, "a ToolConfig")]
     """How tools are run: which may be called, approvals, limits for each, retries."""
+    approval_mode: Annotated[ApprovalMode, Accepts(str, "'ask' or 'sandboxed'")]
+    """"sandboxed": commands that a sandbox confines, without network, and edits of unprotected files in the workspace
+    need no approval. The same as `ToolConfig(mode=…)`; an error where no sandbox works."""
     limits: Annotated[RunLimits, Accepts(RunLimits, "RunLimits")]
     """How much each run may use: requests, time, tokens, cost. A run can have its own: `run(prompt, limits=…)`."""
     options: Annotated[Options, Accepts(Options, "Options")]
@@ -165,13 +168,16 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             hosted=HostedTools(as_items(options.get("hosted", ())), definitions),
             metrics=options.get("metrics") or ToolMetrics(),
         )
-        return config.change({name: options[name] for name in _CHANGEABLE if name in options})
+        return config.change({name: options[name] for name in (*_CHANGEABLE, "approval_mode") if name in options})
 
     def change(self, options: Mapping[str, Any]) -> "AgentConfig":
         """Return this configuration with other options. Raises UsageError."""
         fields = dict(options)
         for name, value in fields.items():
             check_option(name, value)
+        if "approval_mode" in fields:
+            fields["config"] = _use_mode(fields.get("config", self.config), fields.pop("approval_mode"))
+        _check_mode(fields.get("config", self.config))
         if "options" in fields and fields["options"].cache is None:  # options that do not mention the cache keep it on
             fields["options"] = replace(fields["options"], cache=True)
         if "options" in fields:
@@ -197,6 +203,20 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 _CHANGEABLE = tuple(name for name in AgentConfig.__struct_fields__ if name not in ("tools", "hosted", "metrics"))
+
+
+def _use_mode(config: ToolConfig, mode: ApprovalMode) -> ToolConfig:
+    if mode not in get_args(ApprovalMode):
+        raise UnknownName("approval mode", mode, get_args(ApprovalMode))
+    return replace(config, mode=mode)
+
+
+def _check_mode(config: ToolConfig) -> None:
+    """Raise UsageError for a mode that cannot be kept here."""
+    if config.mode == "sandboxed":
+        from toolglot.confine.sandbox_probe import check_sandbox  # few programs need it
+
+        check_sandbox("the approval mode 'sandboxed'")
 
 
 def _read_facade(facade: str | Facade) -> str | Facade:
