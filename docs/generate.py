@@ -16,7 +16,7 @@ from typing import Any, cast, get_args
 
 import click
 import msgspec
-from generate_reference import REFERENCE_PAGES, render_errors, render_reference_index, render_reference_page
+from generate_reference import REFERENCE_PAGES, first_paragraph, render_errors, render_reference_index, render_reference_page
 from generate_tools import (
     docs_below,
     render_builtin_tools,
@@ -143,7 +143,7 @@ def render_settings() -> str:
     for field in setting_fields():
         is_nested = WILDCARD in field.key[:-1]  # the settings of a provider or a server
         if field.owner is not owner and field.owner is not Settings and not is_nested:
-            section = (inspect.getdoc(field.owner) or "").partition("\n")[0]
+            section = first_paragraph(inspect.getdoc(field.owner))
             rows.append(f"| **{field.key[0]}** | | | | {section} |")
         owner = field.owner
         default = "" if field.key[-1] == WILDCARD else "unset" if field.default is None else f"`{dumps_text(field.default)}`"
@@ -176,7 +176,7 @@ def render_events() -> str:
         (
             f"`{event.__struct_config__.tag}`",
             ", ".join(f"`{name}`" for name in event.__struct_encode_fields__),
-            re.sub(r"\s+", " ", (event.__doc__ or "").split("\n\n")[0]),
+            first_paragraph(event.__doc__),
         )
         for event in get_args(RunEvent)
     ]

@@ -73,7 +73,12 @@ def summarize(name: str) -> str:
         homes = getattr(home, "_HOME", {})  # where a package imports its names from; a module has its own
         source = inspect.getsource(import_module(f"{home.__name__}.{homes[name]}") if homes else home)
         doc = docs_below(ast.parse(source).body).get(name, "")
-    return re.sub(r"\s+", " ", doc.split("\n\n")[0])
+    return first_paragraph(doc)
+
+
+def first_paragraph(doc: str | None) -> str:
+    """Return the first paragraph of a docstring on one line."""
+    return " ".join((doc or "").split("\n\n")[0].split())
 
 
 def render_errors() -> str:
