@@ -50,12 +50,17 @@ def main() -> None:
         prog="python -m bench", description="Measure speed as ratios: CPU time on one core, medians."
     )
     parser.add_argument(
-        "sections", nargs="*", metavar="SECTION", help=f"any of {' '.join(SECTIONS)} (the default), or of {' '.join(LONG)}"
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help=f"any of {' '.join(SECTIONS)} (the default), or of {' '.join(LONG)}",
     )
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--keep", action="store_true", help="keep the totals of `instructions`, to compare later ones with them"
+        "--keep",
+        action="store_true",
+        help="keep the totals of `instructions`, to compare later ones with them",
     )
     parser.add_argument("--docs", action="store_true", help="also write the tables to docs/performance.md")
     options = parser.parse_args()

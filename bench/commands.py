@@ -89,7 +89,10 @@ _TOOLS = ("weather", "forecast", "history")
 
 
 def _chat_request() -> dict[str, Any]:
-    messages: list[Any] = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "How is the weather?"}]
+    messages: list[Any] = [
+        {"role": "system", "content": "You are brief."},
+        {"role": "user", "content": "How is the weather?"},
+    ]
     for n in range(4):
         function = {"name": "weather", "arguments": json.dumps({"place": f"place {n}", "days": [1, 2]})}
         messages += [
@@ -100,18 +103,36 @@ def _chat_request() -> dict[str, Any]:
             },
             {"role": "tool", "tool_call_id": f"call_{n}", "content": f"It is sunny in place number {n}."},
         ]
-    tools = [{"type": "function", "function": {"name": name, "description": name, "parameters": _SCHEMA}} for name in _TOOLS]
+    tools = [
+        {"type": "function", "function": {"name": name, "description": name, "parameters": _SCHEMA}}
+        for name in _TOOLS
+    ]
     return {"model": "gpt-4.1", "messages": messages, "tools": tools, "max_tokens": 1000, "temperature": 0.2}
 
 
 def _anthropic_request() -> dict[str, Any]:
     messages: list[Any] = [{"role": "user", "content": "How is the weather?"}]
     for n in range(4):
-        call = {"type": "tool_use", "id": f"toolu_{n}", "name": "weather", "input": {"place": f"place {n}", "days": [1, 2]}}
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"It is sunny in place number {n}."}
+        call = {
+            "type": "tool_use",
+            "id": f"toolu_{n}",
+            "name": "weather",
+            "input": {"place": f"place {n}", "days": [1, 2]},
+        }
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"toolu_{n}",
+            "content": f"It is sunny in place number {n}.",
+        }
         messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
     tools = [{"name": name, "description": name, "input_schema": _SCHEMA} for name in _TOOLS]
-    return {"model": "claude-sonnet-4-5", "system": "You are brief.", "messages": messages, "tools": tools, "max_tokens": 1000}
+    return {
+        "model": "claude-sonnet-4-5",
+        "system": "You are brief.",
+        "messages": messages,
+        "tools": tools,
+        "max_tokens": 1000,
+    }
 
 
 REQUESTS = {"openai-chat": _chat_request(), "anthropic-messages": _anthropic_request()}

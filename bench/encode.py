@@ -7,7 +7,16 @@ from bench.measure import Figure, Table
 from bench.streams import BUILDERS, words
 from toolglot.common.jsontext import dumps, loads
 from toolglot.providers.catalog import resolve_profile
-from toolglot.values.messages import Conversation, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.values.messages import (
+    Conversation,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    tool_results,
+    user,
+)
 from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.prefix import PrefixEncoder
@@ -16,13 +25,21 @@ from toolglot.wire.spec import SPECS
 TURNS = 200
 RESULT = "".join(words(2600))[: 10 * 1024]
 MIN_SPEEDUP = 10.0
-MODELS = dict(zip(BUILDERS, ("gpt-4.1", "gpt-5.2", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3:4b"), strict=True))
+MODELS = dict(
+    zip(BUILDERS, ("gpt-4.1", "gpt-5.2", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3:4b"), strict=True)
+)
 SCHEMA = {
     "type": "object",
-    "properties": {"path": {"type": "string", "description": "Relative to the project."}, "lines": {"type": "integer"}},
+    "properties": {
+        "path": {"type": "string", "description": "Relative to the project."},
+        "lines": {"type": "integer"},
+    },
     "required": ["path"],
 }
-TOOLS = tuple(ToolDefinition(name, f"{name} in the project", SCHEMA) for name in ("read", "list", "stat", "head", "tail"))
+TOOLS = tuple(
+    ToolDefinition(name, f"{name} in the project", SCHEMA)
+    for name in ("read", "list", "stat", "head", "tail")
+)
 
 
 def add_turn(conversation: Conversation, turn: int) -> None:
@@ -30,15 +47,22 @@ def add_turn(conversation: Conversation, turn: int) -> None:
     id = f"call_{turn:012d}"
     conversation.append(
         user(f"Read chapter {turn}, please."),
-        assistant([Text(f"I read chapter {turn}."), ToolCall(id, "read", {"path": f"chapters/{turn}.md", "lines": 200})]),
+        assistant(
+            [
+                Text(f"I read chapter {turn}."),
+                ToolCall(id, "read", {"path": f"chapters/{turn}.md", "lines": 200}),
+            ]
+        ),
         tool_results(ToolResult(id, (Text(f"{turn}: {RESULT}"),))),
     )
 
 
 def encode_table(*, quick: bool) -> Table:
     table = Table(
-        f"The next request of a growing conversation ({TURNS} turns, {TURNS * len(RESULT) / 1e6:.0f} MB): CPU µs",
-        f"ours = turns {TURNS - 19} to {TURNS}, early = turns 10 to 29; whole = encode_request + dumps of everything",
+        f"The next request of a growing conversation ({TURNS} turns, {TURNS * len(RESULT) / 1e6:.0f} MB): "
+        "CPU µs",
+        f"ours = turns {TURNS - 19} to {TURNS}, early = turns 10 to 29; whole = encode_request + dumps of "
+        "everything",
     )
     for wire in BUILDERS:
         rounds = [_measure_round(wire) for _ in range(3 if quick else 7)]

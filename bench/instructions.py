@@ -1,9 +1,10 @@
-"""What a conversation costs in instructions, garbage and memory: figures that do not depend on how busy the machine is.
+"""What a conversation costs in instructions, garbage and memory: figures that do not depend on how busy the
+machine is.
 
-Instructions are those of user mode, counted by callgrind (package `valgrind`); repeated runs agree to about 0.1 %. They hold
-for one interpreter, one type of CPU and one version of the packages below, so the totals that are kept in `instructions.json`
-are compared only where all of these are the same. `python -m bench instructions --keep` writes the file.
-"""
+Instructions are those of user mode, counted by callgrind (package `valgrind`); repeated runs agree to about
+0.1 %. They hold for one interpreter, one type of CPU and one version of the packages below, so the totals
+that are kept in `instructions.json` are compared only where all of these are the same. `python -m bench
+instructions --keep` writes the file."""
 
 import json
 import platform
@@ -36,17 +37,23 @@ TITLES = {
 
 
 def instructions_table(*, quick: bool = False, keep: bool = False) -> Table:
-    """Instructions of S3 and S4 for toolglot and the floor, then objects and memory. `quick`: without the shared agent."""
+    """Instructions of S3 and S4 for toolglot and the floor, then objects and memory.
+
+    `quick`: without the shared agent.
+    """
     problem = "valgrind is not installed" if shutil.which("valgrind") is None else ""
     here, kept = describe_environment(), read_kept()
     runners = MEASURED[:2] if quick else MEASURED
     table = Table(
-        "Instructions, garbage and memory of one conversation", "thousands of instructions (kIr) in user mode; S4: a turn"
+        "Instructions, garbage and memory of one conversation",
+        "thousands of instructions (kIr) in user mode; S4: a turn",
     )
     counts: dict[str, dict[str, float]] = {}
     with run_server() as address:
         for runner in runners:
-            counts[runner] = {} if problem else {name: _count_instructions(address, runner, name) for name in MAX_RATIOS}
+            counts[runner] = (
+                {} if problem else {name: _count_instructions(address, runner, name) for name in MAX_RATIOS}
+            )
             counts[runner] |= _run(address, runner, "S3", "garbage") | _run(address, runner, "S3", "waiting")
     if not problem:
         problem = find_difference(here, kept.get("environment", {}))
@@ -56,8 +63,12 @@ def instructions_table(*, quick: bool = False, keep: bool = False) -> Table:
     if problem:
         table.note += f"\nnot compared with the totals that are kept: {problem}"
     if keep:
-        rounded = {runner: {name: round(count, 1) for name, count in counts[runner].items()} for runner in runners}
-        KEPT.write_text(json.dumps({"environment": here, "totals": rounded}, indent=2) + "\n", encoding="utf-8")
+        rounded = {
+            runner: {name: round(count, 1) for name, count in counts[runner].items()} for runner in runners
+        }
+        KEPT.write_text(
+            json.dumps({"environment": here, "totals": rounded}, indent=2) + "\n", encoding="utf-8"
+        )
     return table
 
 
@@ -69,7 +80,9 @@ def _row(runner: str, counts: dict[str, dict[str, float]], totals: dict[str, flo
             continue
         limit = MAX_INCREASE * totals[name] if is_ours and name in totals else None
         row[f"{name} kIr"] = Figure(own[name], "", maximum=None if limit is None else round(limit))
-        row[f"{name} ÷ aiohttp"] = Figure(own[name] / floor[name], maximum=maximum if runner == "toolglot" else None)
+        row[f"{name} ÷ aiohttp"] = Figure(
+            own[name] / floor[name], maximum=maximum if runner == "toolglot" else None
+        )
     row["unreachable objects"] = Figure(own["unreachable"], "", maximum=MAX_UNREACHABLE if is_ours else None)
     row["waiting: objects"] = Figure(own["objects"], "", maximum=MAX_OBJECTS if is_ours else None)
     row["waiting: kB"] = Figure(own["kB"], "", maximum=MAX_MEMORY if is_ours else None)
@@ -100,11 +113,17 @@ def find_difference(here: dict[str, str], there: dict[str, str]) -> str:
     """Return why totals from there say nothing about here; "" if they do."""
     if not there:
         return "there are none"
-    different = [f"{name} is {value}, not {there.get(name)}" for name, value in here.items() if value != there.get(name)]
+    different = [
+        f"{name} is {value}, not {there.get(name)}"
+        for name, value in here.items()
+        if value != there.get(name)
+    ]
     return "; ".join(different)
 
 
-def _run(address: str, runner: str, scenario: str, what: str, prefix: tuple[str, ...] = ()) -> dict[str, float]:
+def _run(
+    address: str, runner: str, scenario: str, what: str, prefix: tuple[str, ...] = ()
+) -> dict[str, float]:
     command = [*prefix, sys.executable, "-m", "bench.loop.counted", address, CHAT, runner, scenario, what]
     variables = {**environment(), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=variables)

@@ -1,7 +1,7 @@
 """300 tools of 20 made-up services, as an agent with many MCP servers has them.
 
-`python -m bench.many_tools` prints what deferring them saves on each wire: a request as it is sent, before and after a search.
-"""
+`python -m bench.many_tools` prints what deferring them saves on each wire: a request as it is sent, before
+and after a search."""
 
 import asyncio
 from collections.abc import Callable
@@ -88,7 +88,10 @@ def many_tools() -> list[Tool]:
         extra = {
             "get": {"id": f"The id of the {thing.replace('_', ' ')}."},
             "delete": {"id": f"The id of the {thing.replace('_', ' ')}."},
-            "list": {"page": "The page, from 1 (default 1).", "page_size": "Entries per page, 1 to 100 (default 20)."},
+            "list": {
+                "page": "The page, from 1 (default 1).",
+                "page_size": "Entries per page, 1 to 100 (default 20).",
+            },
             "search": {"query": "Words to look for.", "page": "The page, from 1 (default 1)."},
         }
         for verb, sentence in _VERBS.items():
@@ -101,7 +104,9 @@ def many_tools() -> list[Tool]:
             }
             name = f"{service}_{verb}_{thing}"
             tools.append(
-                tool_from_definition(ToolDefinition(name, sentence.format(meaning), schema), _answer(name), effects="read")
+                tool_from_definition(
+                    ToolDefinition(name, sentence.format(meaning), schema), _answer(name), effects="read"
+                )
             )
     return tools
 
@@ -121,7 +126,9 @@ class _Recorder:
             ToolCall("c1", "search_tools", {"query": "create a github issue"}),
             ToolCall("c2", "github_create_issue", {"repository": "a/b", "title": "Broken"}),
         ]
-        script = Script([*(Reply((call,), "tools") for call in calls), *(Reply((Text("done"),)) for _ in range(2))])
+        script = Script(
+            [*(Reply((call,), "tools") for call in calls), *(Reply((Text("done"),)) for _ in range(2))]
+        )
         self._inner, self.bodies = SimulatedTransport(Simulator(script)), list[bytes]()
 
     async def send(self, request: HttpRequest) -> HttpResponse:
@@ -130,7 +137,9 @@ class _Recorder:
 
 
 async def measure(provider: str) -> tuple[list[int], list[int]]:
-    """Return tokens of tools and bytes of requests: all tools shown; deferred; after a search has loaded five of them."""
+    """Return tokens of tools and bytes of requests: all tools shown; deferred; after a search has loaded five
+    of them.
+    """
     tokens, sizes = list[int](), list[int]()
     for defer in (False, True):
         recorder, tools = _Recorder(), many_tools()
@@ -147,11 +156,16 @@ async def measure(provider: str) -> tuple[list[int], list[int]]:
 
 def main() -> None:
     """Print one line per wire."""
-    print("300 tools, estimated tokens of their definitions and bytes of a request: shown -> deferred -> after a search")
+    print(
+        "300 tools, estimated tokens of their definitions and bytes of a request: shown -> deferred -> after "
+        "a search"
+    )
     for provider in ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama"):
         tokens, sizes = asyncio.run(measure(provider))
         shown = [" -> ".join(f"{value:,}" for value in values) for values in (tokens, sizes)]
-        print(f"{provider:18}{shown[0]:>24} tokens ({1 - tokens[2] / tokens[0]:.0%} saved){shown[1]:>32} bytes")
+        print(
+            f"{provider:18}{shown[0]:>24} tokens ({1 - tokens[2] / tokens[0]:.0%} saved){shown[1]:>32} bytes"
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The clock and the tables.
 
-Time is CPU time of one process on one core. Figures that are compared are taken in turns, round after round, so that a slow
-moment of the machine hits all of them; the median round counts. A run returns what it read, and is refused where that is not
-what was expected.
+Time is CPU time of one process on one core. Figures that are compared are taken in turns, round after round,
+so that a slow moment of the machine hits all of them; the median round counts. A run returns what it read,
+and is refused where that is not what was expected.
 """
 
 import gc
@@ -30,7 +30,10 @@ def cpu_seconds(runs: Mapping[str, Run], expected: Mapping[str, object], rounds:
     """The median CPU time of each run, after a warm-up."""
     gc.collect()
     gc.freeze()  # nobody pays for what others have imported
-    repeats = {name: max(1, int(ROUND_SECONDS / _time_run(name, run, expected[name], 1))) for name, run in runs.items()}
+    repeats = {
+        name: max(1, int(ROUND_SECONDS / _time_run(name, run, expected[name], 1)))
+        for name, run in runs.items()
+    }
     took: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
@@ -56,8 +59,8 @@ def _short(value: object) -> str:
 def child_cpu(arguments: list[str]) -> tuple[float, bytes]:
     """CPU time (user + system) of Python with these arguments in a new process, and what it wrote.
 
-    Byte code may be written, whatever the environment says: an installed package has its own, as the others have.
-    """
+    Byte code may be written, whatever the environment says: an installed package has its own, as the others
+    have."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.PIPE, env=environment)
@@ -67,7 +70,10 @@ def child_cpu(arguments: list[str]) -> tuple[float, bytes]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, how much it should be at most or at least, and whether it is. Without a unit: how many times one is another."""
+    """A figure, how much it should be at most or at least, and whether it is.
+
+    Without a unit: how many times one is another.
+    """
 
     value: float
     unit: str = "\N{MULTIPLICATION SIGN}"
@@ -76,11 +82,19 @@ class Figure:
 
     @property
     def goal_text(self) -> str:
-        return f"≤ {self.maximum:g}" if self.maximum is not None else f"≥ {self.minimum:g}" if self.minimum is not None else ""
+        return (
+            f"≤ {self.maximum:g}"
+            if self.maximum is not None
+            else f"≥ {self.minimum:g}"
+            if self.minimum is not None
+            else ""
+        )
 
     @property
     def is_met(self) -> bool:
-        return (self.maximum is None or self.value <= self.maximum) and (self.minimum is None or self.value >= self.minimum)
+        return (self.maximum is None or self.value <= self.maximum) and (
+            self.minimum is None or self.value >= self.minimum
+        )
 
     def __str__(self) -> str:
         return (
@@ -99,8 +113,19 @@ class Table:
     def __str__(self) -> str:
         lines = [list(self.rows[0]), *([_cell(value) for value in row.values()] for row in self.rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
-        return "\n".join([f"\n{self.title}", *([self.note] if self.note else []), "", text[0], "─" * len(text[0]), *text[1:]])
+        text = [
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines
+        ]
+        return "\n".join(
+            [
+                f"\n{self.title}",
+                *([self.note] if self.note else []),
+                "",
+                text[0],
+                "─" * len(text[0]),
+                *text[1:],
+            ]
+        )
 
     def as_json(self) -> list[dict[str, Any]]:
         return [{key: _to_json(value) for key, value in row.items()} for row in self.rows]

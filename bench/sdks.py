@@ -1,8 +1,8 @@
 """The official SDKs' own decoders, fed with bytes in process: no socket, no HTTP parsing.
 
-`openai.Stream` and `anthropic.Stream` get a response made by hand. google-genai and ollama have no such seam: their clients get
-a transport that answers at once, so one request (about a millisecond) is in their figure. What they yield is joined by hand, as
-every user of a raw stream has to do.
+`openai.Stream` and `anthropic.Stream` get a response made by hand. google-genai and ollama have no such seam:
+their clients get a transport that answers at once, so one request (about a millisecond) is in their figure.
+What they yield is joined by hand, as every user of a raw stream has to do.
 """
 
 from collections.abc import Callable, Iterable
@@ -90,7 +90,9 @@ def _anthropic() -> Read:
     def read(reads: Iterable[bytes]) -> StreamOutcome:
         text, arguments, calls = list[str](), 0, 0
         response = httpx2.Response(200, content=iter(reads))
-        stream: Any = anthropic.Stream(cast_to=cast(Any, RawMessageStreamEvent), response=response, client=client)
+        stream: Any = anthropic.Stream(
+            cast_to=cast(Any, RawMessageStreamEvent), response=response, client=client
+        )
         for event in stream:
             if event.type == "content_block_delta":
                 if event.delta.type == "text_delta":
@@ -117,13 +119,17 @@ def _gemini() -> Read:
         nonlocal answer
         answer = reads
         text, arguments, calls = list[str](), 0, 0
-        for chunk in cast(Any, client.models.generate_content_stream(model="gemini-3.5-flash", contents="go")):
+        for chunk in cast(
+            Any, client.models.generate_content_stream(model="gemini-3.5-flash", contents="go")
+        ):
             for part in chunk.candidates[0].content.parts:
                 if part.text:
                     text.append(part.text)
                 elif part.function_call:
                     calls += bool(part.function_call.name)
-                    arguments += sum(len(piece.string_value) for piece in part.function_call.partial_args or ())
+                    arguments += sum(
+                        len(piece.string_value) for piece in part.function_call.partial_args or ()
+                    )
         return StreamOutcome("".join(text), calls, arguments)
 
     return read

@@ -22,8 +22,14 @@ IMPORTS = {
 
 
 def startup_table(*, quick: bool) -> Table:
-    """`import toolglot` loads names when they are first used; the second row loads everything that encodes and decodes."""
-    imports = {name: code for name, code in IMPORTS.items() if "toolglot" in name or find_spec(name.partition(".")[0])}
+    """`import toolglot` loads names when they are first used; the second row loads everything that encodes
+    and decodes.
+    """
+    imports = {
+        name: code
+        for name, code in IMPORTS.items()
+        if "toolglot" in name or find_spec(name.partition(".")[0])
+    }
     took: dict[str, list[float]] = {name: [] for name in imports}
     for name, code in imports.items():
         if not quick or name.startswith("toolglot"):
@@ -38,6 +44,10 @@ def startup_table(*, quick: bool) -> Table:
         is_ours = name.startswith("toolglot")
         ratio = None if is_ours else Figure(ms / each["toolglot with its five wires"])
         table.rows.append(
-            {"": f"import {name}", "÷ toolglot": ratio, "ms": Figure(ms, " ms", maximum=MAX_MILLISECONDS) if is_ours else ms}
+            {
+                "": f"import {name}",
+                "÷ toolglot": ratio,
+                "ms": Figure(ms, " ms", maximum=MAX_MILLISECONDS) if is_ours else ms,
+            }
         )
     return table

@@ -1,8 +1,9 @@
-"""Self-made streams in the exact shape of each provider's events: fields and their order, padding, `event:` lines, usage.
+"""Self-made streams in the exact shape of each provider's events: fields and their order, padding, `event:`
+lines, usage.
 
-A stream says some text and makes one call whose arguments come in fragments (either may be missing). Two wires have no
-fragments of JSON: Gemini (Vertex) sends pieces of values with their paths, Ollama sends a call whole, here after as many pieces
-of thinking.
+A stream says some text and makes one call whose arguments come in fragments (either may be missing). Two
+wires have no fragments of JSON: Gemini (Vertex) sends pieces of values with their paths, Ollama sends a call
+whole, here after as many pieces of thinking.
 """
 
 import json
@@ -14,7 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 WORDS = re.findall(
-    r" ?[^ ]+", ' The ferry leaves at nine , so pack the blue café bag tonight . \n\n - a "map" of Malmö and 3 apples'
+    r" ?[^ ]+",
+    ' The ferry leaves at nine , so pack the blue café bag tonight . \n\n - a "map" of Malmö and 3 apples',
 )
 NOISE = "q7Xc0bTzL2mWv9RkHs4N"
 TOOL = "write_file"
@@ -25,7 +27,10 @@ dumps = msgspec.json.encode
 
 
 class StreamOutcome(NamedTuple):
-    """What reading a stream must give. `arguments`: characters of JSON text, or of the values where no text was sent."""
+    """What reading a stream must give.
+
+    `arguments`: characters of JSON text, or of the values where no text was sent.
+    """
 
     text: str
     calls: int
@@ -107,9 +112,17 @@ def chat(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
         for piece in split_text(dumps(call).decode()):
             yield delta(piece, tool_calls=[{"index": 0, "function": {"arguments": piece}}])
     yield delta(finish="stop" if call is None else "tool_calls")
-    details = {"reasoning_tokens": 0, "audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+    details = {
+        "reasoning_tokens": 0,
+        "audio_tokens": 0,
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
+    }
     usage = {"prompt_tokens": 149, "completion_tokens": 2000, "total_tokens": 2149}
-    usage |= {"prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0}, "completion_tokens_details": details}
+    usage |= {
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": details,
+    }
     yield event([], usage=usage)
     yield b"data: [DONE]\n\n"
 
@@ -121,7 +134,11 @@ def responses(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
     def event(kind: str, **fields: Any) -> bytes:
         nonlocal number
         number += 1
-        return f"event: {kind}\ndata: ".encode() + dumps({"type": kind, "sequence_number": number - 1, **fields}) + b"\n\n"
+        return (
+            f"event: {kind}\ndata: ".encode()
+            + dumps({"type": kind, "sequence_number": number - 1, **fields})
+            + b"\n\n"
+        )
 
     def response(kind: str, status: str, usage: Any = None) -> bytes:
         parameters = {
@@ -153,7 +170,15 @@ def responses(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
             "temperature": 1.0,
             "text": {"format": {"type": "text"}, "verbosity": "medium"},
             "tool_choice": "auto",
-            "tools": [{"type": "function", "description": "Writes", "name": TOOL, "parameters": parameters, "strict": True}],
+            "tools": [
+                {
+                    "type": "function",
+                    "description": "Writes",
+                    "name": TOOL,
+                    "parameters": parameters,
+                    "strict": True,
+                }
+            ],
             "top_logprobs": 0,
             "top_p": 1.0,
             "truncation": "disabled",
@@ -180,8 +205,17 @@ def responses(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
         output.append({**item, "status": "completed", "content": [{**part, "text": whole}]})
         yield event("response.output_item.done", output_index=0, item=output[-1])
     if call is not None:
-        id, whole, index = "fc_0c5be1d87a3f42960069f1a2b4937c819384756abcdef01234", dumps(call).decode(), len(output)
-        head = {"id": id, "type": "function_call", "status": "in_progress", "arguments": "", "call_id": CALL_ID, "name": TOOL}
+        id = "fc_0c5be1d87a3f42960069f1a2b4937c819384756abcdef01234"
+        whole = dumps(call).decode()
+        index = len(output)
+        head = {
+            "id": id,
+            "type": "function_call",
+            "status": "in_progress",
+            "arguments": "",
+            "call_id": CALL_ID,
+            "name": TOOL,
+        }
         place = {"item_id": id, "output_index": index}
         yield event("response.output_item.added", output_index=index, item=head)
         for piece in split_text(whole):
@@ -206,9 +240,24 @@ def anthropic(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
 
     usage = {"input_tokens": 52, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     cached = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
-    usage_details = {"cache_creation": cached, "output_tokens": 1, "service_tier": "standard", "inference_geo": "global"}
-    message = {"model": "claude-sonnet-4-6", "id": "msg_01Wv9RkHs4Nq7Xc0bTzL2mQd", "type": "message", "role": "assistant"}
-    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, **usage_details}}
+    usage_details = {
+        "cache_creation": cached,
+        "output_tokens": 1,
+        "service_tier": "standard",
+        "inference_geo": "global",
+    }
+    message = {
+        "model": "claude-sonnet-4-6",
+        "id": "msg_01Wv9RkHs4Nq7Xc0bTzL2mQd",
+        "type": "message",
+        "role": "assistant",
+    }
+    message |= {
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, **usage_details},
+    }
     yield event("message_start", message=message)
     index = 0
     if text:
@@ -222,20 +271,32 @@ def anthropic(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
         block = {"type": "tool_use", "id": "toolu_01Xc0bTzL2mWv9RkHs4Nq7Pd", "name": TOOL, "input": {}}
         yield event("content_block_start", index=index, content_block=block)
         for piece in split_text(dumps(call).decode()):
-            yield event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+            yield event(
+                "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece}
+            )
         yield event("content_block_stop", index=index)
     reason = "end_turn" if call is None else "tool_use"
-    yield event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage={**usage, "output_tokens": 2000})
+    yield event(
+        "message_delta",
+        delta={"stop_reason": reason, "stop_sequence": None},
+        usage={**usage, "output_tokens": 2000},
+    )
     yield event("message_stop")
 
 
 def gemini(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
     def event(part: Any, finish: str | None = None) -> bytes:
-        candidate = {"content": {"parts": [part], "role": "model"}, **({"finishReason": finish} if finish else {}), "index": 0}
+        candidate = {
+            "content": {"parts": [part], "role": "model"},
+            **({"finishReason": finish} if finish else {}),
+            "index": 0,
+        }
         counts = {"promptTokenCount": 11, "candidatesTokenCount": 204, "totalTokenCount": 267}
         counts |= {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": 11}], "thoughtsTokenCount": 52}
         doc = {"candidates": [candidate], "usageMetadata": counts, "modelVersion": "gemini-3.5-flash"}
-        line = json.dumps({**doc, "responseId": "Hs4Nq7Xc0bTzL2mWv9RkQd8"}, separators=(",", ": "), ensure_ascii=False)
+        line = json.dumps(
+            {**doc, "responseId": "Hs4Nq7Xc0bTzL2mWv9RkQd8"}, separators=(",", ": "), ensure_ascii=False
+        )
         return f"data: {line}\r\n\r\n".encode()
 
     for piece in text:
@@ -270,7 +331,9 @@ def ollama(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
     if call is not None:
         for piece in words(len(split_text(dumps(call).decode()))):
             yield event({"thinking": piece})
-        yield event({"tool_calls": [{"id": CALL_ID, "function": {"index": 0, "name": TOOL, "arguments": call}}]})
+        yield event(
+            {"tool_calls": [{"id": CALL_ID, "function": {"index": 0, "name": TOOL, "arguments": call}}]}
+        )
     durations = {"total_duration": 2203237375, "load_duration": 336223209, "prompt_eval_count": 37}
     durations |= {"prompt_eval_duration": 355000000, "eval_count": 2000, "eval_duration": 1511000000}
     yield event({}, done_reason="stop", **durations)

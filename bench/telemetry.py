@@ -45,7 +45,10 @@ class Canned:
     """The replies that the simulator gave once, in order: its own work is not measured."""
 
     def __init__(self, turns: int) -> None:
-        calls = [Reply((ToolCall(f"call_{turn}", "add", {"a": turn, "b": 1}),), "tools") for turn in range(turns - 1)]
+        calls = [
+            Reply((ToolCall(f"call_{turn}", "add", {"a": turn, "b": 1}),), "tools")
+            for turn in range(turns - 1)
+        ]
         self._simulated = SimulatedTransport(Script([*calls, Reply((Text("Done."),))]))
         self._replies: list[list[bytes]] = []
         self._next = -1
@@ -65,12 +68,15 @@ class Canned:
 
 
 def telemetry_table(*, quick: bool) -> Table:
-    """Without a provider, an agent looks for one once in a run; spans and metrics cost what the SDK does with them."""
+    """Without a provider, an agent looks for one once in a run; spans and metrics cost what the SDK does with
+    them.
+    """
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
-    tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+    tracers = TracerProvider(shutdown_on_exit=False)
+    meters = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     tracers.add_span_processor(SpanProcessor())  # the spans are finished, and nobody exports them
     turns, loop = 20, asyncio.new_event_loop()
     canned = Canned(turns)
@@ -100,11 +106,16 @@ def telemetry_table(*, quick: bool) -> Table:
     took = cpu_seconds(runs, dict.fromkeys(runs, "Done."), 5 if quick else 30)
     loop.close()
     table = Table(
-        f"OpenTelemetry: CPU per turn of a streamed conversation of {turns} turns", "ratio: against an agent without it"
+        f"OpenTelemetry: CPU per turn of a streamed conversation of {turns} turns",
+        "ratio: against an agent without it",
     )
     for name, seconds in took.items():
         goal = {"OpenTelemetry imported, not set up": MAX_OFF, "spans": MAX_SPANS}.get(name)
         table.rows.append(
-            {"": name, "÷ off": Figure(seconds / took["off, or not imported"], maximum=goal), "µs": 1e6 * seconds / turns}
+            {
+                "": name,
+                "÷ off": Figure(seconds / took["off, or not imported"], maximum=goal),
+                "µs": 1e6 * seconds / turns,
+            }
         )
     return table

@@ -1,4 +1,6 @@
-"""Search by structure over the standard library, with the look for a word of the pattern before parsing and without."""
+"""Search by structure over the standard library, with the look for a word of the pattern before parsing and
+without.
+"""
 
 import sysconfig
 import time
@@ -24,12 +26,22 @@ def ast_table(*, quick: bool) -> Table:
     source = Path(sysconfig.get_paths()["stdlib"]) / ("json" if quick else "")
     table = Table(f"ast_search over {'a part of ' if quick else ''}the standard library")
     workspace = Workspace(source, writable=False)
-    size = sum(path.stat().st_size for path in source.rglob("*.py") if "site-packages" not in path.parts) / 1e6
+    size = (
+        sum(path.stat().st_size for path in source.rglob("*.py") if "site-packages" not in path.parts) / 1e6
+    )
     for pattern in PATTERNS:
         plain, matches = _time_search(workspace, pattern, 3 if quick else 1, prefilter=False)
         fast, same = _time_search(workspace, pattern, 3 if quick else 1, prefilter=True)
         assert matches == same, (pattern, matches, same)
-        table.rows.append({"": pattern, "matches": matches, "MB": size, "MB/s": size / fast, "MB/s, all parsed": size / plain})
+        table.rows.append(
+            {
+                "": pattern,
+                "matches": matches,
+                "MB": size,
+                "MB/s": size / fast,
+                "MB/s, all parsed": size / plain,
+            }
+        )
     workspace.close()
     return table
 
@@ -44,7 +56,9 @@ class _ParseEverything(AstQuery):
 
 def _time_search(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) -> tuple[float, int]:
     search = ast_tools.ast_search_tools(ToolState(workspace))[0]
-    call = ToolCall("c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_ONLY_STDLIB})
+    call = ToolCall(
+        "c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_ONLY_STDLIB}
+    )
     timeout, max_results = ast_query.TIMEOUT_SECONDS, ast_tools.MAX_RESULTS
     seconds, count = list[float](), 0
     ast_query.TIMEOUT_SECONDS, ast_tools.MAX_RESULTS = 600.0, 10**6

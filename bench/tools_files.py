@@ -20,7 +20,9 @@ _DEEP_FILE = "a/b/c/d/file.txt"
 
 
 def files_table(*, quick: bool) -> Table:
-    """Opening, reading, writing and listing: ours, the bare call, and the usual check of a real path before it."""
+    """Opening, reading, writing and listing: ours, the bare call, and the usual check of a real path before
+    it.
+    """
     table = Table("built-in tools: files")
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)

@@ -1,8 +1,9 @@
-"""Races for a way out of the workspace: `python -m bench.tools_races [--tries N] [--walk] [--user] [OPERATION …]`.
+"""Races for a way out of the workspace: `python -m bench.tools_races [--tries N] [--walk] [--user] [OPERATION
+…]`.
 
-Another process exchanges a directory, and a file, with links to the outside as fast as it can, while each operation is tried.
-Prints how often each was done and refused, and how often it leaked; a leak, or anything left beside the files, is exit 1.
-"""
+Another process exchanges a directory, and a file, with links to the outside as fast as it can, while each
+operation is tried. Prints how often each was done and refused, and how often it leaked; a leak, or anything
+left beside the files, is exit 1."""
 
 import argparse
 import ctypes
@@ -48,12 +49,15 @@ class Arena:
             "write": lambda path: self._apply_changes(Change(path, b"by the model")),
             "create": self._create,
             "remove": self._remove,
-            "change": lambda path: self._apply_changes(Change("side.txt", b"x"), Change(path, b"by the model")),
+            "change": lambda path: self._apply_changes(
+                Change("side.txt", b"x"), Change(path, b"by the model")
+            ),
         }
 
     def _state(self) -> dict[str, tuple[int, bytes | None]]:
         return {
-            str(path): (path.lstat().st_ino, path.read_bytes() if path.is_file() else None) for path in self.outside.rglob("*")
+            str(path): (path.lstat().st_ino, path.read_bytes() if path.is_file() else None)
+            for path in self.outside.rglob("*")
         }
 
     def _check_stat(self, path: str) -> bool:
@@ -85,7 +89,9 @@ class Arena:
     def run(self, name: str, tries: int) -> tuple[int, int, int]:
         done = leaks = 0
         act = self.operations[name]
-        with _swap_in_background([(self.root / one, self.root / f"{one}_link") for one in ("flip", "target")]):
+        with _swap_in_background(
+            [(self.root / one, self.root / f"{one}_link") for one in ("flip", "target")]
+        ):
             for number in range(tries):
                 with suppress(ToolError):
                     leaks += act(PATHS[number % 3])
@@ -93,7 +99,9 @@ class Arena:
         return done, tries - done, leaks + (self._state() != self.before)
 
     def count_leftovers(self) -> int:
-        return sum(path.suffix in (".new", ".old") for path in (*self.root.rglob(".*"), *self.outside.rglob(".*")))
+        return sum(
+            path.suffix in (".new", ".old") for path in (*self.root.rglob(".*"), *self.outside.rglob(".*"))
+        )
 
 
 @contextmanager
@@ -119,7 +127,9 @@ def main() -> None:
     parser.add_argument("operations", nargs="*", metavar="OPERATION")
     parser.add_argument("--tries", type=int, default=100_000, help="of each operation")
     parser.add_argument("--walk", action="store_true", help="without openat2, as on other systems")
-    parser.add_argument("--user", action="store_true", help="as an ordinary user, where it is started as root")
+    parser.add_argument(
+        "--user", action="store_true", help="as an ordinary user, where it is started as root"
+    )
     options = parser.parse_args()
     if options.user and os.geteuid() == 0:
         os.setgroups([])
@@ -137,7 +147,8 @@ def main() -> None:
             took, left = perf_counter() - begin, arena.count_leftovers()
             failures += leaks + left
             print(
-                f"{name:8}{options.tries:9,} tries{done:9,} done{refused:9,} refused {leaks} leaks {left} left{took:7.1f} s",
+                f"{name:8}{options.tries:9,} tries{done:9,} done{refused:9,} refused {leaks} leaks {left} "
+                f"left{took:7.1f} s",
                 flush=True,
             )
             arena.workspace.close()

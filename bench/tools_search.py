@@ -1,7 +1,8 @@
-"""The built-in search tools on a tree of 50,000 files, against ripgrep itself and against what one writes in a minute.
+"""The built-in search tools on a tree of 50,000 files, against ripgrep itself and against what one writes in
+a minute.
 
-CPU time of this process and of those that it starts, and the time on the clock; medians of rounds in which all take turns.
-"""
+CPU time of this process and of those that it starts, and the time on the clock; medians of rounds in which
+all take turns."""
 
 import argparse
 import os
@@ -46,7 +47,9 @@ def create_tree(root: Path, files: int) -> None:
 
 def count_with_ripgrep(root: Path, *arguments: str) -> int:
     """How many lines ripgrep writes by itself."""
-    return subprocess.run([*RG, *arguments, "./"], cwd=root, stdout=subprocess.PIPE, check=False).stdout.count(b"\n")
+    return subprocess.run(
+        [*RG, *arguments, "./"], cwd=root, stdout=subprocess.PIPE, check=False
+    ).stdout.count(b"\n")
 
 
 def naive_grep(root: Path) -> int:
@@ -78,7 +81,10 @@ def time_runs(runs: dict[str, Callable[[], int]], rounds: int) -> dict[str, tupl
             clock, cpu = perf_counter(), cpu_time()
             run()
             took[name].append((1e3 * (perf_counter() - clock), 1e3 * (cpu_time() - cpu)))
-    return {name: (median(a for a, _ in times), median(b for _, b in times), counts[name]) for name, times in took.items()}
+    return {
+        name: (median(a for a, _ in times), median(b for _, b in times), counts[name])
+        for name, times in took.items()
+    }
 
 
 def tools_search_table(*, quick: bool) -> Table:
@@ -100,7 +106,9 @@ def tools_search_table(*, quick: bool) -> Table:
         if shutil.which("rg"):
             runs["rg needle"] = lambda: count_with_ripgrep(root, "--line-number", "--regexp", NEEDLE)
             runs["rg --files"] = lambda: count_with_ripgrep(root, "--files")
-            runs["rg --files --sort=modified"] = lambda: count_with_ripgrep(root, "--files", "--sort=modified")
+            runs["rg --files --sort=modified"] = lambda: count_with_ripgrep(
+                root, "--files", "--sort=modified"
+            )
         took = time_runs(runs, 3 if quick else 9)
         box.workspace.close()
     return _build_table(took)
@@ -118,7 +126,9 @@ GOALS = {
 
 
 def _build_table(took: dict[str, tuple[float, float, int]]) -> Table:
-    table = Table("Search: 50,000 files", "÷ rg: against ripgrep on the same tree, on the clock and in CPU time")
+    table = Table(
+        "Search: 50,000 files", "÷ rg: against ripgrep on the same tree, on the clock and in CPU time"
+    )
     for name, (clock, cpu, count) in took.items():
         peer, most_clock, most_cpu = GOALS.get(name, ("", None, None))
         against = took.get(peer)

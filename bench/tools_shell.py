@@ -1,7 +1,7 @@
 """`python -m bench.tools_shell [--quick]`: what a sandbox costs a command, and whether it holds under load.
 
-Wall time in milliseconds, medians, taken in turns. Below the table: a flood of output, and many limits of time in a row.
-"""
+Wall time in milliseconds, medians, taken in turns. Below the table: a flood of output, and many limits of
+time in a row."""
 
 import argparse
 import asyncio
@@ -51,9 +51,12 @@ def start_table(base: Path, rounds: int) -> Table:
     """One `true`, from the call of the tool to its result."""
     levels = [level for level in SandboxLevel if level is SandboxLevel.NONE or not probe_level(level)]
     benches = {level.label: ShellBench(base / level.name, level) for level in levels}
-    runs: dict[str, Callable[[], object]] = {"bare bash": lambda: subprocess.run(["bash", "-c", "true"], check=True)}
+    runs: dict[str, Callable[[], object]] = {
+        "bare bash": lambda: subprocess.run(["bash", "-c", "true"], check=True)
+    }
     runs |= {
-        f"shell, {label}": (lambda bench=bench: asyncio.run(bench.run(command="true"))) for label, bench in benches.items()
+        f"shell, {label}": (lambda bench=bench: asyncio.run(bench.run(command="true")))
+        for label, bench in benches.items()
     }
     took: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
@@ -67,7 +70,9 @@ def start_table(base: Path, rounds: int) -> Table:
     bare = median(took["bare bash"])
     table = Table("A command: ms from call to result", "ratio: against bare bash")
     for name, times in took.items():
-        table.rows.append({"": name, "÷ bare": Figure(median(times) / bare), "ms": Figure(median(times), " ms")})
+        table.rows.append(
+            {"": name, "÷ bare": Figure(median(times) / bare), "ms": Figure(median(times), " ms")}
+        )
     return table
 
 
@@ -75,7 +80,8 @@ async def flood(bench: ShellBench, size: int) -> str:
     """A flood of output, more than fits in memory."""
     start = time.perf_counter()
     result = await bench.run(command=f"yes 0123456789abcdef | head -c {size}", timeout=600)
-    took, held = time.perf_counter() - start, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    took = time.perf_counter() - start
+    held = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     if result["total_bytes"] != size:
         raise AssertionError(f"read {result['total_bytes']} of {size} bytes")
     return f"flood of {size / 1e9:g} GB: {took:.1f} s, {held / 2**20:.0f} MB held by this process"
@@ -90,7 +96,11 @@ async def run_timeouts(bench: ShellBench, times: int) -> str:
         late.append(1e3 * (result["seconds"] - 0.1))
     left = sum(MARKER.encode() in _command_line(name) for name in os.listdir("/proc") if name.isdigit())
     extra = len(os.listdir("/proc/self/fd")) - handles
-    return f"{times} limits of time: {left} survivors, {extra} more descriptors, ended {median(late):.1f} ms late"
+    return (
+        f"{times} limits of time: {left} survivors, {extra} more descriptors, ended {median(late):.1f} "
+        "ms "
+        "late"
+    )
 
 
 def _command_line(pid: str) -> list[bytes]:

@@ -1,8 +1,8 @@
 """What a reader of one streamed turn walks through: functions, files, depth, and files that call each other.
 
-The turn has one call of a built-in tool, under Claude's names, on the simulator. It is the second of its conversation, so that
-what is made once does not count. The frames of the simulator, of comprehensions and of other threads are left out.
-"""
+The turn has one call of a built-in tool, under Claude's names, on the simulator. It is the second of its
+conversation, so that what is made once does not count. The frames of the simulator, of comprehensions and of
+other threads are left out."""
 
 import asyncio
 import sys
@@ -112,4 +112,6 @@ def walk_table(*, quick: bool) -> Table:
         "depth": walk.depth,
         "pairs of files that call each other": len(walk.mutual_files),
     }
-    return Table("The walk through one turn", "Functions of toolglot that run, without those of the simulator.", [row])
+    return Table(
+        "The walk through one turn", "Functions of toolglot that run, without those of the simulator.", [row]
+    )

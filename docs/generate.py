@@ -16,7 +16,13 @@ from typing import Any, cast, get_args
 
 import click
 import msgspec
-from generate_reference import REFERENCE_PAGES, first_paragraph, render_errors, render_reference_index, render_reference_page
+from generate_reference import (
+    REFERENCE_PAGES,
+    first_paragraph,
+    render_errors,
+    render_reference_index,
+    render_reference_page,
+)
 from generate_tools import (
     docs_below,
     render_builtin_tools,
@@ -73,7 +79,8 @@ def render_providers() -> str:
     """docs/providers.md: every row of the catalog, with its limits, quirks and the facts about its models."""
     parts = [
         "# Providers",
-        "Generated from the catalog by `make docs`. Tool names and call ids that a provider rejects are mapped, and back.",
+        "Generated from the catalog by `make docs`. Tool names and call ids that a provider rejects are "
+        "mapped, and back.",
     ]
     for profile in PROFILES.values():
         limits, features = profile.limits, profile.features
@@ -93,7 +100,10 @@ def render_providers() -> str:
                 if profile.text_calls
                 else []
             ),
-            ("media in tool results", ", ".join(sorted(features.result_media)) or "none: sent in a user message"),
+            (
+                "media in tool results",
+                ", ".join(sorted(features.result_media)) or "none: sent in a user message",
+            ),
             ("as of", f"{limits.as_of}, {limits.source}"),
         ]
         parts.append(render_table(("", ""), rows).replace("|  |  |", "| | |"))
@@ -114,7 +124,9 @@ def format_changes(changes: dict[str, object]) -> str:
 def format_value(value: object) -> str:
     """Format a value of a profile."""
     if isinstance(value, frozenset | tuple):
-        return ", ".join(sorted(map(str, value)) if isinstance(value, frozenset) else map(str, value)) or "none"
+        return (
+            ", ".join(sorted(map(str, value)) if isinstance(value, frozenset) else map(str, value)) or "none"
+        )
     if hasattr(value, "__struct_fields__"):
         return ", ".join(name for name in value.__struct_fields__ if getattr(value, name) is True)
     return str(value)
@@ -129,7 +141,9 @@ def render_keys() -> str:
         variables = ", ".join(f"`{name}`" for name in (*first.key_env, *first.token_env)) or "none"
         optional = " (optional)" if first.auth == "optional" and first.key_env else ""
         ids = ", ".join(f"`{profile.id}`" for profile in profiles)
-        rows.append(f"| `{account}` | {ids} | {variables}{optional} | {_SIGN_IN_NAMES.get(first.sign_in, '')} |")
+        rows.append(
+            f"| `{account}` | {ids} | {variables}{optional} | {_SIGN_IN_NAMES.get(first.sign_in, '')} |"
+        )
     return "\n".join(rows)
 
 
@@ -146,11 +160,19 @@ def render_settings() -> str:
             section = first_paragraph(inspect.getdoc(field.owner))
             rows.append(f"| **{field.key[0]}** | | | | {section} |")
         owner = field.owner
-        default = "" if field.key[-1] == WILDCARD else "unset" if field.default is None else f"`{dumps_text(field.default)}`"
+        default = (
+            ""
+            if field.key[-1] == WILDCARD
+            else "unset"
+            if field.default is None
+            else f"`{dumps_text(field.default)}`"
+        )
         variable = f"`{field.variable}`" if field.variable else ""
         meaning = _field_docs(field.owner).get(field.name, "")
         rule = _RULE_LABELS.get(field.trust, "only stricter")
-        rows.append(f"| `{field.key_text}` | {default} | {variable} | {rule} | {meaning} |".replace("  ", " "))
+        rows.append(
+            f"| `{field.key_text}` | {default} | {variable} | {rule} | {meaning} |".replace("  ", " ")
+        )
     return "\n".join(rows)
 
 
@@ -185,7 +207,9 @@ def render_events() -> str:
 
 def render_chat_commands() -> str:
     """docs/chat.md: one row per slash command."""
-    rows = [(f"`{f'/{name} {command.usage}'.strip()}`", command.description) for name, command in COMMANDS.items()]
+    rows = [
+        (f"`{f'/{name} {command.usage}'.strip()}`", command.description) for name, command in COMMANDS.items()
+    ]
     return render_table(("command", "effect"), rows)
 
 
@@ -194,7 +218,8 @@ def render_cli() -> str:
     parts = [
         "# Command line reference",
         "Generated from the help of the commands by `make docs`.",
-        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted with Ctrl-C; [`run`](run.md) adds 3, stopped early.",
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted with Ctrl-C; [`run`](run.md) adds "
+        "3, stopped early.",
     ]
     for context in walk_commands(app, "toolglot"):
         parts.append(f"## {context.command_path}")
@@ -202,7 +227,9 @@ def render_cli() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def walk_commands(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
+def walk_commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[click.Context]:
     """Yield the context of a command and of all commands below it."""
     settings: dict[str, Any] = {**command.context_settings, "max_content_width": 100, "terminal_width": 100}
     context = click.Context(command, parent=parent, info_name=name, **settings)
@@ -218,29 +245,49 @@ def walk_commands(command: click.Command, name: str, parent: click.Context | Non
 
 
 def render_speed() -> str:
-    """docs/performance.md: a chart and five sentences. Every figure is read from the tables that the benchmarks wrote."""
+    """docs/performance.md: a chart and five sentences.
+
+    Every figure is read from the tables that the benchmarks wrote.
+    """
     page = (DOCS / "performance.md").read_text(encoding="utf-8").partition("<!-- bench -->")[2]
     loop, growth = read_table(page, "The tool loop: CPU"), read_table(page, "Growth: CPU")
     streams, requests = read_table(page, "Reading a stream"), read_table(page, "The next request")
     imports = read_table(page, "Import: CPU")
     chat = {name.split()[1]: cells for name, cells in loop.items() if name.startswith("openai-chat")}
-    turns = {library: float(cells[4].split()[0]) for library, cells in chat.items() if not library.startswith("floor")}
+    turns = {
+        library: float(cells[4].split()[0])
+        for library, cells in chat.items()
+        if not library.startswith("floor")
+    }
     width = 50 / max(turns.values())
-    ratios = [ratio for name, cells in loop.items() if " floor" not in name for ratio in re.findall(r"\((.*?).\)", str(cells))]
+    ratios = [
+        ratio
+        for name, cells in loop.items()
+        if " floor" not in name
+        for ratio in re.findall(r"\((.*?).\)", str(cells))
+    ]
     s4, s5 = (growth["openai-chat toolglot"][column].split(" → ") for column in (1, 3))
     return "\n".join(
         (
-            "CPU time of the client for one turn of a conversation of 50 turns with a tool call in each (scenario S4 below, "
+            "CPU time of the client for one turn of a conversation of 50 turns with a tool call in each "
+            "(scenario S4 below, "
             "Chat Completions; `agents` is the OpenAI Agents SDK):",
             "\n```text",
-            *(f"{name:<12}{value:5.2f} ms {'█' * max(1, round(value * width))}" for name, value in turns.items()),
+            *(
+                f"{name:<12}{value:5.2f} ms {'█' * max(1, round(value * width))}"
+                for name, value in turns.items()
+            ),
             "```\n",
-            f"1. Reading an event of a stream takes {spread(row[2] for row in streams.values())} µs, which is "
+            f"1. Reading an event of a stream takes {spread(row[2] for row in streams.values())} µs, which "
+            "is "
             f"{spread(row[0] for row in streams.values())} times what splitting and parsing alone take.",
-            f"2. The other libraries need {spread(ratios)} times as much CPU as toolglot, depending on the scenario.",
-            f"3. Long conversations stay cheap: a turn takes {s4[0]} ms at the beginning and {s4[1]} ms after 50 turns; with "
+            f"2. The other libraries need {spread(ratios)} times as much CPU as toolglot, depending on the "
+            "scenario.",
+            f"3. Long conversations stay cheap: a turn takes {s4[0]} ms at the beginning and {s4[1]} ms "
+            "after 50 turns; with "
             f"results of 4 KB, {s5[0]} and {s5[1]} ms.",
-            f"4. Encoding only what is new is {spread(row[0] for row in requests.values())} times faster than encoding a "
+            f"4. Encoding only what is new is {spread(row[0] for row in requests.values())} times faster "
+            "than encoding a "
             "conversation of 2 MB as a whole.",
             f"5. `import toolglot` takes {imports['import toolglot'][1].split()[0]} ms, and "
             f"{imports['import toolglot with its five wires'][1].split()[0]} ms with all API formats.",
@@ -251,7 +298,10 @@ def render_speed() -> str:
 def read_table(page: str, title: str) -> dict[str, list[str]]:
     """Read a table of the benchmarks: the name of a row -> its cells."""
     body = re.split(r"^─+$", page[page.index(title) :], maxsplit=1, flags=re.MULTILINE)[1].strip("\n")
-    rows = [re.split(r"\s{2,}", line.strip()) for line in re.split(r"\n\n|\n```", body, maxsplit=1)[0].splitlines()]
+    rows = [
+        re.split(r"\s{2,}", line.strip())
+        for line in re.split(r"\n\n|\n```", body, maxsplit=1)[0].splitlines()
+    ]
     return {name: cells for name, *cells in rows}
 
 
@@ -268,10 +318,13 @@ def render_example(name: str) -> str:
 
 
 def render_examples() -> str:
-    """docs/examples.md: every program of examples/ with its purpose; those that say what they print are shown."""
+    """docs/examples.md: every program of examples/ with its purpose; those that say what they print are
+    shown.
+    """
     programs = sorted((ROOT / "examples").glob("*.py"))
     docs = {
-        path.name: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0] for path in programs
+        path.name: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
+        for path in programs
     }
     shown = [path.name for path in programs if "# Output:" in path.read_text(encoding="utf-8")]
     parts = [
@@ -279,7 +332,10 @@ def render_examples() -> str:
         "The programs in `examples/` of the repository. The tests run them, on the simulator and over HTTP.",
         render_table(
             ("file", "purpose"),
-            ((f"[`{name}`](#{name.replace('.', '')})" if name in shown else f"`{name}`", doc) for name, doc in docs.items()),
+            (
+                (f"[`{name}`](#{name.replace('.', '')})" if name in shown else f"`{name}`", doc)
+                for name, doc in docs.items()
+            ),
         ),
         *(f"## {name}\n\n{render_example(name)}" for name in shown),
     ]
@@ -293,7 +349,11 @@ def render_stub(package: ModuleType) -> str:
     """src/toolglot/__init__.pyi and the like: for type checkers, where the names of a package come from."""
     path = package.__name__
     imports = [f"from {path}.{home} import {name} as {name}" for name, home in package._HOME.items()]
-    lines = ["# Generated from `_HOMES` by `make docs`. `X as X` marks a name that is exported.", *sorted(imports), ""]
+    lines = [
+        "# Generated from `_HOMES` by `make docs`. `X as X` marks a name that is exported.",
+        *sorted(imports),
+        "",
+    ]
     if hasattr(package, "__version__"):
         lines.append("__version__: str")
     return "\n".join([*lines, "__all__: list[str]", ""])
@@ -339,14 +399,18 @@ def render_files() -> dict[Path, str]:
         page = files.get(path) or path.read_text(encoding="utf-8")
         pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
         assert re.search(pattern, page, re.DOTALL), f"{name} has no mark {mark}"
-        files[path] = re.sub(pattern, lambda match, part=part: f"{match[1]}{part}\n{match[2]}", page, flags=re.DOTALL)
+        files[path] = re.sub(
+            pattern, lambda match, part=part: f"{match[1]}{part}\n{match[2]}", page, flags=re.DOTALL
+        )
     return files
 
 
 def main() -> int:
     """Write or check the files; return the exit code."""
     files = render_files()
-    stale = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    stale = [
+        path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
     for path in stale:
         if "--check" in sys.argv:
             print(f"{path.relative_to(ROOT)} is stale: run 'make docs'")

@@ -11,8 +11,8 @@ from generate_tools import docs_below, escape, render_table
 import toolglot
 from toolglot.errors import ToolglotError
 
-# Page -> its title, the modules or packages whose public names it describes, and the names to begin with. A package with public
-# names of its own is named in full.
+# Page -> its title, the modules or packages whose public names it describes, and the names to begin with. A
+# package with public names of its own is named in full.
 REFERENCE_PAGES = {
     "agents": ("Agents and runs", "loop config telemetry", "Agent from_config"),
     "tools": ("Tools", "tools values.approvals", "tool Context ToolConfig ToolError"),
@@ -23,8 +23,16 @@ REFERENCE_PAGES = {
     ),
     "events": ("Events and results", "values.events", "RunResult ToolOutcome"),
     "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
-    "formats": ("API formats and providers", "wire providers schema", "encode_request decode_request create_reader"),
-    "builtin": ("Built-in tools and facades", "builtin facades confine common.skills", "coding_tools builtins"),
+    "formats": (
+        "API formats and providers",
+        "wire providers schema",
+        "encode_request decode_request create_reader",
+    ),
+    "builtin": (
+        "Built-in tools and facades",
+        "builtin facades confine common.skills",
+        "coding_tools builtins",
+    ),
     "errors": ("Errors", "errors", "ToolglotError"),
     "mcp": ("MCP", "toolglot.mcp", "McpServers McpServer McpToolServer"),
     "bridges": ("Bridges", "toolglot.bridges", "export_messages import_messages"),
@@ -38,32 +46,47 @@ def public_names(page: str) -> list[str]:
     package = modules.removeprefix("toolglot.") if modules.startswith("toolglot.") else ""
     if package:
         names = import_module(modules).__all__
-        return [f"{package}.{name}" for name in (*first.split(), *(name for name in names if name not in first.split()))]
+        return [
+            f"{package}.{name}"
+            for name in (*first.split(), *(name for name in names if name not in first.split()))
+        ]
     homes = tuple(f"{module}." for module in modules.split())
     names = [name for name in toolglot.__all__ if f"{toolglot._HOME[name]}.".startswith(homes)]
-    return [name for name in first.split() if name in names] + [name for name in names if name not in first.split()]
+    return [name for name in first.split() if name in names] + [
+        name for name in names if name not in first.split()
+    ]
 
 
 def render_reference_index() -> str:
     """docs/reference/index.md: every public name in one line."""
     parts = [
         "# API reference",
-        "Everything that `from toolglot import …` offers, and the same for `toolglot.mcp` and `toolglot.bridges`. "
+        "Everything that `from toolglot import …` offers, and the same for `toolglot.mcp` and "
+        "`toolglot.bridges`. "
         "Generated from the docstrings by `make docs`.",
     ]
     for page, (title, *_) in REFERENCE_PAGES.items():
-        rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]
+        rows = [
+            (f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)
+        ]
         parts += [f"## [{title}]({page}.md)", render_table(("name", "purpose"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def render_reference_page(page: str) -> str:
     """docs/reference/PAGE.md: what the site generator replaces by the docstrings."""
-    return "\n\n".join([f"# {REFERENCE_PAGES[page][0]}", *(f"::: toolglot.{name}" for name in public_names(page))]) + "\n"
+    return (
+        "\n\n".join(
+            [f"# {REFERENCE_PAGES[page][0]}", *(f"::: toolglot.{name}" for name in public_names(page))]
+        )
+        + "\n"
+    )
 
 
 def summarize(name: str) -> str:
-    """Return the first sentence about a public name; that of a union or an alias stands below it in its module."""
+    """Return the first sentence about a public name; that of a union or an alias stands below it in its
+    module.
+    """
     package, _, name = name.rpartition(".")
     home = import_module(f"toolglot.{package}") if package else toolglot
     value = getattr(home, name)

@@ -100,13 +100,17 @@ def svg(page: Page, title: str) -> str:
     rows = [part for y in range(last + 1) for part in _row(_steady(list(page.cells(y))), BAR + y * HEIGHT)]
     if not page.cursor.hidden and page.cursor.y <= last:
         rows.append(_box(page.cursor.x, 1, BAR + page.cursor.y * HEIGHT, TEXT, 0.75))
-    dots = [f'<circle cx="{PAD + 6 + 20 * n}" cy="18" r="6" fill="{colour}"/>' for n, colour in enumerate(DOTS)]
+    dots = [
+        f'<circle cx="{PAD + 6 + 20 * n}" cy="18" r="6" fill="{colour}"/>' for n, colour in enumerate(DOTS)
+    ]
     middle = f'x="{width / 2:g}" y="23" text-anchor="middle" fill="{COLOURS["brightblack"]}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        'role="img" '
         f'font-family="{FONT}" font-size="{SIZE}">',
         f"<title>{escape(title)}</title>",
-        f'<rect x="0.5" y="0.5" width="{width - 1:g}" height="{height - 1:g}" rx="10" fill="{BACK}" stroke="{EDGE}"/>',
+        f'<rect x="0.5" y="0.5" width="{width - 1:g}" height="{height - 1:g}" rx="10" fill="{BACK}" '
+        f'stroke="{EDGE}"/>',
         *dots,
         f"<text {middle}>{escape(title)}</text>",
         *rows,
@@ -134,7 +138,9 @@ def _row(cells: Cells, top: float) -> Iterator[str]:
 
 
 def _words(run: Cells, style: str, top: float) -> Iterator[str]:
-    """ASCII as one text of a fixed length; every other character at its own place, whatever font it comes from."""
+    """ASCII as one text of a fixed length; every other character at its own place, whatever font it comes
+    from.
+    """
     for plain, cells in groupby(run, lambda cell: cell[1].data.isascii() or cell[1].data):
         piece = list(cells)
         if plain is True:
@@ -153,7 +159,9 @@ def _text(piece: Cells, style: str, top: float) -> Iterator[str]:
         column = piece[whole.index(text)][0]
         length = f' textLength="{_number(len(text) * WIDTH)}"' if len(piece) > 1 else ""
         said = escape(text).replace(" ", "\u00a0")
-        yield f'<text x="{_number(PAD + column * WIDTH)}" y="{_number(top + 14)}"{length}{style}>{said}</text>'
+        yield (
+            f'<text x="{_number(PAD + column * WIDTH)}" y="{_number(top + 14)}"{length}{style}>{said}</text>'
+        )
 
 
 def _line(sides: str, bent: bool, column: int, top: float) -> str:
@@ -169,12 +177,19 @@ def _line(sides: str, bent: bool, column: int, top: float) -> str:
     points = [f"{_number(ends[side][0])} {_number(ends[side][1])}" for side in sides]
     if bent:
         return f"M{points[0]}Q{middle} {points[1]}"
-    return f"M{points[0]}L{points[1]}" if sides in ("lr", "ud") else "".join(f"M{one}L{middle}" for one in points)
+    return (
+        f"M{points[0]}L{points[1]}"
+        if sides in ("lr", "ud")
+        else "".join(f"M{one}L{middle}" for one in points)
+    )
 
 
 def _box(column: int, columns: int, top: float, colour: str, opacity: float = 1) -> str:
     clear = f' opacity="{opacity:g}"' if opacity < 1 else ""
-    place = f'x="{_number(PAD + column * WIDTH)}" y="{_number(top)}" width="{_number(columns * WIDTH)}" height="{HEIGHT}"'
+    place = (
+        f'x="{_number(PAD + column * WIDTH)}" y="{_number(top)}" width="{_number(columns * WIDTH)}" '
+        f'height="{HEIGHT}"'
+    )
     return f'<rect {place} fill="{colour}"{clear}/>'
 
 
@@ -210,8 +225,19 @@ def play(columns: int = 92, lines: int = 60) -> Page:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "my_tools.py").write_text(TOOLS)
         home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), folder)
-        env = {name: value for name, value in surroundings(**home).items() if not name.startswith("TOOLGLOT_")}
-        words = [sys.executable, "-m", "toolglot.cli.main", "chat", "-m", "simulator:anthropic", "--tools", "my_tools.py"]
+        env = {
+            name: value for name, value in surroundings(**home).items() if not name.startswith("TOOLGLOT_")
+        }
+        words = [
+            sys.executable,
+            "-m",
+            "toolglot.cli.main",
+            "chat",
+            "-m",
+            "simulator:anthropic",
+            "--tools",
+            "my_tools.py",
+        ]
         with Terminal(words, env=env, columns=columns, lines=lines, cwd=Path(folder)) as terminal:
             for prompt, answer in SCENE:
                 _say(terminal, prompt, answer)

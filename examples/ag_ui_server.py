@@ -1,4 +1,7 @@
-"""A server for AG-UI front ends such as CopilotKit. Run it: pip install fastapi uvicorn, then uvicorn ag_ui_server:app."""
+"""A server for AG-UI front ends such as CopilotKit.
+
+Run it: pip install fastapi uvicorn, then uvicorn ag_ui_server:app.
+"""
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse

@@ -1,4 +1,6 @@
-"""An agent that works on files, with a person who sees every change before it is made; here the person is a function."""
+"""An agent that works on files, with a person who sees every change before it is made; here the person is a
+function.
+"""
 
 import tempfile
 from pathlib import Path

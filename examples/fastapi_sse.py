@@ -1,4 +1,7 @@
-"""A chat endpoint that streams server-sent events. Run it: pip install fastapi uvicorn, then uvicorn fastapi_sse:app."""
+"""A chat endpoint that streams server-sent events.
+
+Run it: pip install fastapi uvicorn, then uvicorn fastapi_sse:app.
+"""
 
 import asyncio
 from collections import defaultdict

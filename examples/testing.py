@@ -1,4 +1,6 @@
-"""Test an agent without a provider: a scripted model, and a provider that is overloaded. pytest runs these functions too."""
+"""Test an agent without a provider: a scripted model, and a provider that is overloaded. pytest runs these
+functions too.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""A server for `useChat` of the Vercel AI SDK. Run it: pip install fastapi uvicorn, then uvicorn vercel_server:app."""
+"""A server for `useChat` of the Vercel AI SDK.
+
+Run it: pip install fastapi uvicorn, then uvicorn vercel_server:app.
+"""
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse

@@ -1,4 +1,6 @@
-"""An agent with one tool, on the simulator or on a real model: python examples/weather.py anthropic:claude-sonnet-5."""
+"""An agent with one tool, on the simulator or on a real model: python examples/weather.py
+anthropic:claude-sonnet-5.
+"""
 
 import sys
 

@@ -30,7 +30,8 @@ from toolglot.engine.signin.environment import ENTRA_SECRETS
 from toolglot.providers.catalog import PROFILES
 from toolglot.wire.spec import WIRES
 
-# A run in the background has Ctrl-C ignored, and what it starts inherits that: the tests that send it need it back.
+# A run in the background has Ctrl-C ignored, and what it starts inherits that: the tests that send it need it
+# back.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -97,7 +98,8 @@ def _load_everything() -> None:
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Coverage does not watch how tests are found."""
     tracer = sys.gettrace()
-    if tracer is not None and not session.config.getoption("numprocesses", None):  # else the workers find them
+    # else the workers find them
+    if tracer is not None and not session.config.getoption("numprocesses", None):
         _load_everything()
     sys.settrace(None)
     try:
@@ -115,8 +117,11 @@ def _count_lines() -> int | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage doubles the time of what it watches. It does not watch a test that is marked `untraced`, nor the cases of a test
-    after some that reached no new line. Programs that tests start are watched where they are what is tested."""
+    """Coverage doubles the time of what it watches.
+
+    It does not watch a test that is marked `untraced`, nor the cases of a test
+    after some that reached no new line. Programs that tests start are watched where they are what is
+    tested."""
     before = _count_lines()
     if before is None:
         return (yield)
@@ -138,7 +143,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what tests counted: `record_property("summary", …)`."""
     reports = [report for group in ("passed", "failed") for report in terminalreporter.stats.get(group, [])]
-    for line in sorted({str(value) for report in reports for key, value in report.user_properties if key == "summary"}):
+    for line in sorted(
+        {str(value) for report in reports for key, value in report.user_properties if key == "summary"}
+    ):
         terminalreporter.write_line(line)
 
 
@@ -156,7 +163,10 @@ def _nothing_stays_hidden() -> Iterator[None]:
 
 @pytest.fixture
 def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory of its own, and a home without any key or setting of the real user. Logging and modules are restored."""
+    """A directory of its own, and a home without any key or setting of the real user.
+
+    Logging and modules are restored.
+    """
     original, modules, logger = dict(os.environ), set(sys.modules), logging.getLogger("toolglot")
     level, handlers = logger.level, list(logger.handlers)
     for name in original:
@@ -191,7 +201,9 @@ def _recordings(wire: str) -> list[Recording]:
     records = [loads_object(line) for line in lines]
     for record in records:
         body: str = record["response_body"]
-        record["bytes"] = base64.b64decode(body) if record.get("response_body_encoding") == "base64" else body.encode()
+        record["bytes"] = (
+            base64.b64decode(body) if record.get("response_body_encoding") == "base64" else body.encode()
+        )
     return records
 
 
@@ -215,7 +227,12 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("hatchling", "hatch_fancy_pypi_readme"):
         pytest.importorskip(package, reason=f"builds the package, and {package} is not installed")
     directory = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", directory], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", directory],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     return directory
 
 
@@ -237,12 +254,16 @@ def wheel_environment(distributions: Path, tmp_path_factory: pytest.TempPathFact
     ]
     subprocess.run([*install, *distributions.glob("*.whl")], check=True)
     paths = [path for path in sys.path if path.endswith("site-packages")] or [sysconfig.get_path("purelib")]
-    (next(directory.glob("lib/python*/site-packages")) / "base.pth").write_text("\n".join(paths), encoding="utf-8")
+    (next(directory.glob("lib/python*/site-packages")) / "base.pth").write_text(
+        "\n".join(paths), encoding="utf-8"
+    )
     return directory
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `streamed` runs once for every stream of this repository and every streamed recording."""
+    """A test that asks for `streamed` runs once for every stream of this repository and every streamed
+    recording.
+    """
     if "streamed" not in metafunc.fixturenames:
         return
     records = _own_streams()
@@ -262,5 +283,7 @@ def _own_streams() -> list[Recording]:
         for name, expected in loads_object((folder / "expected.json").read_bytes()).items():
             record = {"id": f"{folder.name}/{name}", "api": folder.name, "response_content_type": ""}
             calls = expected.get("calls", 0)
-            records.append({**record, "bytes": (folder / name).read_bytes(), "n_tool_calls": calls, "expected": expected})
+            records.append(
+                {**record, "bytes": (folder / name).read_bytes(), "n_tool_calls": calls, "expected": expected}
+            )
     return records

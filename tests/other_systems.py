@@ -1,7 +1,8 @@
-"""Take away what the Python of another system lacks, then run the program: `python other_systems.py windows call read …`.
+"""Take away what the Python of another system lacks, then run the program: `python other_systems.py windows
+call read …`.
 
-This is as near to Windows and macOS as a test on Linux gets: it finds names that do not exist there, not other behaviour.
-"""
+This is as near to Windows and macOS as a test on Linux gets: it finds names that do not exist there, not
+other behaviour."""
 
 import asyncio
 import os
@@ -17,17 +18,28 @@ from pathlib import Path
 import aiohttp
 
 UNIX_MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty")
-LINUX_NAMES = "O_PATH memfd_create pidfd_open getxattr setxattr listxattr removexattr sched_getaffinity unshare setns"
-UNIX_NAMES = (
-    "O_CLOEXEC O_DIRECTORY O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC WNOHANG chown fchmod fchown fork forkpty getegid geteuid "
-    "getgid getgroups getloadavg getpgid getpgrp getpriority getresuid getsid getuid initgroups killpg lchown lockf mkfifo "
-    "mknod nice openpty pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv pwrite pwritev register_at_fork sendfile "
-    "setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp tcsetpgrp ttyname uname wait wait3 wait4 waitid"
+LINUX_NAMES = (
+    "O_PATH memfd_create pidfd_open getxattr setxattr listxattr removexattr sched_getaffinity unshare setns"
 )
-UNIX_SIGNALS = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH"
+UNIX_NAMES = (
+    "O_CLOEXEC O_DIRECTORY O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC WNOHANG chown fchmod fchown fork forkpty "
+    "getegid geteuid "
+    "getgid getgroups getloadavg getpgid getpgrp getpriority getresuid getsid getuid initgroups killpg "
+    "lchown lockf mkfifo "
+    "mknod nice openpty pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv pwrite pwritev "
+    "register_at_fork sendfile "
+    "setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp tcsetpgrp ttyname uname wait wait3 "
+    "wait4 waitid"
+)
+UNIX_SIGNALS = (
+    "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH"
+)
 # Bridges import a framework, which chooses its own parts by the system.
-FRAMEWORKS = tuple(f"toolglot.bridges.{name}" for name in ("langchain", "pydantic_ai", "openai_agents", "smolagents"))
-LOADED = (asyncio, subprocess, tempfile, aiohttp)  # these have to choose their parts before anything is missing
+FRAMEWORKS = tuple(
+    f"toolglot.bridges.{name}" for name in ("langchain", "pydantic_ai", "openai_agents", "smolagents")
+)
+# these have to choose their parts before anything is missing
+LOADED = (asyncio, subprocess, tempfile, aiohttp)
 
 
 def become(system: str) -> None:

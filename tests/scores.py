@@ -1,4 +1,7 @@
-"""Prints the independent scores over the recordings, where those are present. Exit 1 where anything is not as it should be."""
+"""Prints the independent scores over the recordings, where those are present.
+
+Exit 1 where anything is not as it should be.
+"""
 
 import json
 import os
@@ -21,11 +24,15 @@ def start(*arguments: object) -> "subprocess.Popen[str]":
     """Starts a score."""
     env = {**os.environ, "TOOLGLOT": str(TOOLGLOT)}
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+    )
 
 
 def print_results(processes: dict[str, "subprocess.Popen[str]"], cases: dict[str, dict[str, str]]) -> bool:
-    """Prints how many calls are answered like the real programs; tells whether that is enough, and the others are explained."""
+    """Prints how many calls are answered like the real programs; tells whether that is enough, and the others
+    are explained.
+    """
     alike = total = 0
     unexplained: list[str] = []
     for run, process in processes.items():
@@ -37,7 +44,10 @@ def print_results(processes: dict[str, "subprocess.Popen[str]"], cases: dict[str
         misses = re.findall(rf"^  {re.escape(run)} (\S+) (\S+) ", output, re.MULTILINE)
         unexplained += [f"{run} {call} ({tool})" for call, tool in misses if tool not in explained]
         print(f"results of {cases[run]['program']} ({run}): {match[1]}/{match[2]} alike")
-    print(f"results: {alike}/{total} alike; without a reason in Facade.differences: {', '.join(unexplained) or 'none'}")
+    print(
+        f"results: {alike}/{total} alike; without a reason in Facade.differences: "
+        f"{', '.join(unexplained) or 'none'}"
+    )
     return alike >= REQUIRED_SHARE * total and not unexplained
 
 
@@ -47,7 +57,9 @@ def main() -> int:
         print("scores: no recordings here (../shared is absent); the tests above cover the same rules")
         return 0
     wires = [start(SCORE, "decode"), start(SCORE, "convert", "--over-time")]
-    cases: dict[str, dict[str, str]] = json.loads((RESULTS / "cases.json").read_bytes()) if RESULTS.exists() else {}
+    cases: dict[str, dict[str, str]] = (
+        json.loads((RESULTS / "cases.json").read_bytes()) if RESULTS.exists() else {}
+    )
     results = {run: start(RESULTS / "score.py", TOOLGLOT, run, "-v") for run in cases}
     for process in wires:
         print(process.communicate()[0], end="", flush=True)

@@ -1,7 +1,8 @@
-"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the project: each touches the files that it names.
+"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the project: each touches the files
+that it names.
 
-All of them are followed in one copy. The programs below show that what was added works, and that nothing else was needed.
-"""
+All of them are followed in one copy. The programs below show that what was added works, and that nothing else
+was needed."""
 
 import ast
 import json
@@ -37,7 +38,9 @@ class Copy:
 
     def _find(self, file: str) -> Path:
         self.touched[file] += 1
-        return self.root / (file if file.startswith(("tests/", "docs/", "CHANGELOG")) else f"src/toolglot/{file}")
+        return self.root / (
+            file if file.startswith(("tests/", "docs/", "CHANGELOG")) else f"src/toolglot/{file}"
+        )
 
     def create(self, file: str, name: str, text: str) -> None:
         """Write a new file. `file`: as CONTRIBUTING.md says it, with NAME in place of its name."""
@@ -57,7 +60,9 @@ class Copy:
 
         def find_end(tree: ast.Module) -> int:
             (cls,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-            return [node.end_lineno or 0 for node in cls.body if isinstance(node, ast.AnnAssign | ast.Expr)][-1]
+            return [node.end_lineno or 0 for node in cls.body if isinstance(node, ast.AnnAssign | ast.Expr)][
+                -1
+            ]
 
         self._add_lines(file, find_end, "".join(f"    {line}\n" for line in lines.splitlines()))
 
@@ -80,17 +85,26 @@ class Copy:
 
     def run(self, *words: str) -> None:
         """Run Python with the package of this copy."""
-        dropped = ("COV", "PYTEST", "PYTHONDONT")  # coverage does not watch the copy; bytecode is cached, as it is run often
+        # coverage does not watch the copy; bytecode is cached, as it is run often
+        dropped = ("COV", "PYTEST", "PYTHONDONT")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environ["PYTHONPATH"] = f"{self.root}/src{os.pathsep}{self.root}"
-        done = subprocess.run([sys.executable, *words], cwd=self.root, env=environ, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.root, env=environ, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 def find_value(tree: ast.Module, name: str) -> ast.expr:
     """Return what a module assigns to a name."""
     for node in tree.body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+        target = (
+            node.targets[0]
+            if isinstance(node, ast.Assign)
+            else node.target
+            if isinstance(node, ast.AnnAssign)
+            else None
+        )
         if isinstance(target, ast.Name) and target.id == name:
             assert isinstance(node, ast.Assign | ast.AnnAssign)
             assert node.value is not None
@@ -183,14 +197,18 @@ TABLES = (
 '''
     copy.create("facades/NAME.py", "acme", text)
     copy.add_to_table("facades/catalog.py", "FACADE_MODULES", FACADE_ROWS["FACADE_MODULES"])
-    copy.insert("facades/catalog.py", '*_list_rows("kimi-code", "", "", (', f"{FACADE_ROWS['GENERATIONS']}\n    ")
+    copy.insert(
+        "facades/catalog.py", '*_list_rows("kimi-code", "", "", (', f"{FACADE_ROWS['GENERATIONS']}\n    "
+    )
     copy.add_to_table("tests/facades/test_catalog.py", "MODELS", FACADE_ROWS["MODELS"])
     copy.insert("docs/facades.md", "| everything else: ", f"{FACADE_ROWS['the table of models']}\n")
     records = [
         json.loads(FACADE_ROWS["a scenario"]),
         {"expressible": "read", "tool": "open_file", "required": {"path": "<text>"}, "optional": {}},
     ]
-    copy.create("tests/facades/scenarios/NAME.jsonl", "acme", "".join(f"{json.dumps(record)}\n" for record in records))
+    copy.create(
+        "tests/facades/scenarios/NAME.jsonl", "acme", "".join(f"{json.dumps(record)}\n" for record in records)
+    )
     copy.run("-m", "tests.facades.test_schemas")
     assert (copy.root / "tests/facades/snapshots/acme.json").exists()
     copy.touched["tests/facades/snapshots/NAME.json"] += 1
@@ -212,14 +230,20 @@ def ping() -> int:
 '''
     copy.create("cli/NAME.py", "ping", text)
     copy.add_to_table("cli/main.py", "COMMANDS", '"ping": ("ping", "Say that the program works."),')
-    test = 'from tests.cli.cli_kit import run_cli\n\n\ndef test_ping() -> None:\n    assert run_cli("ping").out == "pong\\n"\n'
+    test = (
+        "from tests.cli.cli_kit import run_cli\n\n\ndef test_ping() -> None:\n    assert "
+        'run_cli("ping").out == "pong\\n"\n'
+    )
     copy.create("tests/cli/test_NAME.py", "ping", test)
-    copy.insert("CHANGELOG.md", "- The package contains its types", "- `toolglot ping` says that the program works.\n")
+    copy.insert(
+        "CHANGELOG.md", "- The package contains its types", "- `toolglot ping` says that the program works.\n"
+    )
 
 
 def add_setting(copy: Copy) -> None:
     field = (
-        'eager_start: Annotated[bool, Setting(trust="enable")] = False\n"""Start reading tools before the reply is complete."""'
+        'eager_start: Annotated[bool, Setting(trust="enable")] = False\n"""Start reading tools before '
+        'the reply is complete."""'
     )
     copy.add_to_class("config/settings.py", "PolicySettings", field)
 
@@ -228,7 +252,9 @@ def add_flag(copy: Copy) -> None:
     option = """click.option("--max-parallel", type=click.IntRange(min=1), help="Maximum number of calls at once."),
     """
     copy.insert("cli/options.py", 'click.option("--base-url", ', option)
-    copy.add_to_class("cli/startup.py", "Flags", 'max_parallel: Annotated[int | None, _Sets("policy.max_parallel")] = None')
+    copy.add_to_class(
+        "cli/startup.py", "Flags", 'max_parallel: Annotated[int | None, _Sets("policy.max_parallel")] = None'
+    )
 
 
 def add_event(copy: Copy) -> None:
@@ -278,12 +304,20 @@ RECIPES = {
 }
 # What is found where after `make docs`.
 DOCUMENTED = {
-    "A vendor": {"README.md": "| Acme | `acme` |", "docs/providers.md": "## Acme", "docs/keys.md": "`ACME_API_KEY`"},
-    "A built-in tool": {"docs/tools.md": "`flip_coin`", "docs/tool-reference.md": "How often (1 to 9, default 1)."},
+    "A vendor": {
+        "README.md": "| Acme | `acme` |",
+        "docs/providers.md": "## Acme",
+        "docs/keys.md": "`ACME_API_KEY`",
+    },
+    "A built-in tool": {
+        "docs/tools.md": "`flip_coin`",
+        "docs/tool-reference.md": "How often (1 to 9, default 1).",
+    },
     "A facade": {"docs/facades.md": "| `acme` |", "docs/tool-reference.md": "## acme: Acme Code"},
     "A command": {"docs/cli.md": "## toolglot ping"},
     "A setting": {
-        "docs/configuration.md": "| `policy.eager_start` | `false` | `TOOLGLOT_POLICY_EAGER_START` | only stricter |"
+        "docs/configuration.md": "| `policy.eager_start` | `false` | `TOOLGLOT_POLICY_EAGER_START` | only "
+        "stricter |"
     },
     "A flag": {"docs/cli.md": "--max-parallel"},
     "An event": {
@@ -441,19 +475,28 @@ def test_a_recipe_names_the_files_that_it_touches(name: str, copy: Copy) -> None
 
 
 def is_common(file: str) -> bool:
-    """Whether every change has it, so that no recipe needs to say so: a test of what is new, a line in CHANGELOG.md."""
+    """Whether every change has it, so that no recipe needs to say so: a test of what is new, a line in
+    CHANGELOG.md.
+    """
     return file == "CHANGELOG.md" or file.rpartition("/")[2] == "test_NAME.py"
 
 
 def test_every_recipe_names_its_files() -> None:
     """Also those that are not followed here. A file or directory with NAME is new."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Recipes")[2].partition("**A release**")[0]
+    text = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .partition("## Recipes")[2]
+        .partition("**A release**")[0]
+    )
     recipes = read_recipes()
     assert {*re.findall(r"^\*\*(An? [\w -]+)\*\*", text, re.MULTILINE)} == {*recipes} == {*RECIPES, "A wire"}
     for title, files in recipes.items():
         known = [file for file in files if "NAME" not in file]
         assert files, title
-        assert [file for file in known if not ((ROOT / "src/toolglot" / file).exists() or (ROOT / file).exists())] == [], title
+        assert [
+            file for file in known if not ((ROOT / "src/toolglot" / file).exists() or (ROOT / file).exists())
+        ] == [], title
 
 
 def test_the_rows_that_are_shown_are_those_that_work() -> None:
@@ -479,18 +522,32 @@ def test_the_tests_of_the_project_find_no_step_missing(copy: Copy) -> None:
 
 @pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed")
 def test_type_checkers_know_new_options_and_name_who_forgets_an_event(copy: Copy, tmp_path: Path) -> None:
-    """A notice is shown by everybody as it is. Any other event is an error in each consumer that does not handle it."""
+    """A notice is shown by everybody as it is.
+
+    Any other event is an error in each consumer that does not handle it.
+    """
     other = Copy.__new__(Copy)
     other.root, other.touched = tmp_path, Counter()
     shutil.copytree(copy.root / "src", tmp_path / "src")
-    other.insert("values/events.py", "RunStop = Literal[", "class Forgotten(_Event, frozen=True):\n    pass\n\n\n")
+    other.insert(
+        "values/events.py", "RunStop = Literal[", "class Forgotten(_Event, frozen=True):\n    pass\n\n\n"
+    )
     other.add_to_union("values/events.py", "RunEvent", "Forgotten")
     (tmp_path / "typed.py").write_text(TYPED, encoding="utf-8")
-    settings = {"include": ["typed.py", *(f"src/toolglot/{name}" for name in CONSUMERS)], "extraPaths": ["src"]}
+    settings = {
+        "include": ["typed.py", *(f"src/toolglot/{name}" for name in CONSUMERS)],
+        "extraPaths": ["src"],
+    }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     report = json.loads(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout)
-    errors = [(Path(item["file"]).relative_to(tmp_path).as_posix(), item) for item in report["generalDiagnostics"]]
+    errors = [
+        (Path(item["file"]).relative_to(tmp_path).as_posix(), item) for item in report["generalDiagnostics"]
+    ]
     assert {file.removeprefix("src/toolglot/") for file, _ in errors} == {"typed.py", *CONSUMERS}
     assert [item["range"]["start"]["line"] for file, item in errors if file == "typed.py"] == [6, 7]
-    assert all("Forgotten" in item["message"] and "Pluck" not in item["message"] for file, item in errors if file != "typed.py")
+    assert all(
+        "Forgotten" in item["message"] and "Pluck" not in item["message"]
+        for file, item in errors
+        if file != "typed.py"
+    )

@@ -32,7 +32,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCKS = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}:{number}")
     for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+    for number, block in enumerate(
+        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    )
 ]
 
 
@@ -42,9 +44,9 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
         exec(compile(block, "<documentation>", "exec"), {})
     promised = re.findall(r"^ *print\(.*?\)  # (.*)$", block, re.MULTILINE)
     assert out.getvalue().splitlines() == promised
-    assert not re.search(r"^ *(from|import) toolglot\.(?!mcp import|bridges|plugins import)", block, re.MULTILINE), (
-        "only public names"
-    )
+    assert not re.search(
+        r"^ *(from|import) toolglot\.(?!mcp import|bridges|plugins import)", block, re.MULTILINE
+    ), "only public names"
 
 
 @pytest.mark.parametrize("name", [
@@ -90,7 +92,16 @@ def test_examples_pass_pyright_strict(tmp_path: Path) -> None:
 def test_imports_in_examples_are_sorted(tmp_path: Path) -> None:
     for name, block in list_examples():
         (tmp_path / name).write_text(block, encoding="utf-8")
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select=I", "--line-length=128"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--no-cache",
+        "--select=I",
+        "--line-length=128",
+    ]
     settings = ("--config", 'lint.isort.known-first-party = ["toolglot"]', "--output-format=concise")
     done = subprocess.run([*command, *settings], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -106,22 +117,39 @@ def test_commands_and_their_options_exist(page: Path) -> None:
             subcommand = command.get_command(click.Context(command), words.pop(0))
             assert subcommand is not None, line
             command = subcommand
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+        known = {
+            option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+        } | {"--help"}
         assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known, line
 
 
 @pytest.mark.untraced
 def test_the_commands_of_the_readme_run_in_a_checkout(tmp_path: Path) -> None:
-    _, block = (ROOT / "README.md").read_text(encoding="utf-8").split("These commands run as they are in a checkout:")
+    _, block = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .split("These commands run as they are in a checkout:")
+    )
     lines = block.split("```")[1].splitlines()[1:]
     files = [word for line in lines for word in line.split() if word.startswith("examples/")]
     assert len(files) >= 5
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    env = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    env = {name: value for name, value in env.items() if not name.startswith("TOOLGLOT_") and name not in KEY_VARIABLES}
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "COLUMNS": "100",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    env = {
+        name: value
+        for name, value in env.items()
+        if not name.startswith("TOOLGLOT_") and name not in KEY_VARIABLES
+    }
     servers = ("toolglot simulate", "toolglot mcp serve", "toolglot acp")
     for line in (line for line in lines if not line.startswith(servers)):
-        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, input="", capture_output=True, text=True)
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env=env, input="", capture_output=True, text=True
+        )
         assert done.returncode == 0, (line, done.stderr)
         assert "Traceback" not in done.stderr
         assert done.stdout or "chat" in line
@@ -132,14 +160,18 @@ def test_the_lines_of_a_batch_are_as_documented(tmp_path: Path) -> None:
     [script] = re.findall(r"```sh\n(echo .*?)```", page, re.DOTALL)
     [result] = re.findall(r"^\| `toolglot convert .*\| `(\{.*?\})` \|$", page, re.MULTILINE)
     script = script.replace("toolglot", f"{sys.executable} -m toolglot")
-    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert list(json.loads(done.stdout)) == re.findall(r'"(\w+)"', result)
 
 
 @pytest.mark.untraced
 def test_generated_parts_are_current() -> None:
-    done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -148,7 +180,9 @@ def list_installed_by_make_docs() -> set[str]:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"^\$\(DOCS_READY\):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     (group,) = re.findall(r"--group (\w+)", recipe)
-    extras = [extra for names in re.findall(r"--editable '\.\[([\w,]+)\]'", recipe) for extra in names.split(",")]
+    extras = [
+        extra for names in re.findall(r"--editable '\.\[([\w,]+)\]'", recipe) for extra in names.split(",")
+    ]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     published = project["project"]
     lines = [*published["dependencies"], *project["dependency-groups"][group]]
@@ -156,13 +190,16 @@ def list_installed_by_make_docs() -> set[str]:
     packages, waiting = {"pip", "toolglot"}, [Requirement(line) for line in lines]
     while waiting:
         requirement = waiting.pop()
-        applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        applies = requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)
+        )
         name = canonicalize_name(requirement.name)
         if not applies or name in packages:
             continue
         packages.add(name)
         extras = [*extras, *requirement.extras]
-        with contextlib.suppress(metadata.PackageNotFoundError):  # what nothing else needs may be missing here
+        # what nothing else needs may be missing here
+        with contextlib.suppress(metadata.PackageNotFoundError):
             waiting += map(Requirement, metadata.requires(name) or ())
     return packages
 
@@ -191,10 +228,14 @@ def test_make_docs_installs_what_the_generator_imports() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("make") or not shutil.which("git"), reason="make or git is not installed")
+@pytest.mark.skipif(
+    not shutil.which("make") or not shutil.which("git"), reason="make or git is not installed"
+)
 def test_make_docs_works_in_a_fresh_clone(tmp_path: Path) -> None:
     """With an environment of its own, which pip fills: this needs a package index."""
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -205,14 +246,20 @@ def test_make_docs_works_in_a_fresh_clone(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "index.html").is_file()
-    assert {page: page.read_bytes() for page in (tmp_path / "docs").rglob("*.md")} == before, "they are not the same as here"
+    assert {page: page.read_bytes() for page in (tmp_path / "docs").rglob("*.md")} == before, (
+        "they are not the same as here"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_a_page_and_to_a_heading(page: Path) -> None:
     links = re.findall(r"\]\(([\w./-]*)(?:#([^)\s]+))?\)", without_code(page.read_text(encoding="utf-8")))
     targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
-    dead = [(target, anchor) for target, anchor in targets if not target.exists() or (anchor and anchor not in anchors(target))]
+    dead = [
+        (target, anchor)
+        for target, anchor in targets
+        if not target.exists() or (anchor and anchor not in anchors(target))
+    ]
     assert dead == []
 
 
@@ -231,7 +278,9 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_site_has_every_page_once() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
-    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs"))
+    pages = sorted(
+        str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")
+    )
     assert sorted(pages_of(site["nav"])) == pages
 
 
@@ -250,7 +299,9 @@ def test_the_reference_describes_every_public_name() -> None:
     names = [f"{package}.{name}" for package, module in packages.items() for name in module.__all__]
     assert sorted(entries) == sorted([*toolglot.__all__, *names])
     index = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| \[`[\w.]+`\]\(\S+\) \|\s*\|$", index, re.MULTILINE) == [], "a public name without a docstring"
+    assert re.findall(r"^\| \[`[\w.]+`\]\(\S+\) \|\s*\|$", index, re.MULTILINE) == [], (
+        "a public name without a docstring"
+    )
 
 
 @pytest.mark.untraced
@@ -260,7 +311,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     (tmp_path / "src").symlink_to(ROOT / "src")
     done = subprocess.run(
-        [Path(sys.executable).with_name("zensical"), "build", "--strict"], cwd=tmp_path, capture_output=True, text=True
+        [Path(sys.executable).with_name("zensical"), "build", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     page = (tmp_path / "site" / "reference" / "agents.html").read_text(encoding="utf-8")
@@ -288,7 +342,8 @@ def dead_links(site: Path) -> Iterator[tuple[str, str]]:
 def test_every_requirement_names_tests_that_exist() -> None:
     text = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
     state = r"(yes|partly: [^|]+|open) \|([^|]*)\|"
-    rows = re.findall(rf"^\| ([A-Z]\d+) \| [^|]+ \| {state}[^|]*\|$", text, re.MULTILINE)  # the last column: payloads
+    # the last column: payloads
+    rows = re.findall(rf"^\| ([A-Z]\d+) \| [^|]+ \| {state}[^|]*\|$", text, re.MULTILINE)
     counts = {"F": 13, "A": 10, "P": 10, "G": 9, "E": 20}
     parts = [f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)]
     assert [name for name, _, _ in rows] == parts
@@ -302,4 +357,6 @@ def test_every_requirement_names_tests_that_exist() -> None:
         for path, function in tests:
             file = ROOT / path
             assert file.is_file(), path
-            assert not function or f"def {function}(" in file.read_text(encoding="utf-8"), f"{path}::{function}"
+            assert not function or f"def {function}(" in file.read_text(encoding="utf-8"), (
+                f"{path}::{function}"
+            )

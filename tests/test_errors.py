@@ -33,16 +33,29 @@ def test_an_error_knows_its_name() -> None:
 
 
 def test_which_errors_are_retryable() -> None:
-    kinds = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ToolglotError)}
+    kinds = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, ToolglotError)
+    }
     retryable = {kind for kind in kinds if kind.retryable}
-    assert retryable & {kind for kind in kinds if issubclass(kind, ProviderError)} == {RateLimited, Overloaded, ServerFailed}
+    assert retryable & {kind for kind in kinds if issubclass(kind, ProviderError)} == {
+        RateLimited,
+        Overloaded,
+        ServerFailed,
+    }
     assert {MalformedReply, TruncatedStream, TransportError} < retryable
     assert not retryable & {ReplyTooLarge, UsageError, MalformedRequest}
 
 
 def test_a_provider_error_carries_its_details() -> None:
     error = QuotaExceeded("no credit", status=429, code="insufficient_quota", retry_after=1.5, body={"a": 1})
-    assert (str(error), error.status, error.code, error.retry_after) == ("no credit", 429, "insufficient_quota", 1.5)
+    assert (str(error), error.status, error.code, error.retry_after) == (
+        "no credit",
+        429,
+        "insufficient_quota",
+        1.5,
+    )
     assert error.body == {"a": 1}
     plain = ProviderError("no")
     assert (plain.status, plain.code, plain.retry_after, plain.body) == (None, "", None, None)
@@ -81,10 +94,18 @@ def test_losses_and_repairs_are_values(kind: type[Loss] | type[Repair]) -> None:
 
 def test_losses_keep_their_keys_in_json() -> None:
     """`--json` output and saved runs have them since format 1."""
-    assert dumps(Loss("audio", "messages[0]", "no sound")) == b'{"what":"audio","where":"messages[0]","why":"no sound"}'
+    assert (
+        dumps(Loss("audio", "messages[0]", "no sound"))
+        == b'{"what":"audio","where":"messages[0]","why":"no sound"}'
+    )
 
 
 def test_a_tool_error_has_a_code_and_details() -> None:
     error = ToolError("no such file", kind="not_found", code="missing_path", details={"path": "a"})
-    assert (error.kind, error.code, error.details, error.retryable) == ("not_found", "missing_path", {"path": "a"}, False)
+    assert (error.kind, error.code, error.details, error.retryable) == (
+        "not_found",
+        "missing_path",
+        {"path": "a"},
+        False,
+    )
     assert (ToolError("x").code, ToolError("x").details) == ("", None)

@@ -1,4 +1,6 @@
-"""Every program in examples/ runs as a user runs it: in a fresh interpreter, with warnings as errors and an empty stderr."""
+"""Every program in examples/ runs as a user runs it: in a fresh interpreter, with warnings as errors and an
+empty stderr.
+"""
 
 import asyncio
 import os
@@ -16,18 +18,26 @@ import pytest
 from toolglot.simulator.server import serve
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "# Output:\n" in path.read_text(encoding="utf-8")]
+PROGRAMS = [
+    path for path in sorted(EXAMPLES.glob("*.py")) if "# Output:\n" in path.read_text(encoding="utf-8")
+]
 TESTED_ELSEWHERE = {"ag_ui_server.py", "fastapi_sse.py", "vercel_server.py", "local_model.py", "my_tools.py"}
 
 
 def test_every_example_says_what_it_prints() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} - {path.name for path in PROGRAMS} <= TESTED_ELSEWHERE
+    assert {path.name for path in EXAMPLES.glob("*.py")} - {
+        path.name for path in PROGRAMS
+    } <= TESTED_ELSEWHERE
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_example_prints_what_it_says(program: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", program], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8"
+        [sys.executable, "-W", "error", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
     promised = program.read_text(encoding="utf-8").partition("# Output:\n")[2]
     assert (done.returncode, done.stderr) == (0, "")
@@ -64,7 +74,13 @@ MODELS = {
 
 
 @pytest.mark.parametrize(
-    "name", [*(path.name for path in PROGRAMS if path.stem != "testing"), "README.md", "docs/index.md", "docs/quickstart.md"]
+    "name",
+    [
+        *(path.name for path in PROGRAMS if path.stem != "testing"),
+        "README.md",
+        "docs/index.md",
+        "docs/quickstart.md",
+    ],
 )
 def test_example_does_the_same_over_http(name: str, tmp_path: Path, address: str) -> None:
     """With a provider's real name, address and key; the programs in Markdown print what their comments say."""
@@ -72,7 +88,9 @@ def test_example_does_the_same_over_http(name: str, tmp_path: Path, address: str
         source = (EXAMPLES / name).read_text(encoding="utf-8")
         promised = re.findall(r"^# ?(.*)$", source.partition("# Output:\n")[2], re.MULTILINE)
     else:
-        source = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / name).read_text(encoding="utf-8"), re.DOTALL)[0]
+        source = re.findall(
+            r"```python\n(.*?)```", (EXAMPLES.parent / name).read_text(encoding="utf-8"), re.DOTALL
+        )[0]
         promised = re.findall(r"^ *print\(.*?\)  # (.*)$", source, re.MULTILINE)
     source, count = re.subn(r'"simulator([:\w-]*)"', lambda match: f'"{MODELS[match[1]]}"', source)
     assert count
@@ -101,7 +119,9 @@ def test_a_project_with_the_starter_file_and_tools_of_its_own(tmp_path: Path) ->
 
     def toolglot(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", "-m", "toolglot", *words]
-        return subprocess.run(command, cwd=project, env=os.environ | home, capture_output=True, text=True, encoding="utf-8")
+        return subprocess.run(
+            command, cwd=project, env=os.environ | home, capture_output=True, text=True, encoding="utf-8"
+        )
 
     assert "only a trusted directory" in toolglot("config", "show").stdout
     assert toolglot("trust").returncode == 0

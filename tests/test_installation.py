@@ -1,4 +1,6 @@
-"""What `pip install toolglot` brings, what its extras are called, and what a program without built-in tools loads."""
+"""What `pip install toolglot` brings, what its extras are called, and what a program without built-in tools
+loads.
+"""
 
 import re
 import subprocess
@@ -40,7 +42,9 @@ def closure(requirements: list[str]) -> set[str]:
     while pending:
         requirement = Requirement(pending.pop())
         name = requirement.name.lower().replace("_", "-")
-        if name not in packages and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+        if name not in packages and (
+            requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ):
             packages.add(name)
             pending += requires(name) or []
     return packages
@@ -71,7 +75,11 @@ def test_the_readme_says_what_pip_installs() -> None:
 
 
 def test_the_metadata_name_platforms_and_an_address() -> None:
-    platforms = {classifier.split(" :: ")[-1] for classifier in PROJECT["classifiers"] if classifier.startswith("Operating")}
+    platforms = {
+        classifier.split(" :: ")[-1]
+        for classifier in PROJECT["classifiers"]
+        if classifier.startswith("Operating")
+    }
     assert platforms == {"Linux", "MacOS", "Windows"}
     assert PROJECT["urls"]
 
@@ -88,18 +96,31 @@ def test_every_extra_that_a_message_names_exists() -> None:
 
 
 def test_a_program_without_builtin_tools_loads_no_tables() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT_BUILTINS], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_BUILTINS], capture_output=True, text=True, check=True
+    )
     loaded = done.stdout.split()
-    tables = {path.stem for path in (ROOT / "src/toolglot/facades").glob("*.py") if "TABLES" in path.read_text("utf-8")}
+    tables = {
+        path.stem
+        for path in (ROOT / "src/toolglot/facades").glob("*.py")
+        if "TABLES" in path.read_text("utf-8")
+    }
     unwanted = ("toolglot.builtin", "toolglot.cli", "toolglot.engine.signin.copilot", "click", "rich")
     assert "toolglot.facades.catalog" in loaded
     assert [name for name in loaded if name.startswith(unwanted)] == []
-    assert [name for name in loaded if name in {f"toolglot.facades.{table}" for table in tables - {"catalog"}}] == []
+    assert [
+        name for name in loaded if name in {f"toolglot.facades.{table}" for table in tables - {"catalog"}}
+    ] == []
 
 
 def test_every_pin_is_of_a_package_that_is_installed() -> None:
     lists = (PROJECT["dependencies"], *EXTRAS.values(), *PYPROJECT["dependency-groups"].values())
-    requirements = [text for texts in lists for text in texts if isinstance(text, str) and not text.startswith("toolglot[")]
+    requirements = [
+        text
+        for texts in lists
+        for text in texts
+        if isinstance(text, str) and not text.startswith("toolglot[")
+    ]
     pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     pinned = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
     direct = {Requirement(text).name.lower().replace("_", "-") for text in requirements}

@@ -12,11 +12,20 @@ OWN = 'from toolglot import tool\n@tool\ndef add(a: int, b: int) -> int:\n    "A
 
 
 def run_on(system: str, directory: Path, *words: str, stdin: str = "", **env: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-W", "error", str(Path(__file__).with_name("other_systems.py")), system, *words]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        str(Path(__file__).with_name("other_systems.py")),
+        system,
+        *words,
+    ]
     home = {name: str(directory) for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TOOLGLOT_")}
     environment |= {**home, "TERM": "dumb", "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring", **env}
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, cwd=directory)
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=environment, cwd=directory
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -26,7 +35,9 @@ def test_every_module_can_be_imported(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("call", "read", "{}"), ("tools",), ("run", "hi", "--builtin"), ("chat", "hi", "--builtin")], ids=" ".join
+    "words",
+    [("call", "read", "{}"), ("tools",), ("run", "hi", "--builtin"), ("chat", "hi", "--builtin")],
+    ids=" ".join,
 )
 def test_builtin_tools_are_refused_in_one_sentence_on_windows(words: tuple[str, ...], tmp_path: Path) -> None:
     assert run_on("windows", tmp_path, *words) == (2, "", f"toolglot: {SENTENCE}\n")

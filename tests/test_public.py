@@ -32,7 +32,11 @@ def test_all_names_are_there_for_the_interpreter_and_for_type_checkers(package: 
 
 
 def test_all_errors_and_all_events_of_a_run_are_there() -> None:
-    tree = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.ToolglotError)}
+    tree = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.ToolglotError)
+    }
     event_names = {event.__name__ for event in get_args(events.RunEvent)}
     assert tree | event_names <= {*toolglot.__all__}
 
@@ -50,16 +54,22 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [
     ("tool", "unknown agent option 'tool'; did you mean 'tools'?"),
-    ("instructions", f"unknown agent option 'instructions'; known: {', '.join(sorted(AgentOptions.__annotations__)[:30])}"),
+    ("instructions", "unknown agent option 'instructions'; known: "
+                     f"{', '.join(sorted(AgentOptions.__annotations__)[:30])}"),
 ])  # fmt: skip
 @pytest.mark.parametrize("model", ["simulator", "anthropic:claude-sonnet-4-5"])
-def test_an_unknown_option_of_an_agent_is_named_beside_the_known_ones(model: str, name: str, words: str) -> None:
+def test_an_unknown_option_of_an_agent_is_named_beside_the_known_ones(
+    model: str, name: str, words: str
+) -> None:
     with pytest.raises(errors.UnknownName, match=re.escape(words)):
         toolglot.Agent(model, **cast(Any, {name: None}))
 
 
 def test_import_loads_nothing_else() -> None:
-    code = "import sys, toolglot; print([name for name in sys.modules if name.startswith(('toolglot', 'msgspec'))])"
+    code = (
+        "import sys, toolglot; print([name for name in sys.modules if name.startswith(('toolglot', "
+        "'msgspec'))])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['toolglot']"
 
@@ -88,7 +98,11 @@ def test_types_in_public_signatures_are_public() -> None:
             if isinstance(function, FunctionType | type):
                 names = vars(collections.abc) | {name: getattr(toolglot, name) for name in toolglot.__all__}
                 names |= vars(sys.modules[function.__module__])
-                private |= {leaf.__name__ for hint in get_type_hints(function, names).values() for leaf in leaves(hint)}
+                private |= {
+                    leaf.__name__
+                    for hint in get_type_hints(function, names).values()
+                    for leaf in leaves(hint)
+                }
     assert {name for name in private if not name.startswith("_")} - {*toolglot.__all__} == INTERNAL
 
 

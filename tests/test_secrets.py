@@ -1,5 +1,5 @@
-"""The hunt for keys: they are planted wherever one may come from, things go wrong in every way, and all bytes that come out are
-searched for them. Also what is taken for a key, and what is not.
+"""The hunt for keys: they are planted wherever one may come from, things go wrong in every way, and all bytes
+that come out are searched for them. Also what is taken for a key, and what is not.
 """
 
 import asyncio
@@ -57,7 +57,10 @@ def make_key(name: str) -> str:
 
 
 class Hunt:
-    """Everything that came out, and the keys that may not be in it. A key that was cut short is a leak too."""
+    """Everything that came out, and the keys that may not be in it.
+
+    A key that was cut short is a leak too.
+    """
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -88,7 +91,9 @@ class Hunt:
 
     def keep_records(self, records: Iterable[logging.LogRecord]) -> None:
         for record in records:
-            self.keep(f"log {record.name}", record.getMessage(), repr({**vars(record), "args": repr(record.args)}))
+            self.keep(
+                f"log {record.name}", record.getMessage(), repr({**vars(record), "args": repr(record.args)})
+            )
 
     @property
     def leaks(self) -> set[str]:
@@ -131,7 +136,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def hunt(caplog: pytest.LogCaptureFixture, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Hunt]:
+def hunt(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Hunt]:
     """A hunt that takes in all log records, raw, and what was printed. It fails where a key was seen."""
     caplog.set_level(logging.DEBUG)
     hunt = Hunt()
@@ -182,8 +189,15 @@ def _echo(mode: str, head: str) -> bytes:
     with suppress(ValueError):
         headers["decoded"] = base64.b64decode(basic, validate=True).decode()
     values = [value.removeprefix("Bearer ") for value in headers.values()]
-    text = f"{line} {' '.join(values)} {json.dumps(headers)} {'&'.join(quote(value, safe='') for value in values)}"
-    error = {"type": "error", "message": text, "error": {"type": "strange", "message": text, "headers": headers}}
+    text = (
+        f"{line} {' '.join(values)} {json.dumps(headers)} "
+        f"{'&'.join(quote(value, safe='') for value in values)}"
+    )
+    error = {
+        "type": "error",
+        "message": text,
+        "error": {"type": "strange", "message": text, "headers": headers},
+    }
     kind, status, extra_headers, body = "application/json", 200, "", dumps(error)
     match mode:
         case "code":
@@ -191,7 +205,9 @@ def _echo(mode: str, head: str) -> bytes:
         case "plain":
             status, kind, body = 401, "text/plain", head.encode()
         case "long":
-            status, kind, body = 500, "text/plain", b"x" * 1990 + b" ".join(value.encode() for value in values)
+            status = 500
+            kind = "text/plain"
+            body = b"x" * 1990 + b" ".join(value.encode() for value in values)
         case "nested":
             status, body = 400, dumps({"problem": "x" * 480, "headers": headers})
         case "redirect":
@@ -208,7 +224,9 @@ def _echo(mode: str, head: str) -> bytes:
         case "not-json":
             kind, body = "text/event-stream", f"data: {text}\n\n".encode()
         case "shape":
-            body = dumps(dict.fromkeys(("choices", "content", "output", "candidates", "message", "usage"), text))
+            body = dumps(
+                dict.fromkeys(("choices", "content", "output", "candidates", "message", "usage"), text)
+            )
         case "cut":
             kind, body = "text/event-stream", b'data: {"id": "' + text.encode()
         case "no-http":
@@ -217,10 +235,14 @@ def _echo(mode: str, head: str) -> bytes:
             return f"HTTP/1.1 200 OK\r\n{text}\r\n\r\n".encode()
         case "heal":
             message = f"Unsupported parameter: 'temperature' is not supported with this model. {text}"
-            status, body = 400, dumps({"type": "error", "error": {"message": message, "type": "invalid_request_error"}})
+            status = 400
+            body = dumps({"type": "error", "error": {"message": message, "type": "invalid_request_error"}})
         case _:
             status = int(mode)
-    start = f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    start = (
+        f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: "
+        "close\r\n"
+    )
     return (start + extra_headers + "\r\n").encode() + body
 
 
@@ -240,7 +262,9 @@ def make_engine(provider: str, base_url: str, **options: Any) -> Engine:
     return create_engine(f"{provider}:m-1", base_url=base_url, **arguments)
 
 
-async def ask_both_ways(hunt: Hunt, engine: Engine, where: str, request: Request = ASKED) -> list[ToolglotError]:
+async def ask_both_ways(
+    hunt: Hunt, engine: Engine, where: str, request: Request = ASKED
+) -> list[ToolglotError]:
     """Asks for a whole answer and for a stream; keeps what is seen of either."""
     errors: list[ToolglotError] = []
     hunt.keep(where, repr(engine), repr(engine.keys), repr(engine.new_state()))
@@ -265,7 +289,9 @@ async def echo_everywhere(
     async with Echo() as echo:
         transport = HttpTransport(QUICK)
         for mode in modes:
-            engine = make_engine(provider, f"http://{user_info}{echo.host}/{mode}", transport=transport, **options)
+            engine = make_engine(
+                provider, f"http://{user_info}{echo.host}/{mode}", transport=transport, **options
+            )
             errors = await ask_both_ways(hunt, engine, mode)
             assert len(errors) == 2, (mode, errors)
         await transport.close()
@@ -285,12 +311,16 @@ WITH_VARIABLES = sorted(id for id, row in PROFILES.items() if row.key_env)
 
 class TestAServerThatRepeatsWhatItWasTold:
     @pytest.mark.parametrize("provider", WITH_VARIABLES)
-    def test_a_key_of_the_environment(self, hunt: Hunt, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_of_the_environment(
+        self, hunt: Hunt, provider: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv(PROFILES[provider].key_env[0], hunt.plant(provider))
         run(echo_everywhere(hunt, provider, modes=MODES if provider in ONE_OF_EACH_WIRE else FEW))
 
     @pytest.mark.parametrize("provider", [id for id, row in PROFILES.items() if row.token_env])
-    def test_a_token_of_the_environment(self, hunt: Hunt, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_token_of_the_environment(
+        self, hunt: Hunt, provider: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv(PROFILES[provider].token_env[0], hunt.plant(f"{provider} token"))
         run(echo_everywhere(hunt, provider, modes=FEW))
 
@@ -359,7 +389,9 @@ class TestAServerThatRepeatsWhatItWasTold:
         monkeypatch.setattr(keyring, "get_password", lambda service, account: secret)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         run(echo_everywhere(hunt, "anthropic", modes=FEW))
 
-    def test_a_keyring_that_fails_with_the_key_in_its_words(self, hunt: Hunt, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_keyring_that_fails_with_the_key_in_its_words(
+        self, hunt: Hunt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         keyring = pytest.importorskip("keyring")
         secret = hunt.plant("keyring")
 
@@ -383,7 +415,16 @@ def fetch(url: str) -> str:
 
 
 FAULTS = (
-    *("rate-limit", "unauthorized 9", "server-error 9", "reset 9", "reset-mid-stream", "stall-first", "html 9", "half-json"),
+    *(
+        "rate-limit",
+        "unauthorized 9",
+        "server-error 9",
+        "reset 9",
+        "reset-mid-stream",
+        "stall-first",
+        "html 9",
+        "half-json",
+    ),
     *("error-in-200", "error-in-200-first 9", "quota", "context-too-long"),
 )
 VENDORS = ("openai-responses", "anthropic", "gemini", "ollama", "mistral")
@@ -391,13 +432,19 @@ VENDORS = ("openai-responses", "anthropic", "gemini", "ollama", "mistral")
 
 class TestOnTheSimulator:
     @pytest.mark.parametrize("provider", VENDORS)
-    async def test_over_http(self, hunt: Hunt, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_over_http(
+        self, hunt: Hunt, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Tools, faults, retries and timeouts; recorded, audited, logged and saved."""
         monkeypatch.setenv(PROFILES[provider].key_env[0], hunt.plant(provider))
         recording, audit = tmp_path / "recording.jsonl", tmp_path / "audit.jsonl"
         async with serve(Simulator()) as url:
             transport = RecordingTransport(HttpTransport(QUICK), recording)
-            arguments: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
+            arguments: dict[str, Any] = {
+                "base_url": f"{url}/@{provider}",
+                "transport": transport,
+                "retry": ONCE,
+            }
             agent = Agent(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **arguments)
             for fault in ("", *(f"fault {fault}" for fault in FAULTS)):
                 with suppress(ToolglotError):
@@ -435,19 +482,25 @@ class TestOnTheSimulator:
             gone = echo.host
         for user_info in ("", f"me:{hunt.plant('password')}@"):
             engine = make_engine(
-                "anthropic", f"http://{user_info}{gone}", key=hunt.plant("refused"), transport=HttpTransport(QUICK)
+                "anthropic",
+                f"http://{user_info}{gone}",
+                key=hunt.plant("refused"),
+                transport=HttpTransport(QUICK),
             )
             assert len(await ask_both_ways(hunt, engine, "refused")) == 2
             await engine.close()
 
     @pytest.mark.parametrize(
-        "proxy", ["http://me:{}@127.0.0.1:9", "me:{}@127.0.0.1:9", "http://me:{}@[bad", "socks5://me:{}@127.0.0.1"]
+        "proxy",
+        ["http://me:{}@127.0.0.1:9", "me:{}@127.0.0.1:9", "http://me:{}@[bad", "socks5://me:{}@127.0.0.1"],
     )
     def test_a_proxy_with_a_password(self, hunt: Hunt, proxy: str) -> None:
         async def ask() -> None:
             transport = HttpTransport(QUICK, proxy=proxy.format(hunt.plant("proxy")))
             await ask_both_ways(
-                hunt, make_engine("anthropic", "http://127.0.0.1:9", key=hunt.plant("key"), transport=transport), "proxy"
+                hunt,
+                make_engine("anthropic", "http://127.0.0.1:9", key=hunt.plant("key"), transport=transport),
+                "proxy",
             )
             await transport.close()
 
@@ -460,7 +513,9 @@ class TestOnTheSimulator:
         key, path = hunt.plant("replayed"), tmp_path / "recording.jsonl"
         async with serve() as url:
             transport = RecordingTransport(HttpTransport(QUICK), path)
-            await make_engine("openai-chat", url, key=key, transport=transport).ask(Request("", [user(f"say {key}")]))
+            await make_engine("openai-chat", url, key=key, transport=transport).ask(
+                Request("", [user(f"say {key}")])
+            )
             await transport.close()
         engine = make_engine("openai-chat", url, key=key, transport=ReplayTransport(path))
         for _ in range(2):
@@ -504,12 +559,24 @@ def own_loggers() -> Iterator[None]:
 class TestWhatIsShownOfValues:
     def test_requests(self, hunt: Hunt) -> None:
         url = f"https://me:{hunt.plant('password')}@host/path?key={hunt.plant('query')}"
-        hunt.keep("HttpRequest", repr(HttpRequest(url, {"authorization": f"Bearer {hunt.plant('header')}"}, b"{}")) + " " * 200)
+        hunt.keep(
+            "HttpRequest",
+            repr(HttpRequest(url, {"authorization": f"Bearer {hunt.plant('header')}"}, b"{}")) + " " * 200,
+        )
 
     def test_engines_and_what_they_are_made_of(self, hunt: Hunt) -> None:
         base_url = f"https://me:{hunt.plant('password')}@host/v1"
-        engine = make_engine("compatible", base_url, key=hunt.plant("given"), headers={"x-key": hunt.plant("header")})
-        hunt.keep("engine", repr(engine), engine.name, repr(engine.keys), repr(engine.new_state()), repr(engine.transport))
+        engine = make_engine(
+            "compatible", base_url, key=hunt.plant("given"), headers={"x-key": hunt.plant("header")}
+        )
+        hunt.keep(
+            "engine",
+            repr(engine),
+            engine.name,
+            repr(engine.keys),
+            repr(engine.new_state()),
+            repr(engine.transport),
+        )
         hunt.keep("agent", repr(Agent(engine)), Agent(engine).save(), " " * 200)
 
     @pytest.mark.parametrize("address", ["ftp://me:{}@host/", "me:{}@", "https://{}@", "http://me:{}@[bad/"])
@@ -556,10 +623,16 @@ def look() -> str:
 
 class TestTheCommandLine:
     async def test_a_tool_and_its_children_see_no_key(self, hunt: Hunt, tmp_path: Path) -> None:
-        """Every variable is set; a tool prints its environment, and so do children, one of them that of its parent."""
+        """Every variable is set; a tool prints its environment, and so do children, one of them that of its
+        parent.
+        """
         (tmp_path / "my_tools.py").write_text(TOOLS)
         names = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env)}
-        environment = {**os.environ, **{name: hunt.plant(name) for name in sorted(names)}, "MY_OWN": "is-seen"}
+        environment = {
+            **os.environ,
+            **{name: hunt.plant(name) for name in sorted(names)},
+            "MY_OWN": "is-seen",
+        }
         async with serve() as url:
             options = f"-m openai-chat:gpt-4o --base-url {url} --tools my_tools:look --json"
             out, err = await _toolglot("run", "call look {}", *options.split(), cwd=tmp_path, env=environment)
@@ -571,7 +644,16 @@ class TestTheCommandLine:
     @pytest.mark.untraced
     async def test_a_refusal_that_repeats_the_key(self, hunt: Hunt, tmp_path: Path) -> None:
         async with Echo() as echo:
-            words = ["run", "hi", "-m", "mistral:m-1", "--base-url", f"http://{echo.host}/401", "--json", "-vv"]
+            words = [
+                "run",
+                "hi",
+                "-m",
+                "mistral:m-1",
+                "--base-url",
+                f"http://{echo.host}/401",
+                "--json",
+                "-vv",
+            ]
             environment = {**os.environ, "MISTRAL_API_KEY": hunt.plant("mistral")}
             out, err = await _toolglot(*words, cwd=tmp_path, env=environment)
         assert b"RunFailed" in out
@@ -588,9 +670,15 @@ class TestTheCommandLine:
             f'headers = {{ x-mine = "{hunt.plant("header")}" }}\n'
         )
         names = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env)}
-        environment = {**os.environ, **{name: hunt.plant(name) for name in sorted(names)}, "TOOLGLOT_CONFIG": str(config)}
+        environment = {
+            **os.environ,
+            **{name: hunt.plant(name) for name in sorted(names)},
+            "TOOLGLOT_CONFIG": str(config),
+        }
         commands = (["config", "show"], ["config", "show", "--json"], ["doctor"], ["doctor", "--json"])
-        outputs = await asyncio.gather(*(_toolglot(*words, cwd=tmp_path, env=environment) for words in commands))
+        outputs = await asyncio.gather(
+            *(_toolglot(*words, cwd=tmp_path, env=environment) for words in commands)
+        )
         for words, (out, err) in zip(commands, outputs, strict=True):
             assert len(out) > 200, (words, err)
             hunt.keep(" ".join(words), out, err)
@@ -683,11 +771,14 @@ class TestWhatLooksLikeAKey:
     @pytest.mark.parametrize("text", [
         "a task-oriented risk-assessment of scikit-learn", "sk-learn-contrib and sk-SK are words",
         "max_tokens=100, tokens: 5, token_count=7, token_type: bearer",
-        "Bearer authentication is required: Bearer authorization_uri=x", "basic functionality, basic auth=none",
+        "Bearer authentication is required: Bearer authorization_uri=x", "basic functionality, basic "
+                                                                         "auth=none",
         "http://localhost:8080/v1/chat?x=1 and http://[::1]:80/a@b",
-        "the password is wrong; the token was refused; a secret of success", "set OPENAI_API_KEY or pass key=…",
+        "the password is wrong; the token was refused; a secret of success", "set OPENAI_API_KEY or pass "
+                                                                             "key=…",
         "password=None, token: null, secret=false", "monkey=5 turkey: 6 keyboard=us",
-        "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 toolu_01A09q90qw90lq917835lq9 req_011CSHoEeqs5C35K2U",
+        "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 toolu_01A09q90qw90lq917835lq9 "
+        "req_011CSHoEeqs5C35K2U",
         "4d7f296c2f1d4e8a9b0c1d2e3f405162 is a hash, 123e4567-e89b-12d3-a456-426614174000 an id",
         "tokenizer: o200k, passwordless: yes, secretary: Ada",
         '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}],"stop":"end"}', "tid=5; path=/",
@@ -705,8 +796,41 @@ class TestWhatLooksLikeAKey:
 
 PIECES = st.sampled_from(
     [
-        *("sk-", "eyJ", "token", "=", ": ", "password", "://", "@", ":", "Bearer ", "Basic ", "tid=", ";", "--", "-", "key"),
-        *("?key=", "cookie: ", "authorization", '"', "'", "\\", "\\n", "%20", "\n", " ", ".", "a1", "Z" * 20, "0" * 9, "hf_"),
+        *(
+            "sk-",
+            "eyJ",
+            "token",
+            "=",
+            ": ",
+            "password",
+            "://",
+            "@",
+            ":",
+            "Bearer ",
+            "Basic ",
+            "tid=",
+            ";",
+            "--",
+            "-",
+            "key",
+        ),
+        *(
+            "?key=",
+            "cookie: ",
+            "authorization",
+            '"',
+            "'",
+            "\\",
+            "\\n",
+            "%20",
+            "\n",
+            " ",
+            ".",
+            "a1",
+            "Z" * 20,
+            "0" * 9,
+            "hf_",
+        ),
         *("AKIA", "[hidden]", "secret-known-1", "secret-", "é", "/", "…"),
     ]
 )
@@ -727,7 +851,9 @@ class TestLawsOfHiding:
     def test_time_grows_with_the_text_only(self, piece: str) -> None:
         assert cpu_ratio(piece, 2_000, 20_000) < 40
 
-    @pytest.mark.parametrize("piece", ["sk-", "eyJaaaaaaaaaaa-", "://a:", "--a", "token_", 'password="', "tid=aaaaaa;", "x"])
+    @pytest.mark.parametrize(
+        "piece", ["sk-", "eyJaaaaaaaaaaa-", "://a:", "--a", "token_", 'password="', "tid=aaaaaa;", "x"]
+    )
     def test_200_kb_are_no_burden(self, piece: str) -> None:
         assert cpu_ratio(piece, 20_000, 200_000) < 40
 

@@ -27,9 +27,17 @@ def find_named_tests() -> list[tuple[str, str]]:
 def list_tests(path: str) -> set[str]:
     """The tests in a file, as pytest names them."""
     module = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    scopes = [("", module), *((f"{node.name}::", node) for node in module.body if isinstance(node, ast.ClassDef))]
+    scopes = [
+        ("", module),
+        *((f"{node.name}::", node) for node in module.body if isinstance(node, ast.ClassDef)),
+    ]
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return {f"{prefix}{node.name}" for prefix, scope in scopes for node in scope.body if isinstance(node, functions)}
+    return {
+        f"{prefix}{node.name}"
+        for prefix, scope in scopes
+        for node in scope.body
+        if isinstance(node, functions)
+    }
 
 
 def test_tests_exist_under_the_names_that_pytest_takes() -> None:

@@ -29,9 +29,24 @@ PARTICIPLE = re.compile(
     r"|understood|ran|built"
 )
 NOT_PARTICIPLES = {"feed", "embed", "speed", "need", "seed", "exceed", "proceed", "shared"}
-VAGUE = {"found", "said", "one", "own", "told", "given", "more", "rest", "made", "what", "why", "place", "most"}
+VAGUE = {
+    "found",
+    "said",
+    "one",
+    "own",
+    "told",
+    "given",
+    "more",
+    "rest",
+    "made",
+    "what",
+    "why",
+    "place",
+    "most",
+}
 COMMENTED = ("wire", "schema", "engine", "builtin/shell")
-# Dense functions that are left. One with more than 8 decisions, and more than four per five statements, is dense.
+# Dense functions that are left. One with more than 8 decisions, and more than four per five statements, is
+# dense.
 DENSE_LIST = Path(__file__).with_name("dense_functions.txt")
 DECISIONS = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.match_case)
 
@@ -77,9 +92,12 @@ def test_functions_are_named_with_verbs(folder: Path, share: float) -> None:
     names = [
         f"{path}:{function.lineno} {function.name}"
         for path, function in functions
-        if PARTICIPLE.fullmatch(first := function.name.strip("_").split("_")[0]) and first not in NOT_PARTICIPLES
+        if PARTICIPLE.fullmatch(first := function.name.strip("_").split("_")[0])
+        and first not in NOT_PARTICIPLES
     ]
-    assert len(names) < share * len(functions), "past participles as function names, use a verb:\n" + "\n".join(names)
+    assert len(names) < share * len(functions), (
+        "past participles as function names, use a verb:\n" + "\n".join(names)
+    )
 
 
 @pytest.mark.parametrize(("folder", "share"), [(SOURCE, 0.005), (TESTS, 0.015)], ids=["src", "tests"])
@@ -113,8 +131,9 @@ def test_short_helpers_earn_their_name() -> None:
             is_single = function.name.startswith("_") and uses[function.name] == calls[function.name] == 1
             if is_single and not ast.get_docstring(function) and line_count(function) < 3:
                 idle.append(f"{module.path}:{function.lineno} {function.name}")
-    assert not idle, "called once, with neither a docstring nor three lines: inline them, or say what they do:\n" + "\n".join(
-        idle
+    assert not idle, (
+        "called once, with neither a docstring nor three lines: inline them, or say what they do:\n"
+        + "\n".join(idle)
     )
 
 
@@ -132,11 +151,17 @@ def line_count(function: Function) -> int:
 def test_comments_explain_the_hard_packages() -> None:
     chosen = [module for module in modules() if module.path.startswith(COMMENTED)]
     density = 100 * sum(module.comments for module in chosen) / sum(module.lines for module in chosen)
-    assert density >= 4, f"{density:.1f} comments per 100 lines in {', '.join(COMMENTED)}: say why the odd lines are there"
+    assert density >= 4, (
+        f"{density:.1f} comments per 100 lines in {', '.join(COMMENTED)}: say why the odd lines are there"
+    )
 
 
 def test_functions_can_be_read_in_one_sitting() -> None:
-    long = [f"{module.path}:{f.lineno} {f.name}: {line_count(f)} lines" for module, f in functions() if line_count(f) > 100]
+    long = [
+        f"{module.path}:{f.lineno} {f.name}: {line_count(f)} lines"
+        for module, f in functions()
+        if line_count(f) > 100
+    ]
     assert not long, "at most 100 lines in a function:\n" + "\n".join(long)
 
 
@@ -150,8 +175,15 @@ def test_no_function_becomes_dense() -> None:
 
 
 def test_conditional_expressions_are_not_nested() -> None:
-    nested = [f"{module.path}:{node.lineno}" for module in modules() for node in module.nodes if is_nested_conditional(node)]
-    assert not nested, "conditional expressions within others: use if and else, or a function with early returns"
+    nested = [
+        f"{module.path}:{node.lineno}"
+        for module in modules()
+        for node in module.nodes
+        if is_nested_conditional(node)
+    ]
+    assert not nested, (
+        "conditional expressions within others: use if and else, or a function with early returns"
+    )
 
 
 def find_dense_functions(module: Module) -> Iterator[str]:
@@ -186,11 +218,15 @@ def count_decisions(function: Function) -> int:
 
 def count_statements(function: Function) -> int:
     statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
-    return sum(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in statements)
+    return sum(
+        not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in statements
+    )
 
 
 def is_nested_conditional(node: ast.AST) -> TypeGuard[ast.IfExp]:
-    return isinstance(node, ast.IfExp) and any(isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node)
+    return isinstance(node, ast.IfExp) and any(
+        isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node
+    )
 
 
 @pytest.mark.parametrize("facade_id", FACADE_MODULES)
@@ -220,8 +256,14 @@ def test_the_glossary_has_public_names() -> None:
     glossary = text[text.index("## Glossary") : text.index("## Layout")]
     names = set(re.findall(r"`([A-Z]\w+)`", glossary))
     defined = {node.name for module in modules() for node in module.nodes if isinstance(node, ast.ClassDef)}
-    assert names - defined - set(toolglot.__all__) == set(), "the glossary of docs/architecture.md has names that do not exist"
-    public = {name for name in toolglot.__all__ if isinstance(value := getattr(toolglot, name), type) and is_concept(value)}
+    assert names - defined - set(toolglot.__all__) == set(), (
+        "the glossary of docs/architecture.md has names that do not exist"
+    )
+    public = {
+        name
+        for name in toolglot.__all__
+        if isinstance(value := getattr(toolglot, name), type) and is_concept(value)
+    }
     assert public - names == set(), "explain these public names in the glossary of docs/architecture.md"
 
 
@@ -231,7 +273,10 @@ def is_concept(value: type) -> bool:
 
 
 def test_modules_of_tests_have_names_of_their_own() -> None:
-    # pytest imports those in directories without __init__.py by these names alone, and collects nothing if two are equal.
-    modules = (path for path in (ROOT / "tests").rglob("test_*.py") if not (path.parent / "__init__.py").exists())
+    # pytest imports those in directories without __init__.py by these names alone, and collects nothing if
+    # two are equal.
+    modules = (
+        path for path in (ROOT / "tests").rglob("test_*.py") if not (path.parent / "__init__.py").exists()
+    )
     names = Counter(path.name for path in modules)
     assert [name for name, count in names.items() if count > 1] == []

@@ -39,7 +39,11 @@ def check(project: Path, *command: str | Path) -> None:
 
 @pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed")
 def test_pyright_strict(project: Path, wheel_environment: Path) -> None:
-    settings = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "include": ["typed_consumer.py"]}
+    settings = {
+        "typeCheckingMode": "strict",
+        "reportUnnecessaryTypeIgnoreComment": "error",
+        "include": ["typed_consumer.py"],
+    }
     (project / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     check(project, "pyright", "--warnings", "--pythonpath", wheel_environment / "bin/python")
 
@@ -47,11 +51,22 @@ def test_pyright_strict(project: Path, wheel_environment: Path) -> None:
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
 def test_mypy_strict(project: Path, wheel_environment: Path) -> None:
     cache = ("--cache-dir", project / "cache")
-    check(project, "mypy", "--strict", *cache, "--python-executable", wheel_environment / "bin/python", "typed_consumer.py")
+    check(
+        project,
+        "mypy",
+        "--strict",
+        *cache,
+        "--python-executable",
+        wheel_environment / "bin/python",
+        "typed_consumer.py",
+    )
 
 
 def test_the_program_runs(project: Path, wheel_environment: Path) -> None:
-    code = "import runpy, toolglot; runpy.run_path('typed_consumer.py', run_name='__main__'); print(toolglot.__file__)"
+    code = (
+        "import runpy, toolglot; runpy.run_path('typed_consumer.py', run_name='__main__'); "
+        "print(toolglot.__file__)"
+    )
     command = [wheel_environment / "bin/python", "-W", "error", "-c", code]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -63,10 +78,15 @@ def test_options_that_are_passed_on_are_those_of_the_functions() -> None:
     assert set(UrlParameters.__annotations__) == parameters
     engine = set(create_engine.__annotations__) - {"model", "url_parameters", "return"}
     assert set(EngineOptions.__annotations__) == engine | parameters
-    agent = {*AgentConfig.__struct_fields__, "conversation", "fallbacks"}
+    agent = {*AgentConfig.__struct_fields__, "conversation", "fallbacks", "approval_mode"}
     assert set(AgentOptions.__annotations__) == agent | set(EngineOptions.__annotations__)
     for method in (Agent.run, Agent.run_sync, Agent.stream, Agent.stream_sync):
-        assert set(signature(method).parameters) == {"self", "prompt", "output_type", *RunOptions.__annotations__}
+        assert set(signature(method).parameters) == {
+            "self",
+            "prompt",
+            "output_type",
+            *RunOptions.__annotations__,
+        }
 
 
 def test_help_names_every_option() -> None:

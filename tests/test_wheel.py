@@ -1,7 +1,7 @@
 """The built package: what is in it, and what a user meets who installs it into a clean environment.
 
-`make test` uses this Python and the packages that are there. `make test-wheel` lets pip install everything, into an environment
-of every Python from 3.11 on that it finds.
+`make test` uses this Python and the packages that are there. `make test-wheel` lets pip install everything,
+into an environment of every Python from 3.11 on that it finds.
 """
 
 import os
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.untraced
 
 
 def find_pythons() -> dict[str, str]:
-    """One Python of every version from 3.11 on: those that TOOLGLOT_PYTHONS names, and those in the usual places."""
+    """One Python of every version from 3.11 on: those that TOOLGLOT_PYTHONS names, and those in the usual
+    places.
+    """
     if "TOOLGLOT_PYTHONS" not in os.environ:
         return {}
     candidates: list[str | Path | None] = [*os.environ["TOOLGLOT_PYTHONS"].split()]
@@ -46,13 +48,24 @@ PYTHONS = find_pythons()
 
 
 @pytest.fixture(scope="module", params=["this", *PYTHONS])
-def environment(request: pytest.FixtureRequest, distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(
+    request: pytest.FixtureRequest, distributions: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A clean environment with the wheel and pytest."""
     if request.param == "this":
         return request.getfixturevalue("wheel_environment")
     directory = tmp_path_factory.mktemp(f"python{request.param}")
     subprocess.run([PYTHONS[request.param], "-m", "venv", "--without-pip", directory], check=True)
-    install = [sys.executable, "-m", "pip", "--python", directory / "bin/python", "install", "--quiet", "--no-cache-dir"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        directory / "bin/python",
+        "install",
+        "--quiet",
+        "--no-cache-dir",
+    ]
     subprocess.run([*install, next(distributions.glob("*.whl")), "pytest"], check=True)
     return directory
 
@@ -66,9 +79,16 @@ def metadata(distributions: Path) -> Message:
 
 def run(environment: Path, *command: str | Path) -> str:
     """What a program of the environment prints; a warning, or a word on stderr, is a failure."""
-    variables = {"PATH": os.environ["PATH"], "HOME": str(environment), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(environment),
+        "PYTHONWARNINGS": "error",
+        "PYTHONUTF8": "1",
+    }
     program = environment / "bin" / command[0]
-    done = subprocess.run([program, *command[1:]], env=variables, cwd=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [program, *command[1:]], env=variables, cwd=environment, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -77,7 +97,8 @@ def test_the_metadata_are_valid_for_pypi(distributions: Path) -> None:
     pytest.importorskip("twine", reason="twine is not installed")
     command = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", *distributions.iterdir()]
     checked = subprocess.run(command, capture_output=True, text=True)
-    assert checked.stdout.count("PASSED") == 2, checked.stdout + checked.stderr  # after a colon, or on a line of its own
+    # after a colon, or on a line of its own
+    assert checked.stdout.count("PASSED") == 2, checked.stdout + checked.stderr
 
 
 def test_the_description_has_no_links_that_are_dead_on_pypi(metadata: Message) -> None:
@@ -100,7 +121,9 @@ def test_the_wheel_has_the_package_and_nothing_else(distributions: Path) -> None
         files = {name for name in wheel.namelist() if ".dist-info/" not in name}
     package = ROOT / "src" / "toolglot"
     kinds = (".py", ".pyi", ".typed", ".js")
-    expected = {path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.suffix in kinds}
+    expected = {
+        path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.suffix in kinds
+    }
     assert files == expected
 
 
@@ -109,12 +132,25 @@ def test_the_source_distribution_has_the_repository_and_nothing_else(distributio
     with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    tracked = set(subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+    tracked = set(
+        subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    )
     assert files - {"PKG-INFO"} == {name for name in tracked if not name.startswith(".ci/")}
 
 
 def test_the_source_distribution_builds_the_same_wheel(distributions: Path, tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "-w", tmp_path]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        tmp_path,
+    ]
     subprocess.run([*build, *distributions.glob("*.tar.gz")], check=True)
     [wheel], [again] = distributions.glob("*.whl"), tmp_path.glob("*.whl")
     assert wheel.read_bytes() == again.read_bytes()
@@ -143,7 +179,8 @@ def test_every_public_name_can_be_imported(environment: Path) -> None:
 
 def test_import_loads_nothing_else(environment: Path) -> None:
     code = (
-        "import sys, toolglot; print({name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names - {'__main__'})"
+        "import sys, toolglot; print({name.partition('.')[0] for name in sys.modules} - "
+        "sys.stdlib_module_names - {'__main__'})"
     )
     assert run(environment, "python", "-I", "-c", code) == "{'toolglot'}\n"
 
@@ -157,6 +194,15 @@ def test_the_plugin_for_pytest_is_found(environment: Path, provider: str, tmp_pa
 )
 def test_all_extras_can_be_installed(version: str, distributions: Path, tmp_path: Path) -> None:
     subprocess.run([PYTHONS[version], "-m", "venv", "--without-pip", tmp_path], check=True)
-    install = [sys.executable, "-m", "pip", "--python", tmp_path / "bin/python", "install", "--dry-run", "--quiet"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        tmp_path / "bin/python",
+        "install",
+        "--dry-run",
+        "--quiet",
+    ]
     install += ["--only-binary", ":all:"]  # nobody has to compile
     subprocess.run([*install, f"{next(distributions.glob('*.whl'))}[all]"], check=True)

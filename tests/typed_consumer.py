@@ -1,4 +1,6 @@
-"""A program as a user writes it: every public type that it relies on is checked, strictly, against the installed package."""
+"""A program as a user writes it: every public type that it relies on is checked, strictly, against the
+installed package.
+"""
 
 import asyncio
 from collections.abc import Mapping

@@ -20,18 +20,24 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer scenarios and rounds")
     parser.add_argument(
-        "--peers", type=_name_list(PEERS), help=f"of {','.join(PEERS)}, on all their wires; none for floors only"
+        "--peers",
+        type=_name_list(PEERS),
+        help=f"of {','.join(PEERS)}, on all their wires; none for floors only",
     )
     parser.add_argument("--scenario", type=_name_list(ALL), default=[], help=f"of {','.join(ALL)}")
     parser.add_argument("--wire", type=_name_list(WIRES), default=[], help=f"of {','.join(WIRES)}")
     parser.add_argument(
-        "--directory", type=Path, default=DIRECTORY, help="where the peers' environments are kept (%(default)s)"
+        "--directory",
+        type=Path,
+        default=DIRECTORY,
+        help="where the peers' environments are kept (%(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     start = monotonic()
     results = run(
-        plan(quick=options.quick, scenarios=options.scenario, peers=options.peers, wires=options.wire), options.directory
+        plan(quick=options.quick, scenarios=options.scenario, peers=options.peers, wires=options.wire),
+        options.directory,
     )
     if options.json:
         print(json.dumps(_to_json(results), ensure_ascii=False, indent=2))
@@ -71,7 +77,9 @@ def _to_json(results: Results) -> dict[str, object]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "samples": samples,
-        "imports": {name: {"cpu_seconds": cost.cpu, "mb": cost.memory} for name, cost in results.imports.items()},
+        "imports": {
+            name: {"cpu_seconds": cost.cpu, "mb": cost.memory} for name, cost in results.imports.items()
+        },
         "goals": build_goal_table(results).as_json(),
         "not_installed": results.missing,
     }

@@ -1,7 +1,8 @@
-"""One runner whose work is counted, not timed: `python -m bench.loop.counted SERVER WIRE RUNNER SCENARIO WHAT`.
+"""One runner whose work is counted, not timed: `python -m bench.loop.counted SERVER WIRE RUNNER SCENARIO
+WHAT`.
 
-It prints one JSON line. WHAT is `instructions` (under callgrind, see `bench.instructions`), `garbage` or `waiting`.
-"""
+It prints one JSON line. WHAT is `instructions` (under callgrind, see `bench.instructions`), `garbage` or
+`waiting`."""
 
 import asyncio
 import gc
@@ -27,7 +28,10 @@ FINISHED, WAITING = 50, 1000
 
 
 class _WaitingJob(Job):
-    """A job whose tools wait for `gate`. All wait for the same future, so that waiting itself costs next to nothing."""
+    """A job whose tools wait for `gate`.
+
+    All wait for the same future, so that waiting itself costs next to nothing.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +76,9 @@ async def _count_garbage(job: Job) -> dict[str, float]:
 
 
 async def _count_waiting(job: _WaitingJob) -> dict[str, float]:
-    """Objects that the collector has to look at, and memory, for each conversation that waits inside its tools."""
+    """Objects that the collector has to look at, and memory, for each conversation that waits inside its
+    tools.
+    """
     talk = await OPEN[sys.argv[3]](job)
     job.gate.set_result(None)
     for _ in range(3):

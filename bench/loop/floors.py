@@ -1,7 +1,7 @@
 """The floors: one minimal loop by hand, no checks, no retries, no types, on three HTTP clients.
 
-rawh1 is HTTP/1.1 written by hand for this server; transport is toolglot's own transport; aiohttp is aiohttp. JSON is msgspec's,
-into plain dicts. `python -m bench.loop.floors SERVER WIRE NAME`.
+rawh1 is HTTP/1.1 written by hand for this server; transport is toolglot's own transport; aiohttp is aiohttp.
+JSON is msgspec's, into plain dicts. `python -m bench.loop.floors SERVER WIRE NAME`.
 """
 
 import asyncio
@@ -51,7 +51,9 @@ async def open_floor(job: Job) -> RunConversation:
                 text, calls = wire.read_whole(decode(await _read_all(answer)), history)
             if not calls:
                 return RunOutput(text, pieces)
-            wire.append_results(history, calls, await job.call_all([(name, given) for _, name, given in calls]))
+            wire.append_results(
+                history, calls, await job.call_all([(name, given) for _, name, given in calls])
+            )
 
     return talk
 
@@ -63,7 +65,9 @@ async def _read_all(answer: ByteReader) -> bytes:
     return data
 
 
-async def _read_stream(answer: ByteReader, wire: "WireFloor", history: list[Doc]) -> tuple[str, list[Call], int]:
+async def _read_stream(
+    answer: ByteReader, wire: "WireFloor", history: list[Doc]
+) -> tuple[str, list[Call], int]:
     texts: list[str] = []
     fragments: list[str] = []
     heads: list[Doc] = []
@@ -111,7 +115,9 @@ class Chat:
         calls = message.get("tool_calls") or ()
         if calls:
             history.append({"role": "assistant", "content": message["content"], "tool_calls": calls})
-        return message["content"], [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
+        return message["content"], [
+            (call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
+        ]
 
     def read_event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
         for choice in doc["choices"]:
@@ -124,7 +130,10 @@ class Chat:
                 fragments.append(call["function"]["arguments"])
 
     def append_calls(self, history: list[Doc], calls: list[Call]) -> None:
-        made = [{"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name, given in calls]
+        made = [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+            for id, name, given in calls
+        ]
         history.append({"role": "assistant", "content": None, "tool_calls": made})
 
     def append_results(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
@@ -144,11 +153,21 @@ class Anthropic:
         return [{"role": "user", "content": PROMPT}]
 
     def encode_body(self, history: list[Doc], stream: bool) -> bytes:
-        return encode({"model": self._model, "max_tokens": 1000, "messages": history, "tools": self._tools, "stream": stream})
+        return encode(
+            {
+                "model": self._model,
+                "max_tokens": 1000,
+                "messages": history,
+                "tools": self._tools,
+                "stream": stream,
+            }
+        )
 
     def read_whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
         content = doc["content"]
-        calls = [(block["id"], block["name"], block["input"]) for block in content if block["type"] == "tool_use"]
+        calls = [
+            (block["id"], block["name"], block["input"]) for block in content if block["type"] == "tool_use"
+        ]
         if calls:
             history.append({"role": "assistant", "content": content})
         return "".join(block["text"] for block in content if block["type"] == "text"), calls
@@ -166,7 +185,8 @@ class Anthropic:
 
     def append_calls(self, history: list[Doc], calls: list[Call]) -> None:
         content = [
-            {"type": "tool_use", "id": id, "name": name, "input": msgspec.Raw(str(given).encode())} for id, name, given in calls
+            {"type": "tool_use", "id": id, "name": name, "input": msgspec.Raw(str(given).encode())}
+            for id, name, given in calls
         ]
         history.append({"role": "assistant", "content": content})
 
@@ -182,7 +202,13 @@ class Responses:
     def __init__(self, job: Job) -> None:
         self._model = job.model
         self._tools = [
-            {"type": "function", "name": name, "description": about, "parameters": parameters, "strict": False}
+            {
+                "type": "function",
+                "name": name,
+                "description": about,
+                "parameters": parameters,
+                "strict": False,
+            }
             for name, about, parameters in definitions(job.scenario)
         ]
 
@@ -195,8 +221,14 @@ class Responses:
     def read_whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
         output = doc["output"]
         history += output
-        text = "".join(part["text"] for item in output if item["type"] == "message" for part in item["content"])
-        return text, [(item["call_id"], item["name"], item["arguments"]) for item in output if item["type"] == "function_call"]
+        text = "".join(
+            part["text"] for item in output if item["type"] == "message" for part in item["content"]
+        )
+        return text, [
+            (item["call_id"], item["name"], item["arguments"])
+            for item in output
+            if item["type"] == "function_call"
+        ]
 
     def read_event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
         kind = doc["type"]
@@ -305,7 +337,10 @@ class RawConnection(asyncio.Protocol):
 async def rawh1(job: Job) -> Send:
     url = urlsplit(job.base_url + PATHS[job.wire])
     host, port = url.hostname or "", url.port or 0
-    head = f"POST {url.path} HTTP/1.1\r\nhost: {url.netloc}\r\nauthorization: Bearer k\r\ncontent-type: application/json\r\n"
+    head = (
+        f"POST {url.path} HTTP/1.1\r\nhost: {url.netloc}\r\nauthorization: Bearer k\r\ncontent-type: "
+        "application/json\r\n"
+    )
     request = head.encode() + b"content-length: %d\r\n\r\n"
     idle: list[RawConnection] = []
     loop = asyncio.get_running_loop()
@@ -362,7 +397,11 @@ async def aiohttp(job: Job) -> Send:
     return send
 
 
-CLIENTS: dict[str, Callable[[Job], Awaitable[Send]]] = {"rawh1": rawh1, "transport": transport, "aiohttp": aiohttp}
+CLIENTS: dict[str, Callable[[Job], Awaitable[Send]]] = {
+    "rawh1": rawh1,
+    "transport": transport,
+    "aiohttp": aiohttp,
+}
 
 if __name__ == "__main__":
     serve(open_floor)

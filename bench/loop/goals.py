@@ -1,4 +1,7 @@
-"""DATA: the goals of the loop: ratios within one run, slopes, memory. A value is None if it was not measured."""
+"""DATA: the goals of the loop: ratios within one run, slopes, memory.
+
+A value is None if it was not measured.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,7 +46,9 @@ def goals() -> Iterator[Goal]:
 
 
 def _unit_cost(wire: str, runner: str, scenario: str) -> Value:
-    return lambda results: _read_samples(results.find_samples(wire, runner, scenario), lambda samples: samples.unit_cost)
+    return lambda results: _read_samples(
+        results.find_samples(wire, runner, scenario), lambda samples: samples.unit_cost
+    )
 
 
 def _read_samples(samples: Samples | None, read: Callable[[Samples], float | None]) -> float | None:
@@ -58,12 +63,16 @@ def _ratio(above: Value, below: Value) -> Value:
     return value
 
 
-def _at_most(level: Literal["must", "stretch"], scenario: str, floor: str, maximum: float, wire: str = CHAT) -> Goal:
+def _at_most(
+    level: Literal["must", "stretch"], scenario: str, floor: str, maximum: float, wire: str = CHAT
+) -> Goal:
     value = _ratio(_unit_cost(wire, OURS, scenario), _unit_cost(wire, floor, scenario))
     return Goal(level, f"{_label(scenario, wire)}: ours ÷ {floor}", value, maximum=maximum)
 
 
-def _at_least(level: Literal["must", "stretch"], scenario: str, peer: str, minimum: float, wire: str = CHAT) -> Goal:
+def _at_least(
+    level: Literal["must", "stretch"], scenario: str, peer: str, minimum: float, wire: str = CHAT
+) -> Goal:
     value = _ratio(_unit_cost(wire, peer, scenario), _unit_cost(wire, OURS, scenario))
     return Goal(level, f"{_label(scenario, wire)}: {peer} ÷ ours", value, minimum=minimum)
 
@@ -105,7 +114,12 @@ def _arguments() -> Iterator[Goal]:
         live, plain = event(4000, "-live")(results), event(4000, "")(results)
         return None if live is None or plain is None else 1e6 * (live - plain)
 
-    yield Goal("must", "S2, live arguments: 39 KB ÷ 5 KB", _ratio(event(4000, "-live"), event(500, "-live")), maximum=1.1)
+    yield Goal(
+        "must",
+        "S2, live arguments: 39 KB ÷ 5 KB",
+        _ratio(event(4000, "-live"), event(500, "-live")),
+        maximum=1.1,
+    )
     yield Goal("stretch", "S2: added by live arguments", added, " µs/event", maximum=0.5)
 
 
@@ -124,7 +138,9 @@ def _turns() -> Iterator[Goal]:
 
 def _slopes() -> Iterator[Goal]:
     def slope(wire: str, runner: str, scenario: str) -> Value:
-        return lambda results: _read_samples(results.find_samples(wire, runner, scenario), lambda samples: samples.slope)
+        return lambda results: _read_samples(
+            results.find_samples(wire, runner, scenario), lambda samples: samples.slope
+        )
 
     def micro(scenario: str) -> Value:
         def value(results: Results) -> float | None:

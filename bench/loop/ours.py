@@ -1,7 +1,7 @@
 """toolglot itself: `Agent.run`, and `Agent.stream` where a stream is wanted.
 
-Every conversation has an orchestrator of its own, made while the clock runs; all share one engine, and so its connections.
-"""
+Every conversation has an orchestrator of its own, made while the clock runs; all share one engine, and so its
+connections."""
 
 from bench.loop.runner import Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
@@ -59,9 +59,15 @@ async def open_ours_shared(job: Job) -> RunConversation:
 
 def _prepare(job: Job) -> tuple[Engine, list[Tool], RunLimits]:
     transport = HttpTransport()
-    engine = create_engine(f"{PROVIDERS[job.wire]}:{job.model}", base_url=job.base_url, key="k", transport=transport)
+    engine = create_engine(
+        f"{PROVIDERS[job.wire]}:{job.model}", base_url=job.base_url, key="k", transport=transport
+    )
     job.close_callbacks.append(transport.close)
-    return engine, [tool(function) for function in job.functions], RunLimits(max_iterations=job.scenario.turns + 1)
+    return (
+        engine,
+        [tool(function) for function in job.functions],
+        RunLimits(max_iterations=job.scenario.turns + 1),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""A virtual environment for each peer, created when first needed and kept. A peer that cannot be installed is skipped."""
+"""A virtual environment for each peer, created when first needed and kept.
+
+A peer that cannot be installed is skipped.
+"""
 
 import subprocess
 import sys
@@ -31,12 +34,19 @@ def find_python(peer: str, directory: Path) -> str | None:
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
     try:
         subprocess.run(
-            [sys.executable, "-m", "venv", str(environment)], check=True, capture_output=True, timeout=INSTALL_TIMEOUT
+            [sys.executable, "-m", "venv", str(environment)],
+            check=True,
+            capture_output=True,
+            timeout=INSTALL_TIMEOUT,
         )
         subprocess.run(install, check=True, capture_output=True, timeout=INSTALL_TIMEOUT)
     except (subprocess.SubprocessError, OSError) as error:
         output = getattr(error, "stderr", b"") or b""
-        print(f"{peer} is not installed: {error} {output[-500:].decode(errors='replace')}", file=sys.stderr, flush=True)
+        print(
+            f"{peer} is not installed: {error} {output[-500:].decode(errors='replace')}",
+            file=sys.stderr,
+            flush=True,
+        )
         return None
     mark.write_text(text)
     return str(python)

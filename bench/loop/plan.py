@@ -57,7 +57,11 @@ CROWDS = ("C200", "C1000")
 GROUPS = ((*STREAMS, *LOOPS, *GROWTH, *LIVE), CROWDS)
 """The scenarios of one process: a crowd gets a new one, so that its memory is seen."""
 
-_QUICK = {CHAT: (*STREAMS, "S3", "S4", "S5", "S3-sync", *LIVE, *CROWDS), ANTHROPIC: ("S1", "S2", "S4"), RESPONSES: ()}
+_QUICK = {
+    CHAT: (*STREAMS, "S3", "S4", "S5", "S3-sync", *LIVE, *CROWDS),
+    ANTHROPIC: ("S1", "S2", "S4"),
+    RESPONSES: (),
+}
 _FULL = {
     CHAT: (*STREAMS, *LOOPS, *GROWTH, *LIVE, *CROWDS),
     ANTHROPIC: (*STREAMS, *LOOPS, *CROWDS),
@@ -108,7 +112,13 @@ class Plan:
         return not (self.quick and slow)
 
 
-def plan(*, quick: bool, scenarios: Iterable[str] = (), peers: Iterable[str] | None = None, wires: Iterable[str] = ()) -> Plan:
+def plan(
+    *,
+    quick: bool,
+    scenarios: Iterable[str] = (),
+    peers: Iterable[str] | None = None,
+    wires: Iterable[str] = (),
+) -> Plan:
     chosen = {
         "scenarios": frozenset(scenarios) or None,
         "peers": None if peers is None else frozenset(peers),

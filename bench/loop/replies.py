@@ -1,7 +1,8 @@
-"""The server's answers, rendered once: every turn of every scenario, whole and streamed, in the vendors' own shapes.
+"""The server's answers, rendered once: every turn of every scenario, whole and streamed, in the vendors' own
+shapes.
 
-The long streams (S1, S2) are those of bench.streams. Every turn has ids of its own, as real answers have; without that some
-frameworks take one message for another.
+The long streams (S1, S2) are those of bench.streams. Every turn has ids of its own, as real answers have;
+without that some frameworks take one message for another.
 """
 
 import json
@@ -30,7 +31,8 @@ def render_answers(scenario: Scenario, wire: str) -> dict[int, RenderedAnswer]:
     made, results = dict[int, RenderedAnswer](), 0
     for turn in range(scenario.turns):
         calls = [
-            (_call_id(wire, turn, at), name, json.dumps(given)) for at, (name, given) in enumerate(plan_calls(scenario, turn))
+            (_call_id(wire, turn, at), name, json.dumps(given))
+            for at, (name, given) in enumerate(plan_calls(scenario, turn))
         ]
         made[results] = _answer(wire, turn, "" if calls else FINAL, calls)
         results += len(calls)
@@ -38,19 +40,25 @@ def render_answers(scenario: Scenario, wire: str) -> dict[int, RenderedAnswer]:
 
 
 def expected_outcome(scenario: Scenario) -> tuple[str, int, int, int]:
-    """What a run must give: the final text, calls, characters that the tools were given, pieces that were seen at least."""
+    """What a run must give: the final text, calls, characters that the tools were given, pieces that were
+    seen at least.
+    """
     if scenario.pieces:
         return "".join(words(scenario.pieces)), 0, 0, scenario.pieces
     if scenario.fragments:
         given = arguments(10 * scenario.fragments)
         return FINAL, 1, len("".join(given.values())), len(split_text(dumps(given).decode())) - 1
-    characters = sum(len(str(given["city"])) for turn in range(scenario.turns) for _, given in plan_calls(scenario, turn))
+    characters = sum(
+        len(str(given["city"])) for turn in range(scenario.turns) for _, given in plan_calls(scenario, turn)
+    )
     return FINAL, scenario.total_calls, scenario.conversations * characters, 0
 
 
 def build_routes() -> dict[str, dict[str, dict[int, RenderedAnswer]]]:
     """By path, then by wire."""
-    return {scenario.path: {wire: render_answers(scenario, wire) for wire in WIRES} for scenario in ALL.values()}
+    return {
+        scenario.path: {wire: render_answers(scenario, wire) for wire in WIRES} for scenario in ALL.values()
+    }
 
 
 def _call_id(wire: str, turn: int, number: int) -> str:
@@ -94,19 +102,35 @@ def _chat_head(turn: int, kind: str) -> dict[str, Any]:
 
 
 def _chat(turn: int, text: str, calls: Sequence[Call]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None, "annotations": []}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": text or None,
+        "refusal": None,
+        "annotations": [],
+    }
     if calls:
         message["tool_calls"] = [
-            {"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name, given in calls
+            {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+            for id, name, given in calls
         ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls" if calls else "stop"}
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": "tool_calls" if calls else "stop",
+    }
     tail = {"service_tier": "default", "system_fingerprint": "fp_3b7c90d2e1"}
     return {**_chat_head(turn, "chat.completion"), "choices": [choice], "usage": _CHAT_USAGE, **tail}
 
 
 def _chat_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[bytes]:
     def event(choices: list[Any], usage: Any = None) -> bytes:
-        doc = {**_chat_head(turn, "chat.completion.chunk"), "service_tier": "default", "choices": choices, "usage": usage}
+        doc = {
+            **_chat_head(turn, "chat.completion.chunk"),
+            "service_tier": "default",
+            "choices": choices,
+            "usage": usage,
+        }
         return b"data: " + dumps(doc) + b"\n\n"
 
     def delta(finish: str | None = None, **fields: Any) -> bytes:
@@ -116,7 +140,11 @@ def _chat_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[bytes]
     for piece in split_text(text):
         yield delta(content=piece)
     for index, (id, name, given) in enumerate(calls):
-        yield delta(tool_calls=[{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}])
+        yield delta(
+            tool_calls=[
+                {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+            ]
+        )
         for piece in split_text(given):
             yield delta(tool_calls=[{"index": index, "function": {"arguments": piece}}])
     yield delta(finish="tool_calls" if calls else "stop")
@@ -128,7 +156,12 @@ def _chat_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[bytes]
 
 
 def _anthropic_head(turn: int) -> dict[str, Any]:
-    return {"model": "claude-sonnet-4-6", "id": f"msg_01Wv9RkHs4Nq7Xc0bTzL2m{turn:02}", "type": "message", "role": "assistant"}
+    return {
+        "model": "claude-sonnet-4-6",
+        "id": f"msg_01Wv9RkHs4Nq7Xc0bTzL2m{turn:02}",
+        "type": "message",
+        "role": "assistant",
+    }
 
 
 _ANTHROPIC_USAGE = {
@@ -143,7 +176,9 @@ _ANTHROPIC_USAGE = {
 
 def _anthropic(turn: int, text: str, calls: Sequence[Call]) -> dict[str, Any]:
     content: list[Any] = [{"type": "text", "text": text}] if text else []
-    content += [{"type": "tool_use", "id": id, "name": name, "input": json.loads(given)} for id, name, given in calls]
+    content += [
+        {"type": "tool_use", "id": id, "name": name, "input": json.loads(given)} for id, name, given in calls
+    ]
     stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
     return {**_anthropic_head(turn), "content": content, **stop, "usage": _ANTHROPIC_USAGE}
 
@@ -152,7 +187,13 @@ def _anthropic_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[b
     def event(kind: str, **fields: Any) -> bytes:
         return f"event: {kind}\ndata: ".encode() + dumps({"type": kind, **fields}) + b"\n\n"
 
-    message = {**_anthropic_head(turn), "content": [], "stop_reason": None, "stop_sequence": None, "usage": _ANTHROPIC_USAGE}
+    message = {
+        **_anthropic_head(turn),
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": _ANTHROPIC_USAGE,
+    }
     yield event("message_start", message=message)
     if text:
         yield event("content_block_start", index=0, content_block={"type": "text", "text": ""})
@@ -160,9 +201,15 @@ def _anthropic_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[b
             yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
         yield event("content_block_stop", index=0)
     for index, (id, name, given) in enumerate(calls, start=bool(text)):
-        yield event("content_block_start", index=index, content_block={"type": "tool_use", "id": id, "name": name, "input": {}})
+        yield event(
+            "content_block_start",
+            index=index,
+            content_block={"type": "tool_use", "id": id, "name": name, "input": {}},
+        )
         for piece in split_text(given):
-            yield event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+            yield event(
+                "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece}
+            )
         yield event("content_block_stop", index=index)
     delta = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
     yield event("message_delta", delta=delta, usage={"output_tokens": 40})
@@ -180,7 +227,14 @@ def _message_item(turn: int, text: str) -> dict[str, Any]:
 
 def _call_item(turn: int, number: int, call: Call) -> dict[str, Any]:
     id = f"fc_0c5be1d87a3f42960069f1a2b4937c819384756abcdef0{turn:02}{number:02}"
-    return {"id": id, "type": "function_call", "status": "completed", "arguments": call[2], "call_id": call[0], "name": call[1]}
+    return {
+        "id": id,
+        "type": "function_call",
+        "status": "completed",
+        "arguments": call[2],
+        "call_id": call[0],
+        "name": call[1],
+    }
 
 
 def _responses(turn: int, text: str, calls: Sequence[Call]) -> dict[str, Any]:
@@ -238,13 +292,19 @@ def _responses_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[b
     def event(kind: str, **fields: Any) -> bytes:
         nonlocal number
         number += 1
-        return f"event: {kind}\ndata: ".encode() + dumps({"type": kind, "sequence_number": number, **fields}) + b"\n\n"
+        return (
+            f"event: {kind}\ndata: ".encode()
+            + dumps({"type": kind, "sequence_number": number, **fields})
+            + b"\n\n"
+        )
 
     done = _responses(turn, text, calls)
     yield event("response.created", response=_response(turn, "in_progress", [], None))
     for index, item in enumerate(done["output"]):
         yield event(
-            "response.output_item.added", output_index=index, item={**item, "status": "in_progress", **_without_content(item)}
+            "response.output_item.added",
+            output_index=index,
+            item={**item, "status": "in_progress", **_without_content(item)},
         )
         place = {"item_id": item["id"], "output_index": index}
         if item["type"] == "message":
@@ -257,7 +317,12 @@ def _responses_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[b
         else:
             for piece in split_text(item["arguments"]):
                 yield event("response.function_call_arguments.delta", **place, delta=piece)
-            yield event("response.function_call_arguments.done", **place, arguments=item["arguments"], name=item["name"])
+            yield event(
+                "response.function_call_arguments.done",
+                **place,
+                arguments=item["arguments"],
+                name=item["name"],
+            )
         yield event("response.output_item.done", output_index=index, item=item)
     yield event("response.completed", response=done)
 

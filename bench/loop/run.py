@@ -1,4 +1,6 @@
-"""Take the measurements, round by round with all runners in turn, so that a slow moment affects them all; report medians."""
+"""Take the measurements, round by round with all runners in turn, so that a slow moment affects them all;
+report medians.
+"""
 
 import os
 import subprocess
@@ -54,7 +56,11 @@ class Samples:
     @property
     def growth(self) -> float | None:
         """MB over what was there before the first crowd of the process; later ones find memory ready."""
-        return max(sample["growth"] for sample in self.samples) if self.samples and "growth" in self.samples[0] else None
+        return (
+            max(sample["growth"] for sample in self.samples)
+            if self.samples and "growth" in self.samples[0]
+            else None
+        )
 
     @property
     def errors(self) -> int | None:
@@ -67,7 +73,9 @@ class Samples:
 
     @property
     def slope(self) -> float | None:
-        """CPU seconds that each turn costs more than the one before: least squares over the turns that call a tool."""
+        """CPU seconds that each turn costs more than the one before: least squares over the turns that call a
+        tool.
+        """
         times = self.turns[1:-1]
         if len(times) < 3:
             return None
@@ -124,7 +132,9 @@ def _find_pythons(plan: Plan, directory: Path, results: Results) -> dict[str, st
     return pythons
 
 
-def _run_group(plan: Plan, wire: str, group: Iterable[str], address: str, pythons: dict[str, str], results: Results) -> None:
+def _run_group(
+    plan: Plan, wire: str, group: Iterable[str], address: str, pythons: dict[str, str], results: Results
+) -> None:
     wanted: dict[str, list[tuple[Runner, Samples]]] = defaultdict(list)
     for runner in plan.runners(wire):
         if runner.name in pythons:
@@ -147,10 +157,14 @@ def _run_group(plan: Plan, wire: str, group: Iterable[str], address: str, python
             worker.close()
 
 
-def _run_rounds(plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], workers: dict[str, Worker]) -> None:
+def _run_rounds(
+    plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], workers: dict[str, Worker]
+) -> None:
     for number in range(plan.rounds_of(ALL[name])):
         for runner, samples in pairs:
-            over = runner.is_peer and (number >= plan.peer_rounds or samples.wall_seconds > plan.max_peer_seconds)
+            over = runner.is_peer and (
+                number >= plan.peer_rounds or samples.wall_seconds > plan.max_peer_seconds
+            )
             if not over and not samples.failure:
                 samples.add(workers[runner.name].sample(name))
                 if samples.failure:
@@ -159,8 +173,13 @@ def _run_rounds(plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], work
 
 # ---- imports
 
-READY = "from toolglot import Agent; Agent('anthropic:claude-sonnet-4-6', base_url='http://127.0.0.1:1', key='k')"
-PEAK = "\nprint(next((int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')), 0))"
+READY = (
+    "from toolglot import Agent; Agent('anthropic:claude-sonnet-4-6', base_url='http://127.0.0.1:1', key='k')"
+)
+PEAK = (
+    "\nprint(next((int(line.split()[1]) for line in open('/proc/self/status') if "
+    "line.startswith('VmHWM')), 0))"
+)
 
 
 def _measure_imports(plan: Plan, pythons: dict[str, str], results: Results) -> None:
@@ -174,7 +193,9 @@ def _measure_imports(plan: Plan, pythons: dict[str, str], results: Results) -> N
         print(f"import {name}", file=sys.stderr, flush=True)
         try:
             _run_fresh(python, code)  # byte code and file cache
-            took = [(_run_fresh(python, "pass"), _run_fresh(python, code)) for _ in range(1 if plan.quick else 5)]
+            took = [
+                (_run_fresh(python, "pass"), _run_fresh(python, code)) for _ in range(1 if plan.quick else 5)
+            ]
         except subprocess.CalledProcessError as error:
             print(f"  failed: {error}", file=sys.stderr, flush=True)
             continue

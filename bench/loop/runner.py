@@ -1,9 +1,9 @@
 """What all runners share: commands come in on standard input, one JSON line of figures goes out for each.
 
-Only the standard library. A sample is a run of one scenario, repeated where it is short, in CPU seconds (user + system, all
-threads) of this process. Every run is checked: the final text, the number of calls, what the tools were given, and that a
-stream was seen piece by piece. Clients are opened before the clock starts; a crowd gets a new one for each sample, so that
-making its connections counts.
+Only the standard library. A sample is a run of one scenario, repeated where it is short, in CPU seconds (user
++ system, all threads) of this process. Every run is checked: the final text, the number of calls, what the
+tools were given, and that a stream was seen piece by piece. Clients are opened before the clock starts; a
+crowd gets a new one for each sample, so that making its connections counts.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from bench.loop.scenarios import ALL, ANTHROPIC, MODELS, Scenario, tool_names
 
-SAMPLE_SECONDS = 0.3  # CPU seconds that a sample should have: what a process needs to get warm after a pause must not weigh
+# CPU seconds that a sample should have: what a process needs to get warm after a pause must not weigh
+SAMPLE_SECONDS = 0.3
 CONNECTIONS = 2000
 
 
@@ -66,7 +67,9 @@ class Job:
     wire: str
     scenario: Scenario
     ledger: CallLog
-    close_callbacks: list[Callable[[], Awaitable[object]]] = field(default_factory=list[Callable[[], Awaitable[object]]])
+    close_callbacks: list[Callable[[], Awaitable[object]]] = field(
+        default_factory=list[Callable[[], Awaitable[object]]]
+    )
 
     def __post_init__(self) -> None:
         self.functions = functions(self.scenario, self.ledger)
@@ -177,7 +180,10 @@ def _rename_function(function: Callable[..., Any], name: str) -> Callable[..., A
 
 
 def serve(open: OpenRunner) -> None:
-    """Answers commands until standard input ends. Arguments of the program: the server's address and the wire."""
+    """Answers commands until standard input ends.
+
+    Arguments of the program: the server's address and the wire.
+    """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stdout = sys.stderr  # libraries may say what they like
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -237,15 +243,23 @@ class _Sampler:
         ready = self._warm_jobs[scenario.name] = _WarmJob(job, await self._open(job))
         took, _, _ = await _run(ready, expected)
         if not scenario.is_paced:
-            if took < SAMPLE_SECONDS:  # short: caches and the adaptive interpreter must be warm, whoever is measured
-                took = min([(await _run(ready, expected))[0] for _ in range(max(3, min(20, int(SAMPLE_SECONDS / took))))])
+            # short: caches and the adaptive interpreter must be warm, whoever is measured
+            if took < SAMPLE_SECONDS:
+                took = min(
+                    [
+                        (await _run(ready, expected))[0]
+                        for _ in range(max(3, min(20, int(SAMPLE_SECONDS / took))))
+                    ]
+                )
             ready.repeats = max(1, min(500, int(SAMPLE_SECONDS / took)))
         return ready
 
     async def _sample_crowd(self, scenario: Scenario, expected: Expected) -> dict[str, Any]:
         if self._base_memory is None:
             alone = ALL["S3"]
-            await self._warm_up(alone, (expected[0], alone.total_calls, expected[2] // scenario.conversations, 0))
+            await self._warm_up(
+                alone, (expected[0], alone.total_calls, expected[2] // scenario.conversations, 0)
+            )
             gc.collect()
             _reset_peak()
             self._base_memory = read_memory("VmRSS")
@@ -253,7 +267,9 @@ class _Sampler:
         talk = await self._open(job)
         gc.collect()
         wall, cpu = perf_counter(), process_time()
-        output = await asyncio.gather(*(talk() for _ in range(scenario.conversations)), return_exceptions=True)
+        output = await asyncio.gather(
+            *(talk() for _ in range(scenario.conversations)), return_exceptions=True
+        )
         cpu, wall = process_time() - cpu, perf_counter() - wall
         peak = read_memory("VmHWM")
         errors = [item for item in output if isinstance(item, BaseException) or item.text != expected[0]]
@@ -290,7 +306,9 @@ async def _run(ready: _WarmJob, expected: Expected) -> tuple[float, float, list[
 def _check_calls(ledger: CallLog, expected: Expected) -> None:
     _, calls, characters, _ = expected
     if (ledger.calls, ledger.characters) != (calls, characters):
-        raise AssertionError(f"tools saw {ledger.calls} calls, {ledger.characters} characters, not {calls}, {characters}")
+        raise AssertionError(
+            f"tools saw {ledger.calls} calls, {ledger.characters} characters, not {calls}, {characters}"
+        )
 
 
 async def _close(job: Job) -> None:

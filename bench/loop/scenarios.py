@@ -1,7 +1,7 @@
 """DATA: the conversations that every runner has to hold.
 
-Only the standard library: this file is read in the environments of the peers too. A turn is one request. The server counts the
-tool results in a request to know the turn, so that no conversation needs an id.
+Only the standard library: this file is read in the environments of the peers too. A turn is one request. The
+server counts the tool results in a request to know the turn, so that no conversation needs an id.
 """
 
 from dataclasses import dataclass, replace
@@ -52,7 +52,11 @@ class Scenario:
 
     @property
     def units(self) -> int:
-        return {"event": self.pieces or self.fragments, "turn": self.turns, "conversation": self.conversations}[self.unit]
+        return {
+            "event": self.pieces or self.fragments,
+            "turn": self.turns,
+            "conversation": self.conversations,
+        }[self.unit]
 
     @property
     def total_calls(self) -> int:
@@ -67,12 +71,24 @@ def _arguments_scenario(fragments: int, name: str = "", live: bool = False) -> S
     title = f"one call, {fragments:,} argument fragments" + (", partial arguments live" if live else "")
     route = name or f"S2-{fragments}"
     name = f"{route}-live" if live else route
-    return Scenario(name, title, "event", route, fragments=fragments, turns=2, calls=1, tools=1, reads_partial_arguments=live)
+    return Scenario(
+        name,
+        title,
+        "event",
+        route,
+        fragments=fragments,
+        turns=2,
+        calls=1,
+        tools=1,
+        reads_partial_arguments=live,
+    )
 
 
 _S3 = Scenario("S3", "8 parallel calls, then text", "turn", turns=2, calls=8, tools=1)
 _S4 = Scenario("S4", "50 turns, a call each", "turn", turns=50, calls=1, tools=1)
-_S5 = Scenario("S5", "50 turns, 20 tools, 4 KB results", "turn", turns=50, calls=1, tools=20, result=KILOBYTES_4)
+_S5 = Scenario(
+    "S5", "50 turns, 20 tools, 4 KB results", "turn", turns=50, calls=1, tools=20, result=KILOBYTES_4
+)
 
 
 def _crowd_scenario(count: int) -> Scenario:
@@ -101,7 +117,9 @@ ALL = {
 def tool_names(scenario: Scenario) -> list[str]:
     if scenario.fragments:
         return ["write_file"]
-    return ["weather"] if scenario.tools == 1 else [f"weather_{number:02}" for number in range(scenario.tools)]
+    return (
+        ["weather"] if scenario.tools == 1 else [f"weather_{number:02}" for number in range(scenario.tools)]
+    )
 
 
 def plan_calls(scenario: Scenario, turn: int) -> list[tuple[str, dict[str, object]]]:
@@ -110,6 +128,9 @@ def plan_calls(scenario: Scenario, turn: int) -> list[tuple[str, dict[str, objec
         return []
     names = tool_names(scenario)
     return [
-        (names[(turn + number) % len(names)], {"city": f"place {turn:02} {number}", "days": 1 + number, "units": "celsius"})
+        (
+            names[(turn + number) % len(names)],
+            {"city": f"place {turn:02} {number}", "days": 1 + number, "units": "celsius"},
+        )
         for number in range(scenario.calls)
     ]

@@ -1,8 +1,8 @@
 """The loopback server: `python -m bench.loop.server` prints its port and serves until standard input ends.
 
-All bytes are made before the first request. A request is not parsed: its length is read, its tool results and its wish for a
-stream are found by searching bytes. Streams go out in chunks of 16 KB, as under load, or paced: one event a write.
-"""
+All bytes are made before the first request. A request is not parsed: its length is read, its tool results and
+its wish for a stream are found by searching bytes. Streams go out in chunks of 16 KB, as under load, or
+paced: one event a write."""
 
 import asyncio
 import resource
@@ -18,7 +18,10 @@ RESULT_MARKERS = {CHAT: b'"tool_call_id"', ANTHROPIC: b'"tool_use_id"', RESPONSE
 CHUNK = 16 * 1024
 CONTENT_LENGTH = b"content-length:"
 PACED_PATHS = {scenario.path for scenario in ALL.values() if scenario.is_paced}
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: "
+    b"req_1\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 
 PreparedAnswers = dict[tuple[str, str, bool], dict[int, Any]]
 """Path, wire, streamed; then by the number of results: bytes, or a list of writes where they are paced."""
@@ -28,14 +31,18 @@ def prepare_answers() -> PreparedAnswers:
     ready: PreparedAnswers = {}
     for path, wires in build_routes().items():
         for wire, answers in wires.items():
-            ready[path, wire, False] = {count: _encode_whole(answer.whole) for count, answer in answers.items() if answer.whole}
+            ready[path, wire, False] = {
+                count: _encode_whole(answer.whole) for count, answer in answers.items() if answer.whole
+            }
             streamed = _encode_paced if path in PACED_PATHS else _encode_burst
             ready[path, wire, True] = {count: streamed(answer) for count, answer in answers.items()}
     return ready
 
 
 def _encode_whole(body: bytes, status: bytes = b"200 OK") -> bytes:
-    head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nx-request-id: req_1\r\ncontent-length: %d\r\n\r\n"
+    head = (
+        b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nx-request-id: req_1\r\ncontent-length: %d\r\n\r\n"
+    )
     return head % (status, len(body)) + body
 
 
@@ -45,7 +52,11 @@ def _chunk(data: bytes) -> bytes:
 
 def _encode_burst(answer: RenderedAnswer) -> bytes:
     data = b"".join(answer.events)
-    return STREAM_HEAD + b"".join(_chunk(data[at : at + CHUNK]) for at in range(0, len(data), CHUNK)) + b"0\r\n\r\n"
+    return (
+        STREAM_HEAD
+        + b"".join(_chunk(data[at : at + CHUNK]) for at in range(0, len(data), CHUNK))
+        + b"0\r\n\r\n"
+    )
 
 
 def _encode_paced(answer: RenderedAnswer) -> list[bytes]:
@@ -96,7 +107,10 @@ class Connection(asyncio.Protocol):
         if answer is None:
             reason = f"no such turn: {b'/'.join(parts).decode()}, streamed: {streamed}, {len(body)} bytes"
             self._transport.write(
-                _encode_whole(b'{"type": "error", "error": {"type": "bench", "message": "%b"}}' % reason.encode(), b"400 No")
+                _encode_whole(
+                    b'{"type": "error", "error": {"type": "bench", "message": "%b"}}' % reason.encode(),
+                    b"400 No",
+                )
             )
         elif isinstance(answer, bytes):
             self._transport.write(answer)

@@ -37,7 +37,10 @@ def goals_table(*, quick: bool) -> Table:
 
 
 def build_tables(results: Results, *, whole: bool = True) -> list[Table]:
-    """All tables that have something to show. Not `whole`: goals that were left out on purpose are not listed."""
+    """All tables that have something to show.
+
+    Not `whole`: goals that were left out on purpose are not listed.
+    """
     goals = build_goal_table(results, only_measured=not whole)
     return [
         table
@@ -78,7 +81,9 @@ def _cell(results: Results, wire: str, runner: str, scenario: str, read: Read, s
         return "failed" if samples.failure else None
     ours = results.find_samples(wire, OURS, scenario)
     own_value = None if ours is None or runner == OURS else read(ours)
-    return _digits(value * scale) + (f" ({_digits(value / own_value)}{TIMES})" if own_value and own_value > 0 else "")
+    return _digits(value * scale) + (
+        f" ({_digits(value / own_value)}{TIMES})" if own_value and own_value > 0 else ""
+    )
 
 
 def _digits(value: float) -> str:
@@ -87,7 +92,9 @@ def _digits(value: float) -> str:
 
 def build_growth_table(results: Results) -> Table:
     def slope(scenario: str) -> Callable[[Results, str, str], str | None]:
-        return lambda results, wire, runner: _cell(results, wire, runner, scenario, lambda samples: samples.slope, MICRO)
+        return lambda results, wire, runner: _cell(
+            results, wire, runner, scenario, lambda samples: samples.slope, MICRO
+        )
 
     def turns(scenario: str) -> Callable[[Results, str, str], str | None]:
         def cell(results: Results, wire: str, runner: str) -> str | None:
@@ -128,7 +135,9 @@ def build_crowd_table(results: Results) -> Table:
             f"{name} errors": read(name, lambda samples: samples.errors),
         }
     return _fill_table(
-        Table("Conversations of S3 at once, in one process: CPU of the client", f"in brackets: ÷ {OURS}"), results, columns
+        Table("Conversations of S3 at once, in one process: CPU of the client", f"in brackets: ÷ {OURS}"),
+        results,
+        columns,
     )
 
 
@@ -148,11 +157,21 @@ def build_goal_table(results: Results, *, only_measured: bool = False) -> Table:
             continue
         state = "not measured" if figure is None else "reached" if figure.is_met else "MISSED"
         measured = None if figure is None else f"{figure.value:,.4g}{goal.unit}"
-        table.rows.append({"": goal.title, "level": goal.level, "goal": goal.target_text, "measured": measured, "state": state})
+        table.rows.append(
+            {
+                "": goal.title,
+                "level": goal.level,
+                "goal": goal.target_text,
+                "measured": measured,
+                "state": state,
+            }
+        )
     return table
 
 
-def _fill_table(table: Table, results: Results, columns: dict[str, Callable[[Results, str, str], str | None]]) -> Table:
+def _fill_table(
+    table: Table, results: Results, columns: dict[str, Callable[[Results, str, str], str | None]]
+) -> Table:
     """A row for each runner on each wire, without columns and rows that are empty."""
     rows: list[dict[str, Any]] = []
     for wire, runner in _pairs(results):

@@ -17,7 +17,14 @@ from bench.loop.scenarios import ALL
 ROOT = Path(__file__).resolve().parent.parent.parent
 SILENCE_TIMEOUT = 240
 """Seconds without a word, after which a runner is given up."""
-DROPPED_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONHOME", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY")
+DROPPED_VARIABLES = (
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "ALL_PROXY",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+)
 
 
 def environment() -> dict[str, str]:
@@ -30,7 +37,8 @@ def _cores() -> tuple[int, int] | None:
     if not hasattr(os, "sched_setaffinity"):
         return None
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # the whole of what is allowed: the bench may have been pinned
+    # the whole of what is allowed: the bench may have been pinned
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, before)
     return (allowed[-1], allowed[0]) if len(allowed) > 1 else None
@@ -41,7 +49,9 @@ CORES = _cores()
 
 def start_process(arguments: list[str], log: Any = None) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=log, text=True, cwd=ROOT, env=environment())
+    return subprocess.Popen(
+        arguments, stdin=pipe, stdout=pipe, stderr=log, text=True, cwd=ROOT, env=environment()
+    )
 
 
 def pin(process: int, *, server: bool = False) -> None:
@@ -96,7 +106,9 @@ class Worker:
         stdin = self._process.stdin
         assert stdin
         try:
-            stdin.write(json.dumps({"scenario": scenario, "expected": expected_outcome(ALL[scenario])}) + "\n")
+            stdin.write(
+                json.dumps({"scenario": scenario, "expected": expected_outcome(ALL[scenario])}) + "\n"
+            )
             stdin.flush()
             answer = json.loads(self._read_line())
         except (OSError, ValueError):

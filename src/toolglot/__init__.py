@@ -1,7 +1,7 @@
 """toolglot: LLM tool calling that works with every model and never breaks.
 
-The public names. Each is loaded from its module when it is first used, so that `import toolglot` costs next to nothing. Type
-checkers read `__init__.pyi`, which `make docs` generates from this table.
+The public names. Each is loaded from its module when it is first used, so that `import toolglot` costs next
+to nothing. Type checkers read `__init__.pyi`, which `make docs` generates from this table.
 """
 
 from importlib import import_module
@@ -28,9 +28,12 @@ _HOMES = {
     "engine.signin.tokens": "SignIn Token",
     "engine.simulated": "SimulatedTransport",
     "engine.transport": "HttpRequest HttpResponse Timeouts Transport",
-    "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest InvalidTool "
-    "LossyEncoding MalformedData MalformedReply MalformedRequest MissingOutput NameConflict NotFound Overloaded "
-    "PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge RequestFailed ServerFailed TimedOut "
+    "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong "
+    "InvalidRequest InvalidTool "
+    "LossyEncoding MalformedData MalformedReply MalformedRequest MissingOutput NameConflict NotFound "
+    "Overloaded "
+    "PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge RequestFailed "
+    "ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError",
     "facades.catalog": "facade_for_model find_facade list_facades",
     "facades.view": "Case Facade Field RenderContext View",
@@ -61,11 +64,14 @@ _HOMES = {
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
     "values.approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling Suspended",
     "values.definitions": "CacheMark ToolDefinition ToolExample",
-    "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone "
-    "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady "
+    "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event "
+    "ModelSwitched ReplyDone "
+    "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta "
+    "ToolCallReady "
     "ToolCallStarted ToolFinished ToolOutcome ToolProgress ToolStarted",
     "values.losses": "Loss Repair",
-    "values.messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult ToolsChanged "
+    "values.messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall "
+    "ToolResult ToolsChanged "
     "Usage assistant load save system tool_results user",
     "values.request": "Options Output Request ToolChoice",
     "wire.codec": "create_reader decode_request encode_request",

@@ -1,4 +1,5 @@
-"""All errors that toolglot raises: mistakes of the caller, malformed data, and failures of providers, transports and tools.
+"""All errors that toolglot raises: mistakes of the caller, malformed data, and failures of providers,
+transports and tools.
 
 Any other exception raised by a codec is a bug in toolglot.
 """
@@ -41,7 +42,9 @@ class ToolglotError(Exception):
 
     @property
     def message(self) -> str:
-        """What went wrong: in an error of a request, what the provider said, without who was asked and what to do."""
+        """What went wrong: in an error of a request, what the provider said, without who was asked and what
+        to do.
+        """
         return str(self.args[0]) if self.args else ""
 
 
@@ -54,7 +57,10 @@ _MAX_NAME_SHOWN = 80  # characters: a model can make up any name
 
 
 class UnknownName(UsageError):
-    """An unknown name; the message suggests the closest known names. `hint` is the message without the kind."""
+    """An unknown name; the message suggests the closest known names.
+
+    `hint` is the message without the kind.
+    """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -86,7 +92,10 @@ class ReplayMiss(UsageError):
 
 
 class RequestFailed(ToolglotError):
-    """A request to a model failed. The fields are "" where none was sent, as when recorded bytes are decoded."""
+    """A request to a model failed.
+
+    The fields are "" where none was sent, as when recorded bytes are decoded.
+    """
 
     provider = ""
     """Who was asked: the part of `Agent.model` before the colon."""
@@ -103,7 +112,9 @@ class RequestFailed(ToolglotError):
         if self.provider:
             status = "" if self.status is None else str(self.status)
             place = " ".join(filter(None, (status, self.url and f"from {self.url}")))
-            text = f"{self.provider}:{self.model}: {text.rstrip().rstrip('.')}" + (f" ({place})" if place else "")
+            text = f"{self.provider}:{self.model}: {text.rstrip().rstrip('.')}" + (
+                f" ({place})" if place else ""
+            )
         return f"{text}; {self.hint}" if self.hint else text
 
 
@@ -176,7 +187,11 @@ class ProviderError(RequestFailed):
         request_id: str = "",
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.retry_after, self.body, self.request_id = status, code, retry_after, body, request_id
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.body = body
+        self.request_id = request_id
 
 
 class InvalidRequest(ProviderError):
@@ -250,8 +265,8 @@ class ConnectionLost(TransportError):
 class ToolError(ToolglotError):
     """A tool call failed. A tool that raises it decides what the model reads and whether a retry may help.
 
-    `code` is a stable identifier that programs and facades branch on, "" if there is none; `details` is its typed data.
-    Nothing should need to parse the message.
+    `code` is a stable identifier that programs and facades branch on, "" if there is none; `details` is its
+    typed data. Nothing should need to parse the message.
     """
 
     def __init__(

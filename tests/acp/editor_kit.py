@@ -73,7 +73,10 @@ class Editor:
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: Any
     ) -> RequestPermissionResponse:
-        request: Fields = {"call": _plain(tool_call), "options": {option.option_id: option.kind for option in options}}
+        request: Fields = {
+            "call": _plain(tool_call),
+            "options": {option.option_id: option.kind for option in options},
+        }
         self.requests.append(request)
         self.asked.set()
         if (answer := self.answer(request)) is None:
@@ -142,13 +145,20 @@ async def open_editor(
     own_flags = Flags(**options)
     to_agent, to_editor = os.pipe(), os.pipe()
     agent = EditorAgent(
-        lambda options: open_agent(own_flags, options), SessionStore(directory / "state" / "saved"), to_agent[0], to_editor[1]
+        lambda options: open_agent(own_flags, options),
+        SessionStore(directory / "state" / "saved"),
+        to_agent[0],
+        to_editor[1],
     )
     serving = asyncio.create_task(agent.serve())
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 24)
-    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(to_editor[0], "rb"))
-    sink, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(to_agent[1], "wb"))
+    source, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(to_editor[0], "rb")
+    )
+    sink, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(to_agent[1], "wb")
+    )
     writer = asyncio.StreamWriter(sink, protocol, None, loop)
     editor = Editor()
     editor.connection = acp.connect_to_agent(cast(Any, editor), writer, reader, use_unstable_protocol=True)

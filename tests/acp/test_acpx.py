@@ -22,11 +22,30 @@ def test_acpx_has_a_conversation_with_an_edit_and_an_approval(tmp_path: Path) ->
     note = work / "note.txt"
     note.write_text("one\ntwo\nthree\n", encoding="utf-8")
     (home := tmp_path / "home").mkdir()
-    agent = shlex.join([sys.executable, "-m", "toolglot.cli.main", "acp", "-m", "simulator:anthropic", "--builtin"])
-    environment = {**os.environ, "HOME": str(home), "TOOLGLOT_STATE": str(tmp_path / "state"), "NO_COLOR": "1"}
+    agent = shlex.join(
+        [sys.executable, "-m", "toolglot.cli.main", "acp", "-m", "simulator:anthropic", "--builtin"]
+    )
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "TOOLGLOT_STATE": str(tmp_path / "state"),
+        "NO_COLOR": "1",
+    }
 
     def run(*words: str) -> str:
-        command = [*acpx, "--agent", agent, "--cwd", str(work), "--approve-all", "--ttl", "60", "--format", "json", *words]
+        command = [
+            *acpx,
+            "--agent",
+            agent,
+            "--cwd",
+            str(work),
+            "--approve-all",
+            "--ttl",
+            "60",
+            "--format",
+            "json",
+            *words,
+        ]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -42,11 +61,21 @@ def test_acpx_has_a_conversation_with_an_edit_and_an_approval(tmp_path: Path) ->
         run("sessions", "close")
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
     assert [message for message in messages if "error" in message] == []
-    [request] = [message["params"] for message in messages if message.get("method") == "session/request_permission"]
+    [request] = [
+        message["params"] for message in messages if message.get("method") == "session/request_permission"
+    ]
     assert request["toolCall"]["content"][0]["newText"] == "one\nTWO\nthree\n"
-    updates = [message["params"]["update"] for message in messages if message.get("method") == "session/update"]
-    assert [update["status"] for update in updates if "status" in update] == ["pending", "in_progress", "completed"] * 2
+    updates = [
+        message["params"]["update"] for message in messages if message.get("method") == "session/update"
+    ]
+    assert [update["status"] for update in updates if "status" in update] == [
+        "pending",
+        "in_progress",
+        "completed",
+    ] * 2
     assert updates[-2]["content"]["text"] == "It is done."
-    stop_reasons = [message["result"]["stopReason"] for message in messages if "stopReason" in message.get("result", {})]
+    stop_reasons = [
+        message["result"]["stopReason"] for message in messages if "stopReason" in message.get("result", {})
+    ]
     assert stop_reasons == ["end_turn"]
     assert "Still here." in json.dumps(again)

@@ -26,7 +26,10 @@ QUESTION = json.dumps(
                 "question": "Which database?",
                 "header": "Database",
                 "multiSelect": False,
-                "options": [{"label": "SQLite", "description": "small"}, {"label": "Postgres", "description": "big"}],
+                "options": [
+                    {"label": "SQLite", "description": "small"},
+                    {"label": "Postgres", "description": "big"},
+                ],
             }
         ]
     }
@@ -41,7 +44,10 @@ async def test_a_rejected_edit_changes_nothing(tmp_path: Path, note: Path) -> No
     assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
     edit = editor.calls()["Edit note.txt"]
     assert edit["status"] == "failed"
-    assert edit["content"][0]["content"]["text"] == "```\nThe user did not approve the call. It did not run.\n```"
+    assert (
+        edit["content"][0]["content"]["text"]
+        == "```\nThe user did not approve the call. It did not run.\n```"
+    )
 
 
 async def test_always_asks_once(tmp_path: Path, note: Path) -> None:
@@ -49,7 +55,9 @@ async def test_always_asks_once(tmp_path: Path, note: Path) -> None:
         editor.answer = lambda request: "always"
         await editor.prompt(session, EDIT)
         assert len(editor.requests) == 1
-        await editor.prompt(session, 'call Edit {"file_path": "note.txt", "old_string": "TWO", "new_string": "2"}')
+        await editor.prompt(
+            session, 'call Edit {"file_path": "note.txt", "old_string": "TWO", "new_string": "2"}'
+        )
         assert editor.requests == []
     assert note.read_text(encoding="utf-8") == "one\n2\nthree\n"
 
@@ -70,14 +78,18 @@ async def test_always_ends_with_the_tool_that_was_shown_and_with_the_session(tmp
         await editor.prompt(session, prompt)
         [request] = editor.requests
         reason = request["call"]["content"][-1]["content"]["text"]
-        assert reason.startswith('```\nit has changed since you always allowed it (its description was "Look a word up.", now ')
+        assert reason.startswith(
+            '```\nit has changed since you always allowed it (its description was "Look a word up.", now '
+        )
         assert reason.endswith("\n```")
         editor.answer = lambda request: "always"
         await editor.prompt(session, prompt)
         await editor.prompt(session, prompt)
         assert editor.requests == []
     async with open_editor(tmp_path) as (editor, _):
-        await editor.connection.load_session(cwd=str(tmp_path / "work"), session_id=session, mcp_servers=[server])
+        await editor.connection.load_session(
+            cwd=str(tmp_path / "work"), session_id=session, mcp_servers=[server]
+        )
         await editor.prompt(session, prompt)
         assert len(editor.requests) == 1
     assert (tmp_path / "calls").read_text(encoding="utf-8").count("\n") == 4
@@ -142,7 +154,9 @@ async def test_modes_decide_what_is_asked(tmp_path: Path, note: Path) -> None:
         await editor.prompt(session, "/model simulator:openai")  # the mode stays
         await editor.prompt(session, "/tools")
         assert "`apply_patch`" not in editor.reply_text
-        await editor.connection.set_config_option(session_id=session, config_id="model", value="simulator:anthropic")
+        await editor.connection.set_config_option(
+            session_id=session, config_id="model", value="simulator:anthropic"
+        )
         await editor.connection.set_session_mode(session_id=session, mode_id="ask")
         await editor.prompt(session, "/tools")
         assert "`Edit`" in editor.reply_text

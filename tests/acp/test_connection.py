@@ -28,10 +28,22 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
             ("session/new", {"cwd": str(tmp_path / "absent"), "mcpServers": []}, "there is no directory"),
             ("session/new", {}, "invalid parameters for session/new: cwd: Field required"),
             ("session/prompt", {"sessionId": "x", "prompt": []}, "no session 'x' is open"),
-            ("session/prompt", {"sessionId": session, "prompt": [{"type": "nonsense"}]}, "invalid parameters"),
+            (
+                "session/prompt",
+                {"sessionId": session, "prompt": [{"type": "nonsense"}]},
+                "invalid parameters",
+            ),
             ("session/prompt", {"sessionId": session, "prompt": []}, "the prompt is empty"),
-            ("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": " "}]}, "the prompt is empty"),
-            ("session/set_config_option", {"sessionId": session, "configId": "x", "value": "y"}, "unknown session option"),
+            (
+                "session/prompt",
+                {"sessionId": session, "prompt": [{"type": "text", "text": " "}]},
+                "the prompt is empty",
+            ),
+            (
+                "session/set_config_option",
+                {"sessionId": session, "configId": "x", "value": "y"},
+                "unknown session option",
+            ),
             ("authenticate", {"methodId": "x"}, "unknown authentication method"),
             ("no/such/method", {}, "Method not found"),
         ]
@@ -43,16 +55,39 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
         assert [update["title"] for update in editor.of("session_info_update")] == ["say Fine."]
 
 
-async def test_messages_without_sense_do_not_end_the_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_without_sense_do_not_end_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     reader, writer = os.pipe(), os.pipe()
     agent = EditorAgent(
-        lambda options: open_agent(Flags(model="simulator"), options), SessionStore(tmp_path), reader[0], writer[1]
+        lambda options: open_agent(Flags(model="simulator"), options),
+        SessionStore(tmp_path),
+        reader[0],
+        writer[1],
     )
     serving = asyncio.create_task(agent.serve())
     nonsense: list[Any] = [
-        *("nonsense", 1, None, [], {}, {"id": {}}, {"id": 0, "error": "x"}, {"id": 0, "method": 5}, {"method": {}}),
-        *({"id": [], "method": "initialize"}, {"id": 0, "result": 1}, {"method": "session/cancel"}, {"method": "unknown"}),
-        *({"id": 1, "method": "session/prompt", "params": [1]}, {"id": 2, "method": "_unknown", "params": {}}),
+        *(
+            "nonsense",
+            1,
+            None,
+            [],
+            {},
+            {"id": {}},
+            {"id": 0, "error": "x"},
+            {"id": 0, "method": 5},
+            {"method": {}},
+        ),
+        *(
+            {"id": [], "method": "initialize"},
+            {"id": 0, "result": 1},
+            {"method": "session/cancel"},
+            {"method": "unknown"},
+        ),
+        *(
+            {"id": 1, "method": "session/prompt", "params": [1]},
+            {"id": 2, "method": "_unknown", "params": {}},
+        ),
     ]
     request = {"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": {"protocolVersion": 1}}
     os.write(reader[1], json_lines(*map(json.dumps, nonsense), request).encode())
@@ -78,13 +113,21 @@ async def test_a_missing_key_is_told_when_a_session_starts(tmp_path: Path) -> No
 
 
 def test_stdout_has_nothing_but_the_protocol(tmp_path: Path) -> None:
-    code = 'import os\ndef shout():\n    """Shout."""\n    print("LOUD")\n    os.write(1, b"LOUDER")\n    return "done"\n'
+    code = (
+        'import os\ndef shout():\n    """Shout."""\n    print("LOUD")\n    os.write(1, b"LOUDER")\n    '
+        'return "done"\n'
+    )
     (tmp_path / "noisy.py").write_text(code, encoding="utf-8")
     lines = json_lines(
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 7}},
         "this is not JSON",
         [1, 2],
-        {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "session/new",
+            "params": {"cwd": str(tmp_path), "mcpServers": []},
+        },
     )
     words = ("-m", "simulator", "--tools", "noisy:shout", "--no-builtin")
     process = subprocess.Popen(
@@ -103,7 +146,10 @@ def test_stdout_has_nothing_but_the_protocol(tmp_path: Path) -> None:
         messages.append(json.loads(process.stdout.readline()))
     assert [message["result"]["protocolVersion"] for message in messages if message.get("id") == 1] == [1]
     assert {message["error"]["code"] for message in messages if "error" in message} == {-32700, -32600}
-    prompt = {"sessionId": messages[-1]["result"]["sessionId"], "prompt": [{"type": "text", "text": "call shout {}"}]}
+    prompt = {
+        "sessionId": messages[-1]["result"]["sessionId"],
+        "prompt": [{"type": "text", "text": "call shout {}"}],
+    }
     request = json_lines({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt})
     process.stdin.write(request.encode())
     process.stdin.flush()
@@ -126,7 +172,8 @@ def test_an_editor_that_stops_reading_keeps_no_process(tmp_path: Path) -> None:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    request = {"jsonrpc": "2.0", "id": 1, "method": "m" * 1_000_000}  # its answer names the method: more than a pipe holds
+    # its answer names the method: more than a pipe holds
+    request = {"jsonrpc": "2.0", "id": 1, "method": "m" * 1_000_000}
     process.stdin.write(json_lines(request).encode())
     assert process.stdout.read(1) == b"{"
     process.stdin.close()

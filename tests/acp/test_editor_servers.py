@@ -49,7 +49,10 @@ async def test_the_editors_mcp_servers_can_be_used(tmp_path: Path) -> None:
 
 async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
-    settings = f"[mcp.servers.own]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps([str(script), str(tmp_path)])}\n"
+    settings = (
+        f"[mcp.servers.own]\ncommand = {json.dumps(sys.executable)}\nargs = "
+        f"{json.dumps([str(script), str(tmp_path)])}\n"
+    )
     (tmp_path / "user" / "config.toml").write_text(settings, encoding="utf-8")
     async with open_editor(tmp_path) as (editor, session):
         await editor.connection.set_session_mode(session_id=session, mode_id="read-only")

@@ -21,11 +21,15 @@ async def test_unsaved_changes_in_the_editor_are_not_overwritten(tmp_path: Path,
         await editor.prompt(session, EDIT)
         assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
         editor.buffers[str(note)] = "something that the user is writing\n"
-        await editor.prompt(session, 'call Edit {"file_path": "note.txt", "old_string": "TWO", "new_string": "2"}')
+        await editor.prompt(
+            session, 'call Edit {"file_path": "note.txt", "old_string": "TWO", "new_string": "2"}'
+        )
         assert editor.requests == []
         assert "unsaved changes" in editor.calls()["Edit note.txt"]["content"][0]["content"]["text"]
         await editor.prompt(session, 'call Read {"file_path": "note.txt"}')
-        assert "this is the saved version" in editor.calls()["Read note.txt"]["content"][-1]["content"]["text"]
+        assert (
+            "this is the saved version" in editor.calls()["Read note.txt"]["content"][-1]["content"]["text"]
+        )
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
 
 

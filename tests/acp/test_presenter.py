@@ -18,8 +18,14 @@ pytestmark = pytest.mark.usefixtures("isolated_home")
 
 
 async def test_a_patch_of_several_files_is_shown_as_diffs(tmp_path: Path, note: Path) -> None:
-    patch = "*** Begin Patch\n*** Update File: note.txt\n@@\n-two\n+TWO\n*** Add File: new.txt\n+new\n*** End Patch"
-    async with open_editor(tmp_path, model="simulator:openai", facade="codex", code_mode="off") as (editor, session):
+    patch = (
+        "*** Begin Patch\n*** Update File: note.txt\n@@\n-two\n+TWO\n*** Add File: new.txt\n+new\n*** "
+        "End Patch"
+    )
+    async with open_editor(tmp_path, model="simulator:openai", facade="codex", code_mode="off") as (
+        editor,
+        session,
+    ):
         await editor.prompt(session, f"call apply_patch {json.dumps({'input': patch})}")
     [request] = editor.requests
     diffs = [block for block in request["call"]["content"] if block["type"] == "diff"]
@@ -49,7 +55,11 @@ async def test_output_of_a_command_is_shown_while_it_runs(tmp_path: Path) -> Non
     command = json.dumps({"command": "echo first; echo second", "description": "Print"})
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, f"call Bash {command}")
-    contents = [update["content"][0]["content"]["text"] for update in editor.of("tool_call_update") if "content" in update]
+    contents = [
+        update["content"][0]["content"]["text"]
+        for update in editor.of("tool_call_update")
+        if "content" in update
+    ]
     assert contents[-1] == "```\nfirst\nsecond\n```"
     assert [request["call"]["title"] for request in editor.requests] == ["`echo first; echo second`"]
 
@@ -63,7 +73,9 @@ async def test_calls_with_equal_ids_are_different_calls() -> None:
     async def read_buffer(path: str) -> None:
         return None
 
-    presenter = RunPresenter(send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/")
+    presenter = RunPresenter(
+        send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/"
+    )
     for _ in range(2):
         call = ToolCall("call_0", "look", {"at": "it"})
         await presenter.show_event(ToolCallStarted(0, call.id, call.name))
@@ -84,17 +96,32 @@ async def test_a_saved_conversation_shows_each_result_with_its_call() -> None:
 
     calls = [ToolCall("call_0", "look", {"at": number}) for number in range(3)]
     results = [ToolResult("call_0", (Text(f"seen {number}"),)) for number in range(3)]
-    presenter = RunPresenter(send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/")
-    await presenter.replay([assistant(calls[:2]), tool_results(*results[:2]), assistant(calls[2]), tool_results(results[2])])
-    inputs = {update.tool_call_id: update.raw_input["at"] for update in updates if getattr(update, "raw_input", None)}
-    outputs = {
-        update.tool_call_id: update.content[0].content.text.strip("`\n") for update in updates if update.status == "completed"
+    presenter = RunPresenter(
+        send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/"
+    )
+    await presenter.replay(
+        [assistant(calls[:2]), tool_results(*results[:2]), assistant(calls[2]), tool_results(results[2])]
+    )
+    inputs = {
+        update.tool_call_id: update.raw_input["at"]
+        for update in updates
+        if getattr(update, "raw_input", None)
     }
-    assert {inputs[id]: text for id, text in outputs.items()} == {number: f"seen {number}" for number in range(3)}
+    outputs = {
+        update.tool_call_id: update.content[0].content.text.strip("`\n")
+        for update in updates
+        if update.status == "completed"
+    }
+    assert {inputs[id]: text for id, text in outputs.items()} == {
+        number: f"seen {number}" for number in range(3)
+    }
 
 
 def test_a_preview_is_split_into_hunks() -> None:
-    preview = "update a.py\n--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n-- old\n+++ new\n same\n\\ No newline at end of file\n"
+    preview = (
+        "update a.py\n--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n-- old\n+++ new\n same\n\\ No newline at "
+        "end of file\n"
+    )
     preview += "@@ -9 +9,2 @@\n x\n+y\ndelete b.py\n--- b.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
     diffs, remainder = split_preview(preview, "/root")
     assert [(diff.path, diff.old_text, diff.new_text) for diff in diffs if diff.type == "diff"] == [
@@ -113,12 +140,18 @@ def test_a_preview_is_split_into_hunks() -> None:
     [
         ("write", {"path": "a", "content": "new"}, [(None, "new")]),
         ("edit", {"path": "a", "old": "x", "new": ""}, [("x", "")]),
-        ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}, {"old": "z", "new": "w"}]}, [("x", "y"), ("z", "w")]),
+        (
+            "multi_edit",
+            {"path": "a", "edits": [{"old": "x", "new": "y"}, {"old": "z", "new": "w"}]},
+            [("x", "y"), ("z", "w")],
+        ),
         ("multi_edit", {"path": "a", "edits": [1, {"new": 2}]}, []),
         ("patch", {"text": "…"}, []),
     ],
 )
-def test_a_saved_call_shows_what_it_replaced(name: str, arguments: Fields, texts: list[tuple[str | None, str]]) -> None:
+def test_a_saved_call_shows_what_it_replaced(
+    name: str, arguments: Fields, texts: list[tuple[str | None, str]]
+) -> None:
     diffs = requested_content(ToolCall("1", name, arguments), "/work/a")
     assert [(diff.old_text, diff.new_text) for diff in diffs if diff.type == "diff"] == texts
 

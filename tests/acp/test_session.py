@@ -29,7 +29,12 @@ async def test_a_conversation_with_an_edit_and_an_approval(tmp_path: Path, note:
     assert editor.reply_text == "It is done."
     assert editor.thoughts.startswith("I read it first")
     began = editor.of("tool_call")[0]  # before its arguments are known
-    assert (began["title"], began["kind"], began["status"], "rawInput" in began) == ("Read", "read", "pending", False)
+    assert (began["title"], began["kind"], began["status"], "rawInput" in began) == (
+        "Read",
+        "read",
+        "pending",
+        False,
+    )
     calls = editor.calls()
     assert calls["Read note.txt"]["kind"] == "read"
     assert calls["Read note.txt"]["status"] == "completed"
@@ -99,13 +104,19 @@ async def test_sessions_run_side_by_side(tmp_path: Path, note: Path) -> None:
         other = (await editor.connection.new_session(cwd=str(other_note.parent), mcp_servers=[])).session_id
         await editor.connection.set_session_mode(session_id=other, mode_id="accept-edits")
         prompts = [editor.connection.prompt(session_id=id, prompt=[text(EDIT)]) for id in (session, other)]
-        assert [response.stop_reason for response in await asyncio.gather(*prompts)] == ["end_turn", "end_turn"]
+        assert [response.stop_reason for response in await asyncio.gather(*prompts)] == [
+            "end_turn",
+            "end_turn",
+        ]
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
     assert other_note.read_text(encoding="utf-8") == "TWO too\n"
     assert len(editor.requests) == 1
     for id, file in ((session, note), (other, other_note)):
         paths = {
-            location["path"] for update in editor.updates if update["session"] == id for location in update.get("locations", ())
+            location["path"]
+            for update in editor.updates
+            if update["session"] == id
+            for location in update.get("locations", ())
         }
         assert paths == {str(file)}
 
@@ -128,30 +139,42 @@ async def test_every_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
         ImageContentBlock(type="image", data=data, mime_type="image/png"),
         ResourceContentBlock(type="resource_link", name="main.py", uri="file:///work/my%20files/main.py#L3"),
         EmbeddedResourceContentBlock(
-            type="resource", resource=TextResourceContents(uri="file:///work/notes.md", text="remember the milk")
+            type="resource",
+            resource=TextResourceContents(uri="file:///work/notes.md", text="remember the milk"),
         ),
         EmbeddedResourceContentBlock(
-            type="resource", resource=BlobResourceContents(uri="file:///work/a.png", blob=data, mime_type="image/png")
+            type="resource",
+            resource=BlobResourceContents(uri="file:///work/a.png", blob=data, mime_type="image/png"),
         ),
     ]
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, *content)
         assert editor.reply_text == "Seen."
-        await editor.prompt(session, ResourceContentBlock(type="resource_link", name="odd", uri="https://[odd"))
+        await editor.prompt(
+            session, ResourceContentBlock(type="resource_link", name="odd", uri="https://[odd")
+        )
         with pytest.raises(RequestError, match="not valid base64"):
             await editor.prompt(session, ImageContentBlock(type="image", data="!", mime_type="image/png"))
         binary = BlobResourceContents(uri="file:///work/a.bin", blob="AAAA")
         with pytest.raises(RequestError, match=r"the attachment 'a\.bin' cannot be sent"):
             await editor.prompt(session, EmbeddedResourceContentBlock(type="resource", resource=binary))
     saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
-    for words in ("[main.py](/work/my files/main.py#L3)", "[odd](https://[odd)", "remember the milk", "a.png", data):
+    for words in (
+        "[main.py](/work/my files/main.py#L3)",
+        "[odd](https://[odd)",
+        "remember the milk",
+        "a.png",
+        data,
+    ):
         assert words in saved
 
 
 async def test_models_and_effort_can_be_chosen(tmp_path: Path) -> None:
     (tmp_path / "user" / "config.toml").write_text('[aliases]\nfast = "simulator:openai"\n', encoding="utf-8")
     async with open_editor(tmp_path) as (editor, session):
-        response = await editor.connection.set_config_option(session_id=session, config_id="model", value="fast")
+        response = await editor.connection.set_config_option(
+            session_id=session, config_id="model", value="fast"
+        )
         assert response is not None
         chosen = {option.id: option.current_value for option in response.config_options}
         assert str(chosen["model"]).startswith("simulator:openai")
@@ -189,4 +212,8 @@ async def test_the_context_names_the_instructions(tmp_path: Path) -> None:
     (tmp_path / "user" / "AGENTS.md").write_text("Answer in Latin.", encoding="utf-8")
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, "/context")
-    assert re.search(rf"^- instructions: \d from {re.escape(str(tmp_path))}/user/AGENTS.md$", editor.reply_text, re.MULTILINE)
+    assert re.search(
+        rf"^- instructions: \d from {re.escape(str(tmp_path))}/user/AGENTS.md$",
+        editor.reply_text,
+        re.MULTILINE,
+    )

@@ -25,7 +25,9 @@ async def test_sessions_are_listed_loaded_resumed_forked_and_deleted(tmp_path: P
         assert [info.session_id for info in listed.sessions] == [session]
         assert (await editor.connection.list_sessions(cwd=str(tmp_path))).sessions == []
         editor.updates.clear()
-        loaded = await editor.connection.load_session(cwd=str(note.parent), session_id=session, mcp_servers=[])
+        loaded = await editor.connection.load_session(
+            cwd=str(note.parent), session_id=session, mcp_servers=[]
+        )
         assert loaded.modes is not None
         assert loaded.modes.current_mode_id == "accept-edits"
         assert editor.of("user_message_chunk")[0]["content"]["text"] == EDIT
@@ -76,7 +78,11 @@ async def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> Non
         saved = tmp_path / "state" / "saved"
         (saved / "damaged.session").write_bytes(b"{")
         assert [info.session_id for info in (await editor.connection.list_sessions()).sessions] == [session]
-        for id, message in (("damaged", "is damaged"), ("../../etc/passwd", "is not a session id"), ("unknown", "there is no")):
+        for id, message in (
+            ("damaged", "is damaged"),
+            ("../../etc/passwd", "is not a session id"),
+            ("unknown", "there is no"),
+        ):
             with pytest.raises(RequestError, match=message):
                 await editor.connection.load_session(cwd=str(tmp_path), session_id=id, mcp_servers=[])
 
@@ -122,14 +128,17 @@ async def test_a_deleted_session_stays_deleted(tmp_path: Path, note: Path) -> No
         assert (await running).stop_reason == "cancelled"
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, "say Hi.")
-        SessionStore(tmp_path / "state" / "saved").delete(session)  # by another editor, while this one is idle
+        # by another editor, while this one is idle
+        SessionStore(tmp_path / "state" / "saved").delete(session)
     assert [*(tmp_path / "state" / "saved").iterdir()] == []
 
 
 async def test_a_session_that_cannot_be_loaded_again_stays_open(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         with pytest.raises(RequestError, match="there is no directory"):
-            await editor.connection.load_session(cwd=str(tmp_path / "absent"), session_id=session, mcp_servers=[])
+            await editor.connection.load_session(
+                cwd=str(tmp_path / "absent"), session_id=session, mcp_servers=[]
+            )
         assert (await editor.prompt(session, "say Hi.")).stop_reason == "end_turn"
 
 

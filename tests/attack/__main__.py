@@ -1,9 +1,11 @@
-"""Attack everything, and print one table: `python -m tests.attack [--quick]`. Exit code 1: something got through.
+"""Attack everything, and print one table: `python -m tests.attack [--quick]`.
 
-A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 22,600 odd histories of conversations,
-2,800 runs that are stopped, 5,500 saved runs that are damaged, storms of misbehaving MCP servers, all tests that attack, and
-the hostile model of `tests/game`; as root and as an ordinary user where both
-are possible. Takes over half an hour on two cores.
+Exit code 1: something got through.
+
+A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 22,600 odd histories of
+conversations, 2,800 runs that are stopped, 5,500 saved runs that are damaged, storms of misbehaving MCP
+servers, all tests that attack, and the hostile model of `tests/game`; as root and as an ordinary user where
+both are possible. Takes over half an hour on two cores.
 """
 
 import argparse
@@ -46,7 +48,15 @@ STORMS = 20  # rounds, with over 200 calls each
 HISTORIES = {"ids": 20_000, "tools": 2_600}  # see `histories`
 ATTACK_TESTS = (
     *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "test_programs.py"),
-    *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
+    *(
+        "builtin/search/test_grep.py",
+        "config",
+        "tools",
+        "cli",
+        "test_secrets.py",
+        "test_redact.py",
+        "simulator/test_server.py",
+    ),
     "test_web_address.py",
 )
 
@@ -63,8 +73,12 @@ class Row(msgspec.Struct):
 
 def run_python(*arguments: str, path: tuple[str, ...] = ()) -> str:
     """Run a module; return what it prints. `path`: directories of tests whose modules it imports."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(str(TESTS / name) for name in path)} if path else None
-    process = run([sys.executable, *arguments], cwd=TESTS.parent, env=variables, stdout=PIPE, text=True, check=False)
+    variables = (
+        {**os.environ, "PYTHONPATH": os.pathsep.join(str(TESTS / name) for name in path)} if path else None
+    )
+    process = run(
+        [sys.executable, *arguments], cwd=TESTS.parent, env=variables, stdout=PIPE, text=True, check=False
+    )
     if process.returncode not in (0, 1) or not process.stdout:
         sys.exit(f"{' '.join(arguments)} ended with {process.returncode}")
     return process.stdout
@@ -76,7 +90,10 @@ def attack(user: str, module: str, *arguments: str) -> list[Row]:
     words = ("-m", f"tests.attack.{module}", "--user", str(USERS[user]), *arguments)
     lines = run_python(*words, path=("builtin", "builtin/shell")).splitlines()
     seconds = (monotonic() - begin) / max(1, len(lines))
-    return [msgspec.convert({**msgspec.json.decode(line), "user": user, "seconds": seconds}, Row) for line in lines]
+    return [
+        msgspec.convert({**msgspec.json.decode(line), "user": user, "seconds": seconds}, Row)
+        for line in lines
+    ]
 
 
 def race(user: str, tries: float, *arguments: str) -> list[Row]:
@@ -103,7 +120,9 @@ def play_histories(user: str, histories: float, kind: str) -> list[Row]:
 def plan(scale: float) -> Iterator[Callable[[], list[Row]]]:
     yield partial(damage, next(iter(USERS)), scale)
     yield partial(storm, STORMS * scale)
-    yield from (partial(play_histories, next(iter(USERS)), count * scale, kind) for kind, count in HISTORIES.items())
+    yield from (
+        partial(play_histories, next(iter(USERS)), count * scale, kind) for kind, count in HISTORIES.items()
+    )
     for user in USERS:
         share = scale / len(USERS)
         yield partial(race, user, CONTROL * share, "control")
@@ -118,9 +137,20 @@ def run_tests() -> Row:
     with TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         paths = [str(TESTS / name) for name in ATTACK_TESTS]
-        words = ("-q", "--numprocesses=auto", "--dist=worksteal", "-p", "no:cacheprovider", f"--junitxml={report}")
+        words = (
+            "-q",
+            "--numprocesses=auto",
+            "--dist=worksteal",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={report}",
+        )
         output = run_python("-m", "pytest", *words, *paths)
-        print(*(line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))), sep="\n", file=sys.stderr)
+        print(
+            *(line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))),
+            sep="\n",
+            file=sys.stderr,
+        )
         suite = next(ElementTree.parse(report).iter("testsuite")).attrib
     tries = int(suite["tests"]) - int(suite["skipped"])
     failed = int(suite["failures"]) + int(suite["errors"])
@@ -134,7 +164,13 @@ def play(user: str, level: int) -> Row:
     if failed:  # with what happened
         print(*(line for line in lines if not line.startswith("held")), sep="\n", file=sys.stderr)
     tries = failed + sum(line.startswith("held") for line in lines)
-    return Row(f"hostile model: {'bubblewrap' if level == 2 else 'Landlock'}", user, tries, failed, monotonic() - begin)
+    return Row(
+        f"hostile model: {'bubblewrap' if level == 2 else 'Landlock'}",
+        user,
+        tries,
+        failed,
+        monotonic() - begin,
+    )
 
 
 def execute(scale: float, *, everything: bool) -> Iterator[Row]:
@@ -155,12 +191,19 @@ def main() -> None:
     quick = parser.parse_args().quick
     totals: dict[str, list[int]] = {}
     for row in execute(0.01 if quick else 1, everything=not quick):
-        print(f"{row.name:42}{row.user:8}{row.tries:10,} tries{row.leaks:6,} got through{row.seconds:9.1f} s", flush=True)
-        total = totals.setdefault(row.name if row.name == "race: control" else row.name.partition(":")[0], [0, 0])
+        print(
+            f"{row.name:42}{row.user:8}{row.tries:10,} tries{row.leaks:6,} got through{row.seconds:9.1f} s",
+            flush=True,
+        )
+        total = totals.setdefault(
+            row.name if row.name == "race: control" else row.name.partition(":")[0], [0, 0]
+        )
         total[0], total[1] = total[0] + row.tries, total[1] + row.leaks
     print(f"\n{'attack':30}{'tries':>12}{'got through':>14}")
     for name, (tries, leaks) in totals.items():
-        print(f"{name:30}{tries:12,}{leaks:14,}{'   (no tool: the race is real)' if name == 'race: control' else ''}")
+        print(
+            f"{name:30}{tries:12,}{leaks:14,}{'   (no tool: the race is real)' if name == 'race: control' else ''}"
+        )
     sys.exit(any(leaks for name, (_, leaks) in totals.items() if name != "race: control"))
 
 

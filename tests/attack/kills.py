@@ -1,8 +1,8 @@
 """Kill a process that changes files: `python -m tests.attack.kills --kills N [--user ID]`.
 
-At a random moment, with SIGKILL. Then each file has to be the old one or the new one; after the next start all of them are old
-or all new, and nothing of ours is left. Prints one line of JSON for each scenario: {"name", "tries", "leaks"}.
-"""
+At a random moment, with SIGKILL. Then each file has to be the old one or the new one; after the next start
+all of them are old or all new, and nothing of ours is left. Prints one line of JSON for each scenario:
+{"name", "tries", "leaks"}."""
 
 import argparse
 import json
@@ -36,7 +36,9 @@ def kill_midway(top: Path, scenario: str, seconds: float) -> tuple[bool, bool]:
     os.kill(child, signal.SIGKILL)
     was_killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
     workspace.close()
-    is_torn = any(data not in (OLD.get(name), new.get(name)) for name, data in _without_ours(read_tree(root)).items())
+    is_torn = any(
+        data not in (OLD.get(name), new.get(name)) for name, data in _without_ours(read_tree(root)).items()
+    )
     Workspace(root, backup_dir=backups).close()
     is_torn |= read_tree(root) not in (OLD, new)
     is_torn |= any(path.suffix in (".journal", ".part") for path in backups.glob("*"))

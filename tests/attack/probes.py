@@ -1,7 +1,7 @@
 """Try every way out of a sandbox: `python -m tests.attack.probes --user ID {bwrap,landlock}`.
 
-The attempts are those of `tests/builtin/shell/shell_attacks.py`. Prints one line of JSON: {"name", "tries", "leaks"}.
-"""
+The attempts are those of `tests/builtin/shell/shell_attacks.py`. Prints one line of JSON: {"name", "tries",
+"leaks"}."""
 
 import argparse
 import json
@@ -22,7 +22,9 @@ def main() -> None:
     successes: dict[str, bool] = json.loads(report["attack"]["output"].splitlines()[-1])
     leaks = [name for name, done in successes.items() if done and name not in ALLOWED]
     leaks += [name for name in ALLOWED if not successes[name]]
-    leaks += seen["arrived"] + ([] if seen["outside"] and report["victim lives"] else ["something outside has changed"])
+    leaks += seen["arrived"] + (
+        [] if seen["outside"] and report["victim lives"] else ["something outside has changed"]
+    )
     print("\n".join(leaks), file=sys.stderr, end="")
     print(json.dumps({"name": f"probe: {level}", "tries": len(successes), "leaks": len(leaks)}))
     sys.exit(bool(leaks))

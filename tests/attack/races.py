@@ -1,9 +1,9 @@
 """Swap races through the tools: `python -m tests.attack.races --tries N [--user ID] [--walk] TOOL …`.
 
-Another process exchanges a directory, and a file, with links to the outside as fast as it can, while each tool is called.
-Prints one line of JSON for each tool: {"name", "tries", "leaks"}. `control` is no tool, but the usual check of a name before
-it is opened: it has to leak, or the race is none. What is tried below the tools is in `bench/tools_races.py`.
-"""
+Another process exchanges a directory, and a file, with links to the outside as fast as it can, while each
+tool is called. Prints one line of JSON for each tool: {"name", "tries", "leaks"}. `control` is no tool, but
+the usual check of a name before it is opened: it has to leak, or the race is none. What is tried below the
+tools is in `bench/tools_races.py`."""
 
 import argparse
 import asyncio
@@ -40,11 +40,21 @@ from toolglot.tools.results import as_result
 from toolglot.values.messages import ToolCall
 
 FACTORIES = (
-    *(file_tools, edit_tools, patch_tools, notebook_tools, read_many_tools, glob_tools, list_dir_tools, grep_tools),
+    *(
+        file_tools,
+        edit_tools,
+        patch_tools,
+        notebook_tools,
+        read_many_tools,
+        glob_tools,
+        list_dir_tools,
+        grep_tools,
+    ),
     *(ast_search_tools, ast_rewrite_tools),
 )
 NOTEBOOK = (
-    '{"cells": [{"cell_type": "code", "id": "c", "metadata": {}, "outputs": [], "execution_count": null, "source": "%s"}],'
+    '{"cells": [{"cell_type": "code", "id": "c", "metadata": {}, "outputs": [], "execution_count": null, '
+    '"source": "%s"}],'
     ' "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
 )
 
@@ -86,10 +96,16 @@ class ToolArena(Arena):
             "grep": lambda path: self.shows("grep", pattern="SECRET|only", path=os.path.dirname(path) or "."),
             "write": lambda path: self.shows("write", path=path, content="inside"),
             "edit": self.edit,
-            "patch": lambda path: self.shows("patch", text=f"*** Begin Patch\n*** Add File: {path}\n+inside\n*** End Patch"),
-            "notebook_edit": lambda _: self.shows("notebook_edit", path="flip/n.ipynb", cell_id="c", source="inside"),
+            "patch": lambda path: self.shows(
+                "patch", text=f"*** Begin Patch\n*** Add File: {path}\n+inside\n*** End Patch"
+            ),
+            "notebook_edit": lambda _: self.shows(
+                "notebook_edit", path="flip/n.ipynb", cell_id="c", source="inside"
+            ),
             "ast_search": lambda _: self.shows("ast_search", pattern="print($A)", path="flip/f.py"),
-            "ast_rewrite": lambda _: self.shows("ast_rewrite", pattern="print($A)", replacement="print($A)", path="flip/f.py"),
+            "ast_rewrite": lambda _: self.shows(
+                "ast_rewrite", pattern="print($A)", replacement="print($A)", path="flip/f.py"
+            ),
         }
 
     def shows(self, name: str, /, **arguments: Any) -> bool:
@@ -135,14 +151,20 @@ def main() -> None:
         os.setuid(options.user)
     failed = 0
     for name in options.tools:
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as directory:
+        with tempfile.TemporaryDirectory(
+            dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        ) as directory:
             arena = ToolArena(Path(directory))
             _, _, leaks = arena.run(name, options.tries)
             leaks += arena.count_leftovers()
             failed += leaks if name != "control" else 0
             print(
                 json.dumps(
-                    {"name": f"race: {name}{' (walk)' if options.walk else ''}", "tries": options.tries, "leaks": leaks}
+                    {
+                        "name": f"race: {name}{' (walk)' if options.walk else ''}",
+                        "tries": options.tries,
+                        "leaks": leaks,
+                    }
                 ),
                 flush=True,
             )

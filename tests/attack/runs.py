@@ -1,8 +1,9 @@
-"""Runs that are stopped, and saved runs that are damaged: `python -m tests.attack.runs [--stride N] [--corruptions N] …`.
+"""Runs that are stopped, and saved runs that are damaged: `python -m tests.attack.runs [--stride N]
+[--corruptions N] …`.
 
-Runs are stopped in every way at every `stride`-th moment (`tests/loop/cancel_storm.py`); saved runs are damaged this often
-(`tests/loop/saved_run_storm.py`). Prints one line of JSON for each kind: {"name", "tries", "leaks"}. Nothing here depends on
-the user.
+Runs are stopped in every way at every `stride`-th moment (`tests/loop/cancel_storm.py`); saved runs are
+damaged this often (`tests/loop/saved_run_storm.py`). Prints one line of JSON for each kind: {"name", "tries",
+"leaks"}. Nothing here depends on the user.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Let MCP servers misbehave: `python -m tests.attack.storms --rounds N [--user ID]`.
 
-Each kind of `tests/mcp/storm.py`, in another order in each round, with two healthy calls. A leak is a call that hangs, a raw
-exception, a wrong result, or a healthy call that is hurt. Prints one line of JSON for each transport: {"name", "tries",
-"leaks"}.
+Each kind of `tests/mcp/storm.py`, in another order in each round, with two healthy calls. A leak is a call
+that hangs, a raw exception, a wrong result, or a healthy call that is hurt. Prints one line of JSON for each
+transport: {"name", "tries", "leaks"}.
 """
 
 import argparse
@@ -46,7 +46,10 @@ def main() -> None:
         calls, faults = asyncio.run(play(transport, options.rounds))
         failed += len(faults)
         print(*faults, sep="\n", end="\n" if faults else "", file=sys.stderr)
-        print(json.dumps({"name": f"storm: MCP over {transport}", "tries": calls, "leaks": len(faults)}), flush=True)
+        print(
+            json.dumps({"name": f"storm: MCP over {transport}", "tries": calls, "leaks": len(faults)}),
+            flush=True,
+        )
     sys.exit(failed > 0)
 
 

@@ -1,4 +1,6 @@
-"""A few of the attacks of `make attack`; its probes of the sandboxes are in `builtin/shell/test_shell_attacks.py`."""
+"""A few of the attacks of `make attack`; its probes of the sandboxes are in
+`builtin/shell/test_shell_attacks.py`.
+"""
 
 import logging
 from collections.abc import Iterator

@@ -79,26 +79,36 @@ class Point(BaseModel):
 
 
 TOOLS = [add, remove, draw, work, fail, peek]
-EAGER = Reply((ToolCall("c1", "peek", {}), Text("This text comes after the call. " * 5), ToolCall("c2", "peek", {})), "tools")
+EAGER = Reply(
+    (ToolCall("c1", "peek", {}), Text("This text comes after the call. " * 5), ToolCall("c2", "peek", {})),
+    "tools",
+)
 INTERLEAVED = (
     *(Thinking("Hm."), Text("First."), ToolCall("c1", "add", {"a": 1, "b": 2})),
     *(Thinking("So."), Text("Second."), ToolCall("c2", "add", {"a": 3, "b": 4})),
 )
-PARALLEL = (Thinking("Hm."), Text("Both."), ToolCall("c1", "add", {"a": 1, "b": 2}), ToolCall("c2", "draw", {}))
+PARALLEL = (
+    Thinking("Hm."),
+    Text("Both."),
+    ToolCall("c1", "add", {"a": 1, "b": 2}),
+    ToolCall("c2", "draw", {}),
+)
 
 
 def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
     """Runs by what happens in them."""
     failing = create_engine(
-        "simulator:anthropic", transport=Wiretap(errors=[Overloaded("busy")] * 9), retry=RetryConfig(max_retries=0)
+        "simulator:anthropic",
+        transport=Wiretap(errors=[Overloaded("busy")] * 9),
+        retry=RetryConfig(max_retries=0),
     )
     long = Conversation([user("word " * 200), *[user(f"{number} " * 50) for number in range(5)]])
     code = ToolCall("c1", "run_code", {"code": "print(add(a=1, b=2))\nprint(remove(path='a'))"})
     media = Reply((Text("Look:"), Media.from_bytes(PNG), Text("And more.")))
     return {
-        "parallel": make_agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream(
-            "Go."
-        ),
+        "parallel": make_agent(
+            "anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS
+        ).stream("Go."),
         "interleaved": make_agent(
             "anthropic", Wiretap(Reply(INTERLEAVED, "tools"), Reply((Text("Done."),))), tools=TOOLS
         ).stream("Go."),
@@ -106,10 +116,17 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
             "gemini", Wiretap(Reply(PARALLEL[2:], "tools"), Reply((Text("Done."),))), tools=TOOLS
         ).stream("Go."),
         "eager": make_agent(
-            "anthropic", Wiretap(EAGER, Reply((Text("Done."),))), tools=TOOLS, config=ToolConfig(eager_start=True)
+            "anthropic",
+            Wiretap(EAGER, Reply((Text("Done."),))),
+            tools=TOOLS,
+            config=ToolConfig(eager_start=True),
         ).stream("Go."),
         **(
-            {"code": make_agent("anthropic", Wiretap(Reply((code,), "tools")), tools=TOOLS, code_mode="python").stream("Go.")}
+            {
+                "code": make_agent(
+                    "anthropic", Wiretap(Reply((code,), "tools")), tools=TOOLS, code_mode="python"
+                ).stream("Go.")
+            }
             if find_spec("pydantic_monty")
             else {}
         ),
@@ -119,15 +136,17 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
         "refusal": make_agent("anthropic", tools=TOOLS, approve=refuse).stream('call remove {"path": "a"}'),
         "retry": make_agent("ollama", Wiretap(faults=["overloaded"])).stream("say hi"),
         "switch": Agent(failing, fallbacks=["simulator:openai-chat"]).stream("say hi"),
-        "truncation": make_agent("openai-chat", context=ContextPolicy(budget=200, when_full="trim"), conversation=long).stream(
-            "hi"
-        ),
+        "truncation": make_agent(
+            "openai-chat", context=ContextPolicy(budget=200, when_full="trim"), conversation=long
+        ).stream("hi"),
         "length": make_agent("anthropic").stream("say a long story\nstop length"),
         "media": make_agent("gemini", Wiretap(media)).stream("Draw."),
         "output": make_agent("openai-chat", output_type=dict[str, int]).stream('say {"a": 1}'),
         "output of a class": make_agent("openai-chat", output_type=Point).stream('say {"x": 1}'),
         "error": make_agent("anthropic", Wiretap(faults=["unauthorized"])).stream("hi"),
-        "broken stream": make_agent("anthropic", Wiretap(faults=["reset-mid-stream"])).stream("say one two three four five"),
+        "broken stream": make_agent("anthropic", Wiretap(faults=["reset-mid-stream"])).stream(
+            "say one two three four five"
+        ),
     }
 
 
@@ -187,6 +206,8 @@ def serve_example(name: str) -> Generator[str]:
 def run_client(script: str, package: str, url: str, *prompts: str) -> dict[str, Any]:
     """What a front end of Node has seen after these prompts."""
     path = Path(__file__).with_name(script)
-    done = subprocess.run([node(), path, npm_package(package), url, *prompts], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [node(), path, npm_package(package), url, *prompts], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

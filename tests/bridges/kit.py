@@ -77,7 +77,11 @@ def conversation() -> Conversation:
         [
             system("Be brief."),
             user(["What is this?", Media.from_bytes(PNG)]),
-            Message("assistant", (Thinking("Let me add.", {"signature": "c2ln"}), Text("Adding."), *calls), ANTHROPIC),
+            Message(
+                "assistant",
+                (Thinking("Let me add.", {"signature": "c2ln"}), Text("Adding."), *calls),
+                ANTHROPIC,
+            ),
             tool_results(
                 ToolResult("toolu_1", (Text("3"), Media.from_bytes(PNG)), "add"),
                 ToolResult("toolu_2", (Text("broken"),), "fail", is_error=True),

@@ -1,4 +1,6 @@
-"""AG-UI: every event is one of the protocol, its own client understands them, and its requests become conversations."""
+"""AG-UI: every event is one of the protocol, its own client understands them, and its requests become
+conversations.
+"""
 
 import asyncio
 import json
@@ -65,7 +67,9 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
         "TEXT_MESSAGE_END",
         "RUN_FINISHED",
     ]
-    contents = {event["toolCallId"]: event["content"] for event in parallel if event["type"] == "TOOL_CALL_RESULT"}
+    contents = {
+        event["toolCallId"]: event["content"] for event in parallel if event["type"] == "TOOL_CALL_RESULT"
+    }
     assert contents["c1"] == "3"
     assert [part["type"] for part in contents["c2"]] == ["text", "image"]
     failed = next(event for event in runs["failure and progress"] if event.get("metadata"))
@@ -130,7 +134,9 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
                 "id": "r-1",
                 "role": "assistant",
                 "encryptedValue": stored[0]["encryptedValue"],
-                "toolCalls": [{"id": call.id, "type": "function", "function": {"name": "look", "arguments": call.text}}],
+                "toolCalls": [
+                    {"id": call.id, "type": "function", "function": {"name": "look", "arguments": call.text}}
+                ],
             },
             {"id": "4", "role": "tool", "toolCallId": call.id, "content": "a: empty"},
             {"id": "5", "role": "assistant", "content": conversation[3].text},
@@ -146,21 +152,32 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
 
 def test_a_client_cannot_name_files_of_the_provider() -> None:
     part = {"type": "image", "source": {"type": "file", "value": "file-1"}}
-    request = read_request({"messages": [{"id": "1", "role": "user", "content": [{"type": "text", "text": "Hi"}, part]}]})
+    request = read_request(
+        {"messages": [{"id": "1", "role": "user", "content": [{"type": "text", "text": "Hi"}, part]}]}
+    )
     assert (request.prompt[0].blocks, len(request.losses)) == ((Text("Hi"),), 1)
 
 
 def test_reasoning_without_a_reply_is_left_out() -> None:
     items = [("user", "Hi"), ("reasoning", "Hm."), ("user", "Hello?"), ("assistant", "Yes.")]
-    messages = [{"id": str(number), "role": role, "content": text} for number, (role, text) in enumerate(items)]
+    messages = [
+        {"id": str(number), "role": role, "content": text} for number, (role, text) in enumerate(items)
+    ]
     request = read_request({"messages": messages})
-    assert [message.blocks for message in request.history] == [(Text("Hi"),), (Text("Hello?"),), (Text("Yes."),)]
+    assert [message.blocks for message in request.history] == [
+        (Text("Hi"),),
+        (Text("Hello?"),),
+        (Text("Yes."),),
+    ]
     assert [loss.subject for loss in request.losses] == ["reasoning"]
 
 
 def test_requests_become_messages() -> None:
     image = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
-    link = {"type": "document", "source": {"type": "url", "value": "https://x/y.pdf", "mimeType": "application/pdf"}}
+    link = {
+        "type": "document",
+        "source": {"type": "url", "value": "https://x/y.pdf", "mimeType": "application/pdf"},
+    }
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{broken"}}
     body: dict[str, Any] = {
         "threadId": "t",
@@ -178,7 +195,11 @@ def test_requests_become_messages() -> None:
             {"id": "5", "role": "user", "content": "Again."},
         ],
         "resume": [
-            {"interruptId": "f1", "status": "resolved", "payload": {"approved": True, "editedArgs": {"path": "b"}}},
+            {
+                "interruptId": "f1",
+                "status": "resolved",
+                "payload": {"approved": True, "editedArgs": {"path": "b"}},
+            },
             {"interruptId": "f2", "status": "resolved", "payload": {"approved": False, "reason": "no"}},
             {"interruptId": "f3", "status": "cancelled"},
             {"interruptId": "f4", "status": "resolved", "payload": True},
@@ -195,7 +216,10 @@ def test_requests_become_messages() -> None:
     )
     assert [message.role for message in request.history] == ["system", "system", "user", "assistant", "tool"]
     assert request.history[0].text.endswith("User: Ada")
-    assert [block.kind for block in request.history[2].blocks if isinstance(block, Media)] == ["image", "file"]
+    assert [block.kind for block in request.history[2].blocks if isinstance(block, Media)] == [
+        "image",
+        "file",
+    ]
     assert request.history[3].blocks == (Text("Well."), ToolCall("c1", "look", raw="{broken"))
     assert request.history[4].results[0].is_error
     assert len(request.losses) == 2
@@ -256,21 +280,38 @@ def test_a_reader_that_leaves_interrupts_the_run() -> None:
 def test_the_protocols_own_client_accepts_every_run(bodies: dict[str, str], tmp_path: Path) -> None:
     (file := tmp_path / "runs.json").write_text(json.dumps(bodies), encoding="utf-8")
     seen = run_client("ag_ui_client.mjs", "@ag-ui/client", str(file))
-    failed = {name: [failure.get("code") for failure in run["failures"]] for name, run in seen.items() if run["failures"]}
+    failed = {
+        name: [failure.get("code") for failure in run["failures"]]
+        for name, run in seen.items()
+        if run["failures"]
+    }
     assert failed == {"error": ["AuthenticationFailed"], "broken stream": ["ConnectionLost"]}
     for name, run in seen.items():
         assert len(run["events"]) == len(parse(bodies[name])), name
     parallel = seen["parallel"]["messages"]
-    assert [message["role"] for message in parallel] == ["reasoning", "assistant", "tool", "tool", "assistant"]
+    assert [message["role"] for message in parallel] == [
+        "reasoning",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert parallel[1]["content"] == "Both."
     assert [call["id"] for call in parallel[1]["toolCalls"]] == ["c1", "c2"]
     assert "encryptedValue" in parallel[1]
     (reply,) = (message for message in seen["calls in one piece"]["messages"] if message.get("toolCalls"))
-    assert [json.loads(call["function"]["arguments"]) for call in reply["toolCalls"]] == [{"a": 1, "b": 2}, {}]
+    assert [json.loads(call["function"]["arguments"]) for call in reply["toolCalls"]] == [
+        {"a": 1, "b": 2},
+        {},
+    ]
     interleaved = seen["interleaved"]["messages"]
     request = read_request({"messages": [{"id": "1", "role": "user", "content": "Go."}, *interleaved]})
     check([*request.history])
     texts = [block.text for block in request.history[1].blocks if isinstance(block, Text | Thinking)]
     assert texts == ["Hm.", "First.", "So.", "Second."]
     assert [call.id for call in request.history[1].calls] == ["c1", "c2"]
-    assert all("signature" in (block.opaque or {}) for block in request.history[1].blocks if isinstance(block, Thinking))
+    assert all(
+        "signature" in (block.opaque or {})
+        for block in request.history[1].blocks
+        if isinstance(block, Thinking)
+    )

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, ToolRegistry, coding_tools, tool, tool_from_definition
+from toolglot import (
+    Allow,
+    ApprovalRequest,
+    Context,
+    Deny,
+    ToolConfig,
+    ToolRegistry,
+    coding_tools,
+    tool,
+    tool_from_definition,
+)
 from toolglot.bridges.event_streams import describe_approval
 from toolglot.bridges.exported_tools import ExportedTools, read_answer
 from toolglot.bridges.imported_tools import ask_user
@@ -71,7 +81,9 @@ def test_an_approval_counts_for_what_was_shown(tmp_path: Path) -> None:
         file.write_text("old\n")
         tools = ExportedTools(coding_tools(tmp_path), model="claude-sonnet-5", framework_asks=True)
         await run(tools, tools.make_call("Read", {"file_path": str(file)}))
-        call = tools.make_call("Edit", {"file_path": str(file), "old_string": "old", "new_string": "new"}, "call_1")
+        call = tools.make_call(
+            "Edit", {"file_path": str(file), "old_string": "old", "new_string": "new"}, "call_1"
+        )
         assert "-old" in (await ask(tools, call)).preview
         file.write_text("more\nold\n")
         assert isinstance(await tools.run(call, Allow()), ApprovalRequest)  # it would do something else now
@@ -82,7 +94,9 @@ def test_an_approval_counts_for_what_was_shown(tmp_path: Path) -> None:
 
 def test_built_in_tools_have_the_names_of_the_models_harness(tmp_path: Path) -> None:
     tools = coding_tools(tmp_path)
-    assert {"Read", "Edit", "Bash"} <= set(ExportedTools(tools, model="anthropic:claude-sonnet-5").definitions())
+    assert {"Read", "Edit", "Bash"} <= set(
+        ExportedTools(tools, model="anthropic:claude-sonnet-5").definitions()
+    )
     assert {"read_file", "replace"} <= set(ExportedTools(tools, model="gemini-3-pro-preview").definitions())
     assert "apply_patch" in ExportedTools(tools, model="simulator:openai/gpt-5.1").definitions()
     assert "Read" in ExportedTools(tools, facade="claude-code").definitions()
@@ -173,7 +187,9 @@ def test_a_cancelled_call_does_not_hold_up_those_after_it() -> None:
             return number
 
         tools = ExportedTools([wait])
-        first, second, third = (asyncio.create_task(run(tools, tools.make_call("wait", {"number": n}))) for n in range(3))
+        first, second, third = (
+            asyncio.create_task(run(tools, tools.make_call("wait", {"number": n}))) for n in range(3)
+        )
         await started.wait()
         second.cancel()
         await asyncio.wait([second])
@@ -223,7 +239,9 @@ def test_only_a_clear_yes_is_a_yes(answer: Any, decision: Any) -> None:
 
 def test_nothing_in_a_description_of_a_request_deceives() -> None:
     forged = "x\n\nAllow ls?\x1b[2J\u202e"
-    described = remove.replace(target=lambda arguments: arguments["path"], preview=lambda arguments: f"rm {arguments['path']}")
+    described = remove.replace(
+        target=lambda arguments: arguments["path"], preview=lambda arguments: f"rm {arguments['path']}"
+    )
     tools = ExportedTools([described], framework_asks=True)
     request = asyncio.run(tools.preview(tools.make_call("remove", {"path": forged})))
     assert request is not None

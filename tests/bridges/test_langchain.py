@@ -74,7 +74,9 @@ class Point(BaseModel):
 def test_their_tool_runs_in_our_agent_on_every_wire() -> None:
     for wire in WIRES:
         agent = Agent(f"simulator:{wire}", tools=import_tools([get_weather]))
-        assert agent.run_sync("Weather in Paris?").outcomes[0].result.text == "Paris: 21 degrees for 1 days", wire
+        assert (
+            agent.run_sync("Weather in Paris?").outcomes[0].result.text == "Paris: 21 degrees for 1 days"
+        ), wire
 
 
 def test_their_schema_is_what_a_model_sees() -> None:
@@ -96,7 +98,9 @@ def test_injected_arguments_are_not_the_models() -> None:
 
     (tool,) = import_tools([StructuredTool.from_function(whoami)])
     assert list((tool.definition.parameters or {})["properties"]) == ["question"]
-    agent = Agent(transport=transport('call whoami {"question": "who"}', "say ok"), tools=[tool], data={"user": "ada"})
+    agent = Agent(
+        transport=transport('call whoami {"question": "who"}', "say ok"), tools=[tool], data={"user": "ada"}
+    )
     outcome = agent.run_sync("?").outcomes[0]
     assert outcome.result.text == f"who ada {outcome.call.id} none"
 
@@ -130,7 +134,10 @@ def test_their_errors_and_media_reach_the_model() -> None:
 
 
 def test_our_tools_run_in_their_way() -> None:
-    tools = {tool.name: tool for tool in export_tools(TOOLS, approve=lambda request: request.arguments["path"] == "x")}
+    tools = {
+        tool.name: tool
+        for tool in export_tools(TOOLS, approve=lambda request: request.arguments["path"] == "x")
+    }
     call = {"type": "tool_call", "id": "call_1", "name": "add"}
     assert tools["add"].invoke({"a": "1", "b": 2}) == "3"
     message = tools["add"].invoke({**call, "args": {"a": 1, "b": 2}})
@@ -150,10 +157,13 @@ def test_what_needs_approval_is_refused_outside_of_a_graph() -> None:
     assert "no approver is available" in asyncio.run(remove.ainvoke({"path": "x"}))
 
 
-@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # to a package that is not needed here
+# to a package that is not needed here
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 def test_a_graph_is_interrupted_for_an_approval() -> None:
     pytest.importorskip("langgraph", reason="pip install langgraph")
-    checkpoint, prebuilt, types = map(import_module, ("langgraph.checkpoint.memory", "langgraph.prebuilt", "langgraph.types"))
+    checkpoint, prebuilt, types = map(
+        import_module, ("langgraph.checkpoint.memory", "langgraph.prebuilt", "langgraph.types")
+    )
     model = ChatToolglot("simulator", transport=transport('call remove {"path": "x"}', "say done"))
     agent = prebuilt.create_react_agent(model, export_tools(TOOLS), checkpointer=checkpoint.InMemorySaver())
     for answer, result in ((True, "removed x"), ({"type": "reject", "message": "keep it"}, "keep it")):
@@ -169,7 +179,11 @@ def test_a_graph_is_interrupted_for_an_approval() -> None:
 def test_a_history_keeps_opaque_state_in_additional_kwargs() -> None:
     exported = export_messages(conversation(), "langchain").messages
     reply = exported[2]
-    assert reply.content_blocks[0] == {"type": "reasoning", "reasoning": "Let me add.", "extras": {"signature": "c2ln"}}
+    assert reply.content_blocks[0] == {
+        "type": "reasoning",
+        "reasoning": "Let me add.",
+        "extras": {"signature": "c2ln"},
+    }
     assert reply.tool_calls[0]["args"] == {"a": 1, "b": 2}
     assert import_messages(exported, "langchain")[2] == conversation()[2]
     reply.content[1]["text"] = "Changed."
@@ -185,7 +199,9 @@ def test_what_langchain_accepts_as_messages_is_read() -> None:
             {"role": "user", "content": "Hi"},
             "Ho",
             ChatMessage(content="x", role="developer"),
-            HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgowMDAw"}}]),
+            HumanMessage(
+                [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgowMDAw"}}]
+            ),
             AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": None}]),
         ],
         "langchain",
@@ -216,7 +232,10 @@ def test_only_replies_have_calls_and_reasoning() -> None:
     ]
     (message,) = import_messages([HumanMessage(parts)], "langchain")
     assert message.calls == ()
-    assert [loss.subject for loss in export_messages([message], "anthropic").losses] == ["reasoning", "tool_call"]
+    assert [loss.subject for loss in export_messages([message], "anthropic").losses] == [
+        "reasoning",
+        "tool_call",
+    ]
 
 
 def test_cache_marks_are_a_loss() -> None:
@@ -230,7 +249,9 @@ def test_a_reply_of_their_anthropic_model_keeps_its_signature() -> None:
         {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
     ]
     metadata = {"model_provider": "anthropic", "model_name": "claude-sonnet-4-5"}
-    reply = AIMessage(content, tool_calls=[{"id": "toolu_1", "name": "f", "args": {}}], response_metadata=metadata)
+    reply = AIMessage(
+        content, tool_calls=[{"id": "toolu_1", "name": "f", "args": {}}], response_metadata=metadata
+    )
     exported = export_messages(import_messages(["go", reply], "langchain"), "anthropic:claude-sonnet-4-5")
     assert exported.messages[1]["content"][0]["signature"] == "c2ln"
 
@@ -260,8 +281,13 @@ def test_a_tool_loop_on_every_wire(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_adds_up_to_the_reply(wire: str) -> None:
-    turn = Reply((Thinking("Hm, let me think."), Text("I will add now."), ToolCall("", "add", {"a": 1, "b": 2})), "tools")
-    model = ChatToolglot(f"simulator:{wire}", transport=transport(turn, turn), effort="high").bind_tools([add])
+    turn = Reply(
+        (Thinking("Hm, let me think."), Text("I will add now."), ToolCall("", "add", {"a": 1, "b": 2})),
+        "tools",
+    )
+    model = ChatToolglot(f"simulator:{wire}", transport=transport(turn, turn), effort="high").bind_tools(
+        [add]
+    )
     whole = model.invoke("go")
     chunks = list(model.stream("go"))
     total: Any = sum(chunks[1:], chunks[0])
@@ -305,7 +331,9 @@ def test_a_truncated_reply_keeps_its_signature() -> None:
     turn = Reply((Thinking("Hm."), ToolCall("", "add", {"a": 1, "b": 2})), "length")
     model = ChatToolglot("simulator:anthropic", transport=transport(turn), effort="high").bind_tools([add])
     (message,) = import_messages([model.invoke("go")], "langchain")
-    assert "signature" in ((message.blocks[0].opaque or {}) if isinstance(message.blocks[0], Thinking) else {})
+    assert "signature" in (
+        (message.blocks[0].opaque or {}) if isinstance(message.blocks[0], Thinking) else {}
+    )
     assert message.calls[0].arguments is None
 
 
@@ -314,7 +342,12 @@ def test_structured_output() -> None:
     assert model.with_structured_output(Point).invoke("go") == Point(x=1, y=2)
     answer = ChatToolglot("simulator", transport=transport('say {"x": 1, "y": 2}'))
     assert answer.with_structured_output(Point, method="json_schema").invoke("go") == Point(x=1, y=2)
-    schema = {"title": "Point", "description": "A point.", "type": "object", "properties": {"x": {"type": "integer"}}}
+    schema = {
+        "title": "Point",
+        "description": "A point.",
+        "type": "object",
+        "properties": {"x": {"type": "integer"}},
+    }
     raw = answer.with_structured_output(schema, method="json_schema", include_raw=True).invoke("go")
     assert (raw["parsed"], raw["parsing_error"]) == ({"x": 1, "y": 2}, None)
     broken = ChatToolglot("simulator", transport=transport("say nothing"))
@@ -363,10 +396,14 @@ def test_chains_callbacks_caches_and_batches_work() -> None:
     assert seen == ["simulator:anthropic/claude-sonnet-4-5", "hi", "", "end"]
 
     async def list_events() -> list[str]:
-        return [event["event"] async for event in ChatToolglot("simulator").astream_events("hi", version="v2")]
+        return [
+            event["event"] async for event in ChatToolglot("simulator").astream_events("hi", version="v2")
+        ]
 
     assert asyncio.run(list_events())[-1] == "on_chat_model_end"
-    assert ChatToolglot("simulator", base_url="http://x", key="secret-key-123").__repr__().count("secret") == 0
+    assert (
+        ChatToolglot("simulator", base_url="http://x", key="secret-key-123").__repr__().count("secret") == 0
+    )
 
 
 def test_a_stream_that_is_left_is_closed() -> None:
@@ -395,7 +432,9 @@ def test_tool_choice(choice: Any, expected: Any) -> None:
         requests.append(request)
         return "say ok"
 
-    model = ChatToolglot("simulator", transport=transport(reply)).bind_tools([add, get_weather], tool_choice=choice)
+    model = ChatToolglot("simulator", transport=transport(reply)).bind_tools(
+        [add, get_weather], tool_choice=choice
+    )
     model.invoke("go")
     sent = requests[0].tool_choice
     assert (None if sent is None else tuple(sent.names) or sent.mode) == expected
@@ -409,12 +448,16 @@ def test_options_are_those_of_the_model_of_bind_and_of_the_call() -> None:
         requests.append(request)
         return "say ok"
 
-    model = ChatToolglot("simulator:openai-chat/gpt-4o", options=Options(seed=1), transport=transport(reply), temperature=0.5)
+    model = ChatToolglot(
+        "simulator:openai-chat/gpt-4o", options=Options(seed=1), transport=transport(reply), temperature=0.5
+    )
     model.bind(max_tokens=7).invoke("go", stop=["END"], extras={"openai": {"service_tier": "flex"}})
     options = requests[0].options
     assert (options.seed, options.temperature, options.max_tokens, list(options.stop)) == (1, 0.5, 7, ["END"])
     assert "flex" in str(requests[0].extras)
-    with pytest.raises(UnknownName, match="unknown chat model option 'temprature'; did you mean 'temperature'"):
+    with pytest.raises(
+        UnknownName, match="unknown chat model option 'temprature'; did you mean 'temperature'"
+    ):
         ChatToolglot("simulator", temprature=1)
     with pytest.raises(UnknownName, match="unknown request option 'temprature'"):
         model.invoke("go", temprature=1)
@@ -430,9 +473,13 @@ def test_our_definitions_are_sent_as_what_they_are() -> None:
         return "say ok"
 
     (search,) = HostedTools(["web_search"]).definitions_for("openai-responses")
-    strict = ToolDefinition("s", "Strict.", {"type": "object", "properties": {}, "additionalProperties": False}, strict=True)
+    strict = ToolDefinition(
+        "s", "Strict.", {"type": "object", "properties": {}, "additionalProperties": False}, strict=True
+    )
     tools = [search, strict, ToolDefinition("run", "Run.", kind="freeform")]
-    ChatToolglot(model="simulator:openai-responses", transport=transport(reply)).bind_tools(tools).invoke("go")
+    ChatToolglot(model="simulator:openai-responses", transport=transport(reply)).bind_tools(tools).invoke(
+        "go"
+    )
     sent = {tool.name: tool for tool in requests[0].tools}
     assert (sent["web_search"].kind, sent["s"].strict) == ("hosted", True)
     assert list((sent["run"].parameters or {})["properties"]) == ["input"]
@@ -441,7 +488,13 @@ def test_our_definitions_are_sent_as_what_they_are() -> None:
 def test_a_cache_knows_servers_apart() -> None:
     cache = InMemoryCache()
     models = [
-        ChatToolglot("openai-chat:m", base_url=f"http://{host}/v1", key="k", transport=transport(f"say {host}"), cache=cache)
+        ChatToolglot(
+            "openai-chat:m",
+            base_url=f"http://{host}/v1",
+            key="k",
+            transport=transport(f"say {host}"),
+            cache=cache,
+        )
         for host in ("one", "two")
     ]
     assert [model.invoke("go").text for model in models] == ["one", "two"]
@@ -450,7 +503,9 @@ def test_a_cache_knows_servers_apart() -> None:
 def test_tokens_are_estimated() -> None:
     model = ChatToolglot("simulator", stop=["END"])
     messages = [HumanMessage("word " * 100), HumanMessage("Hi")]
-    kept = import_module("langchain_core.messages").trim_messages(messages, max_tokens=20, token_counter=model)
+    kept = import_module("langchain_core.messages").trim_messages(
+        messages, max_tokens=20, token_counter=model
+    )
     assert (kept, list(model.options.stop)) == (messages[1:], ["END"])
 
 
@@ -474,13 +529,17 @@ def test_errors_of_providers_are_ours_and_losses_are_told() -> None:
     with pytest.raises(ContextTooLong):
         list(model.stream("go"))
     notes = (
-        ChatToolglot("simulator:openai-chat", transport=transport("say ok"), top_k=3).invoke("go").response_metadata["notes"]
+        ChatToolglot("simulator:openai-chat", transport=transport("say ok"), top_k=3)
+        .invoke("go")
+        .response_metadata["notes"]
     )
     assert any("top_k" in note for note in notes)
 
 
 def test_the_password_of_a_server_is_not_traced() -> None:
-    model = ChatToolglot("compatible:m", base_url="https://me:swordfish@host.example/v1?token=swordfish", key="k")
+    model = ChatToolglot(
+        "compatible:m", base_url="https://me:swordfish@host.example/v1?token=swordfish", key="k"
+    )
     traced = model._identifying_params  # pyright: ignore[reportPrivateUsage]
     assert traced["base_url"] == "https://host.example/v1"
     assert "swordfish" not in str(traced)

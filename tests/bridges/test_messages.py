@@ -42,7 +42,10 @@ def test_round_trip_keeps_calls_and_texts_where_results_are_text_only(format: st
     imported = import_messages(exported.messages, format, system=exported.system)
     assert imported[0].text == "Be brief."
     assert [call.name for message in imported for call in message.calls] == ["add", "fail"]
-    assert [result.text.removeprefix("Error: ") for message in imported for result in message.results] == ["3", "broken"]
+    assert [result.text.removeprefix("Error: ") for message in imported for result in message.results] == [
+        "3",
+        "broken",
+    ]
 
 
 @pytest.mark.parametrize("format", WIRES)
@@ -52,9 +55,15 @@ def test_what_a_format_cannot_express_is_told(format: str) -> None:
 
 
 def test_a_model_gets_its_signatures_back() -> None:
-    (reply,) = (m for m in export_messages(conversation(), "anthropic:claude-sonnet-4-5").messages if "signature" in str(m))
+    (reply,) = (
+        m
+        for m in export_messages(conversation(), "anthropic:claude-sonnet-4-5").messages
+        if "signature" in str(m)
+    )
     assert reply["content"][0] == {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}
-    assert "signature" not in str(export_messages(conversation(), "openrouter:anthropic/claude-sonnet-4-5").messages)
+    assert "signature" not in str(
+        export_messages(conversation(), "openrouter:anthropic/claude-sonnet-4-5").messages
+    )
 
 
 def test_system_prompt_is_beside_the_list_where_the_provider_has_it_there() -> None:
@@ -78,7 +87,9 @@ def test_objects_of_the_sdks_are_read() -> None:
     chat = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [call]})
     item = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"a":1}'}
     body = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": [item]}
-    response = Response.model_validate({**body, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []})
+    response = Response.model_validate(
+        {**body, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    )
     block = {"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 1}}
     usage = {"input_tokens": 1, "output_tokens": 1}
     reply = AnthropicMessage.model_validate(
@@ -97,7 +108,9 @@ def test_objects_of_the_sdks_are_read() -> None:
 def test_wrong_input_is_one_sentence() -> None:
     with pytest.raises(UnknownName, match="unknown provider 'opanai'"):
         export_messages([], "opanai")
-    with pytest.raises(MalformedRequest, match="a message must be a dict or an object from the provider's SDK"):
+    with pytest.raises(
+        MalformedRequest, match="a message must be a dict or an object from the provider's SDK"
+    ):
         import_messages(["Hi"], "openai-chat")
     for messages in (None, 3, "Hi", {"role": "user", "content": "Hi"}):
         for format in ("openai-chat", "langchain", "pydantic-ai"):
@@ -133,7 +146,9 @@ def test_a_list_of_another_format_is_refused(format: str, message: Any, problem:
 
 
 def test_a_wire_stands_for_its_provider() -> None:
-    assert export_messages(conversation(), "anthropic-messages") == export_messages(conversation(), "anthropic")
+    assert export_messages(conversation(), "anthropic-messages") == export_messages(
+        conversation(), "anthropic"
+    )
 
 
 # ---- for frameworks
@@ -180,7 +195,9 @@ def test_calls_with_one_id_are_compared_one_by_one() -> None:
 
 def test_a_reply_does_not_become_another_role() -> None:
     visible = Message("assistant", (Text("Hi"),))
-    assert restore_original({"role": "system", "blocks": [{"type": "text", "text": "Hi"}]}, visible) is visible
+    assert (
+        restore_original({"role": "system", "blocks": [{"type": "text", "text": "Hi"}]}, visible) is visible
+    )
 
 
 def test_an_edited_reply_counts_as_it_is_now() -> None:
@@ -211,7 +228,8 @@ def test_a_missing_framework_is_one_sentence(module: str, monkeypatch: pytest.Mo
 def test_a_framework_that_is_too_old_is_one_sentence() -> None:
     error = ImportError("cannot import name 'x'", name="json.decoder")
     assert str(explain_missing(error, "json", "json-package")) == (
-        "this bridge needs a newer json-package: run `pip install --upgrade json-package` (cannot import name 'x')"
+        "this bridge needs a newer json-package: run `pip install --upgrade json-package` (cannot import "
+        "name 'x')"
     )
     other = ModuleNotFoundError("No module named 'y'", name="y")
     assert explain_missing(other, "json", "json-package") is other
@@ -226,5 +244,7 @@ def test_no_framework_is_loaded_before_its_module() -> None:
 def test_foreign_content_is_a_loss() -> None:
     foreign = [user([Text("Hi"), Foreign("gemini", {"x": 1})])]
     for format in ("openai-chat", "langchain", "pydantic-ai"):
-        pytest.importorskip({"langchain": "langchain_core", "pydantic-ai": "pydantic_ai"}.get(format, "toolglot"))
+        pytest.importorskip(
+            {"langchain": "langchain_core", "pydantic-ai": "pydantic_ai"}.get(format, "toolglot")
+        )
         assert "only gemini understands it" in str(export_messages(foreign, format).losses[0])

@@ -40,7 +40,13 @@ from toolglot import (
     UsageError,
     tool,
 )
-from toolglot.bridges.openai_agents import ToolglotModel, ToolglotProvider, export_tools, import_tools, unwrap_reply
+from toolglot.bridges.openai_agents import (
+    ToolglotModel,
+    ToolglotProvider,
+    export_tools,
+    import_tools,
+    unwrap_reply,
+)
 from toolglot.values.messages import Message
 
 from .kit import PNG, TOOLS, WIRES, transport
@@ -54,7 +60,9 @@ class Point(BaseModel):
 
 
 def run(agent: Agent[Any], prompt: Any, context: Any = None, **config: Any) -> Any:
-    return asyncio.run(Runner.run(agent, prompt, context=context, run_config=RunConfig(tracing_disabled=True, **config)))
+    return asyncio.run(
+        Runner.run(agent, prompt, context=context, run_config=RunConfig(tracing_disabled=True, **config))
+    )
 
 
 def outputs(result: Any) -> list[Any]:
@@ -77,7 +85,10 @@ def test_their_tools_run_in_our_agent() -> None:
     @function_tool
     async def draw() -> list[Any]:
         """Draw."""
-        return [ToolOutputText(text="drawn"), ToolOutputImage(image_url="data:image/png;base64,iVBORw0KGgowMDAw")]
+        return [
+            ToolOutputText(text="drawn"),
+            ToolOutputImage(image_url="data:image/png;base64,iVBORw0KGgowMDAw"),
+        ]
 
     @function_tool
     def refuse() -> str:
@@ -87,7 +98,8 @@ def test_their_tools_run_in_our_agent() -> None:
     tools = import_tools([calculate, draw, refuse])
     script = ['call calculate {"x": 1}', "call draw {}", "call refuse {}", "say ok"]
     results = [
-        outcome.result for outcome in Orchestrator(transport=transport(*script), tools=tools, data=7).run_sync("?").outcomes
+        outcome.result
+        for outcome in Orchestrator(transport=transport(*script), tools=tools, data=7).run_sync("?").outcomes
     ]
     assert results[0].text == "8"
     assert results[1].content == (Text("drawn"), Media.from_bytes(PNG))
@@ -127,7 +139,9 @@ def test_what_cannot_be_imported_is_told() -> None:
         """Do it."""
         return ""
 
-    with pytest.raises(UsageError, match=r"the tool 'web_search' is run by OpenAI; use hosted= of toolglot\.Agent instead"):
+    with pytest.raises(
+        UsageError, match=r"the tool 'web_search' is run by OpenAI; use hosted= of toolglot\.Agent instead"
+    ):
         import_tools([WebSearchTool()])
     with pytest.raises(UsageError, match="the tool 'guarded' has guardrails, which only the Agents SDK runs"):
         import_tools([guarded])
@@ -142,7 +156,9 @@ def test_our_tools_run_in_their_agent() -> None:
         "call write_much {}",
         "say ok",
     ]
-    agent = Agent(name="a", model=ToolglotModel("simulator", transport=transport(*script)), tools=export_tools(TOOLS))
+    agent = Agent(
+        name="a", model=ToolglotModel("simulator", transport=transport(*script)), tools=export_tools(TOOLS)
+    )
     added, failed, seen, data, much = outputs(run(agent, "go", "mine"))
     assert (added, failed, data) == ("3", "ValueError: broken", "data mine")
     assert [part.type for part in seen] == ["text", "image"]
@@ -197,7 +213,11 @@ def test_a_tool_loop_on_every_wire(wire: str) -> None:
     first = run(agent, "Weather in Paris?", model_provider=ToolglotProvider())
     assert "Paris: 21 degrees" in first.final_output
     assert first.context_wrapper.usage.input_tokens > 0
-    second = run(agent, [*first.to_input_list(), {"role": "user", "content": "Thanks!"}], model_provider=ToolglotProvider())
+    second = run(
+        agent,
+        [*first.to_input_list(), {"role": "user", "content": "Thanks!"}],
+        model_provider=ToolglotProvider(),
+    )
     assert second.final_output == "You said: Thanks!"
 
 
@@ -216,7 +236,10 @@ def test_a_stream_is_the_reply_and_its_state_comes_back(wire: str) -> None:
 
     async def main() -> None:
         result = Runner.run_streamed(agent, "go", run_config=QUIET)
-        types = [getattr(getattr(event, "data", None), "type", event.type) async for event in result.stream_events()]
+        types = [
+            getattr(getattr(event, "data", None), "type", event.type)
+            async for event in result.stream_events()
+        ]
         assert {"response.output_text.delta", "response.completed", "run_item_stream_event"} <= set(types)
         assert result.final_output == "Three."
         assert outputs(result) == ["3"]
@@ -245,7 +268,9 @@ def test_structured_output_handoffs_and_settings() -> None:
 
     model = ToolglotModel("simulator:openai-chat/gpt-4o", transport=transport(record('say {"x": 1, "y": 2}')))
     settings = ModelSettings(temperature=0.5, max_tokens=99, presence_penalty=0.25, parallel_tool_calls=False)
-    point = Agent(name="point", model=model, output_type=Point, model_settings=settings, tools=export_tools(TOOLS))
+    point = Agent(
+        name="point", model=model, output_type=Point, model_settings=settings, tools=export_tools(TOOLS)
+    )
     assert run(point, "go").final_output == Point(x=1, y=2)
     options = requests[0].options
     assert (options.temperature, options.max_tokens, options.presence_penalty) == (0.5, 99, 0.25)
@@ -260,7 +285,9 @@ def test_structured_output_handoffs_and_settings() -> None:
     )
 
 
-def test_fields_of_responses_reach_it_and_are_logged_as_lost_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_fields_of_responses_reach_it_and_are_logged_as_lost_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     requests: list[Request] = []
 
     def reply(request: Request) -> str:
@@ -270,11 +297,17 @@ def test_fields_of_responses_reach_it_and_are_logged_as_lost_elsewhere(caplog: p
     settings = ModelSettings(verbosity="low", metadata={"a": "b"}, store=False, truncation="auto")
     for wire in ("openai-responses", "anthropic"):
         run(
-            Agent(name="a", model=ToolglotModel(f"simulator:{wire}", transport=transport(reply)), model_settings=settings), "go"
+            Agent(
+                name="a",
+                model=ToolglotModel(f"simulator:{wire}", transport=transport(reply)),
+                model_settings=settings,
+            ),
+            "go",
         )
     sent = str(requests[0].extras)
     assert all(
-        text in sent for text in ("'verbosity': 'low'", "'metadata': {'a': 'b'}", "'store': False", "'truncation': 'auto'")
+        text in sent
+        for text in ("'verbosity': 'low'", "'metadata': {'a': 'b'}", "'store': False", "'truncation': 'auto'")
     )
     assert "metadata" not in str(requests[1].extras)
     with caplog.at_level("INFO", "toolglot.bridges"):
@@ -308,7 +341,10 @@ def test_hosted_tools_are_openais() -> None:
         return "say ok"
 
     code = CodeInterpreterTool({"type": "code_interpreter", "container": {"type": "auto"}})
-    run(Agent(name="a", model=ToolglotModel("simulator:openai", transport=transport(reply)), tools=[code]), "go")
+    run(
+        Agent(name="a", model=ToolglotModel("simulator:openai", transport=transport(reply)), tools=[code]),
+        "go",
+    )
     assert [tool.kind for tool in requests[0].tools] == ["hosted"]
 
 
@@ -320,7 +356,9 @@ def test_errors_are_ours() -> None:
     with pytest.raises(UsageError, match="no model is named"):
         ToolglotProvider().get_model(None)
     with pytest.raises(UsageError, match="previous_response_id refers to data stored by OpenAI"):
-        asyncio.run(Runner.run(Agent(name="a", model=model), "go", previous_response_id="resp_1", run_config=QUIET))
+        asyncio.run(
+            Runner.run(Agent(name="a", model=model), "go", previous_response_id="resp_1", run_config=QUIET)
+        )
 
 
 @pytest.mark.parametrize("state", ["toolglot:", "toolglot:%%%", "toolglot:e30=", "toolglot:bm8=", "other"])

@@ -121,9 +121,16 @@ def test_their_tools_run_in_our_agent() -> None:
 
     tools = import_tools([calculate, PydanticTool(draw), FunctionToolset([find])], effects="read")
     assert (tools[0].definition.parameters or {})["properties"]["x"]["description"] == "A number."
-    script = ['call calculate {"x": 1}', 'call calculate {"x": -1}', "call draw {}", 'call find {"name": "ada"}', "say ok"]
+    script = [
+        'call calculate {"x": 1}',
+        'call calculate {"x": -1}',
+        "call draw {}",
+        'call find {"name": "ada"}',
+        "say ok",
+    ]
     results = [
-        outcome.result for outcome in Orchestrator(transport=transport(*script), tools=tools, data=7).run_sync("?").outcomes
+        outcome.result
+        for outcome in Orchestrator(transport=transport(*script), tools=tools, data=7).run_sync("?").outcomes
     ]
     assert results[0].text == "8"
     assert (results[1].is_error, results[1].text) == (True, "x must not be negative")
@@ -209,9 +216,16 @@ def test_validators_and_options_of_their_tools_count() -> None:
         """Take."""
         return number
 
-    take_tool = PydanticTool(take, args_validator=check, sequential=True, defer_loading=True, timeout=3, strict=True)
+    take_tool = PydanticTool(
+        take, args_validator=check, sequential=True, defer_loading=True, timeout=3, strict=True
+    )
     (taken,) = import_tools([take_tool])
-    assert (taken.ordered, taken.timeout, taken.definition.deferred, taken.definition.strict) == (True, 3, True, True)
+    assert (taken.ordered, taken.timeout, taken.definition.deferred, taken.definition.strict) == (
+        True,
+        3,
+        True,
+        True,
+    )
     agent = Orchestrator(transport=transport('call take {"number": 4}', "say ok"), tools=[taken], defer=False)
     assert agent.run_sync("?").outcomes[0].result.text == "at most 3"
 
@@ -220,12 +234,19 @@ def test_our_tools_run_in_their_agent() -> None:
     model = ToolglotModel(
         "simulator",
         transport=transport(
-            'call add {"a": "1", "b": 2}', "call fail {}", "call look {}", "call show_data {}", "call write_much {}", "say ok"
+            'call add {"a": "1", "b": 2}',
+            "call fail {}",
+            "call look {}",
+            "call show_data {}",
+            "call write_much {}",
+            "say ok",
         ),
     )
     agent = Agent(model, toolsets=[ToolglotToolset(TOOLS)], deps_type=str)
     result = run_agent(agent, "go", deps="mine")
-    parts: list[Any] = [part for message in result.all_messages() for part in message.parts if part.part_kind == "tool-return"]
+    parts: list[Any] = [
+        part for message in result.all_messages() for part in message.parts if part.part_kind == "tool-return"
+    ]
     assert [part.content for part in parts[:2]] == ["3", "ValueError: broken"]
     assert [part.outcome for part in parts] == ["success", "failed", "success", "success", "success"]
     assert [type(file).__name__ for file in parts[2].files] == ["BinaryImage"]
@@ -250,11 +271,17 @@ def test_our_approvals_are_their_deferred_calls() -> None:
         paused = run_agent(agent, "go")
         assert isinstance(paused.output, DeferredToolRequests)
         (call,) = paused.output.approvals
-        assert paused.output.metadata[call.tool_call_id]["reason"] == "the tool always asks, and no rule allows it"
+        assert (
+            paused.output.metadata[call.tool_call_id]["reason"]
+            == "the tool always asks, and no rule allows it"
+        )
         results = DeferredToolResults(approvals={call.tool_call_id: answer})
         done = run_agent(agent, message_history=paused.all_messages(), deferred_tool_results=results)
         parts: list[Any] = [
-            part for message in done.new_messages() for part in message.parts if part.part_kind == "tool-return"
+            part
+            for message in done.new_messages()
+            for part in message.parts
+            if part.part_kind == "tool-return"
         ]
         assert expected in str(parts[0].content)
 
@@ -274,7 +301,9 @@ def test_built_in_tools_bring_their_note(tmp_path: Any) -> None:
 
 def test_a_history_keeps_opaque_state_in_provider_details() -> None:
     exported = export_messages(conversation(), "pydantic-ai").messages
-    assert [type(message).__name__ for message in exported] == ["ModelRequest", "ModelResponse"] * 2 + ["ModelRequest"]
+    assert [type(message).__name__ for message in exported] == ["ModelRequest", "ModelResponse"] * 2 + [
+        "ModelRequest"
+    ]
     assert import_messages(exported, "pydantic-ai")[2] == conversation()[2]
     exported[1].parts[1].content = "Changed."
     assert import_messages(exported, "pydantic-ai")[2].text == "Changed."
@@ -283,7 +312,12 @@ def test_a_history_keeps_opaque_state_in_provider_details() -> None:
 
 
 def test_all_parts_of_a_request_are_read() -> None:
-    content: list[Any] = ["Hi", CachePoint(), ImageUrl("https://example.com/a.png"), BinaryContent(PNG, media_type="image/png")]
+    content: list[Any] = [
+        "Hi",
+        CachePoint(),
+        ImageUrl("https://example.com/a.png"),
+        BinaryContent(PNG, media_type="image/png"),
+    ]
     request = ModelRequest(
         [
             SystemPromptPart("Be brief."),
@@ -295,14 +329,25 @@ def test_all_parts_of_a_request_are_read() -> None:
     )
     calls = [ToolCallPart("add", '{"a": 1}', "call_1"), ToolCallPart("fail", "{", "call_2")]
     thought = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
-    reply = ModelResponse([thought, TextPart("So."), *calls], provider_name="anthropic", model_name="claude-sonnet-4-5")
+    reply = ModelResponse(
+        [thought, TextPart("So."), *calls], provider_name="anthropic", model_name="claude-sonnet-4-5"
+    )
     system, answer, results, instructions, prompt = import_messages([reply, request], "pydantic-ai")
     assert (system.text, instructions.text) == ("Answer in Latin.", "Be brief.")
     assert [(call.arguments, call.raw) for call in answer.calls] == [({"a": 1}, '{"a": 1}'), (None, "{")]
-    assert [(result.text, result.is_error) for result in results.results] == [('{"sum":3}', False), ("broken", True)]
+    assert [(result.text, result.is_error) for result in results.results] == [
+        ('{"sum":3}', False),
+        ("broken", True),
+    ]
     assert prompt.blocks[0] == Text("Hi", cache=CacheMark("5m"))
-    assert prompt.blocks[1:] == (Media("image", "image/png", url="https://example.com/a.png"), Media.from_bytes(PNG))
-    assert export_messages([answer], "anthropic:claude-sonnet-4-5").messages[1]["content"][0]["signature"] == "c2ln"
+    assert prompt.blocks[1:] == (
+        Media("image", "image/png", url="https://example.com/a.png"),
+        Media.from_bytes(PNG),
+    )
+    assert (
+        export_messages([answer], "anthropic:claude-sonnet-4-5").messages[1]["content"][0]["signature"]
+        == "c2ln"
+    )
 
 
 @pytest.mark.parametrize("messages", [["Hi"], [None], [{"kind": "request", "parts": []}]])
@@ -325,7 +370,10 @@ def test_files_keep_their_media_type() -> None:
     (message,) = import_messages([ModelRequest([UserPromptPart([*content, file])])], "pydantic-ai")
     media = [(block.kind, block.media_type) for block in message.blocks if isinstance(block, Media)]
     assert media == [("image", "image/webp"), ("image", ""), ("image", "image/png")]
-    assert export_messages([Message("user", message.blocks[:2])], "pydantic-ai").messages[0].parts[0].content == content
+    assert (
+        export_messages([Message("user", message.blocks[:2])], "pydantic-ai").messages[0].parts[0].content
+        == content
+    )
 
 
 @pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")  # older histories have it
@@ -363,18 +411,28 @@ def test_a_stream_is_the_reply(wire: str) -> None:
     turn = Reply((Thinking("Hm, let me think."), Text(text), ToolCall("", "add", {"a": 1, "b": 2})), "tools")
 
     async def main() -> None:
-        model = ToolglotModel(f"simulator:{wire}", transport=transport(turn, "say Three."), settings={"thinking": "high"})
+        model = ToolglotModel(
+            f"simulator:{wire}", transport=transport(turn, "say Three."), settings={"thinking": "high"}
+        )
         agent = Agent(model, toolsets=[ToolglotToolset(TOOLS)])
         async with agent.run_stream_events("go") as stream:
             events: list[Any] = [event async for event in stream]
         names = {type(event).__name__ for event in events}
-        assert {"PartStartEvent", "PartDeltaEvent", "FunctionToolCallEvent", "FunctionToolResultEvent"} <= names
+        assert {
+            "PartStartEvent",
+            "PartDeltaEvent",
+            "FunctionToolCallEvent",
+            "FunctionToolResultEvent",
+        } <= names
         messages, whole = events[-1].result.all_messages(), (await agent.run("go")).all_messages()
         reply, same = messages[1], whole[1]
         assert isinstance(same, ModelResponse)
         assert [part.part_kind for part in reply.parts] == [part.part_kind for part in same.parts]
         assert (reply.text, reply.tool_calls[0].args) == (text, {"a": 1, "b": 2})
-        assert (reply.finish_reason, reply.usage.output_tokens) == (same.finish_reason, same.usage.output_tokens)
+        assert (reply.finish_reason, reply.usage.output_tokens) == (
+            same.finish_reason,
+            same.usage.output_tokens,
+        )
         async with agent.run_stream(message_history=messages[:3]) as answer:
             assert "".join([piece async for piece in answer.stream_text(delta=True)]) == "Three."
 
@@ -396,7 +454,9 @@ def test_structured_output_in_all_modes() -> None:
     assert run_agent(Agent(called, output_type=Point), "go").output == Point(x=1, y=2)
     for mode in (NativeOutput(Point), PromptedOutput(Point)):
         requests, replies = recorder('say {"x": 1, "y": 2}')
-        assert run_agent(Agent(ToolglotModel("simulator", transport=replies), output_type=mode), "go").output == Point(x=1, y=2)
+        assert run_agent(
+            Agent(ToolglotModel("simulator", transport=replies), output_type=mode), "go"
+        ).output == Point(x=1, y=2)
         assert (requests[0].output is not None) == isinstance(mode, NativeOutput)
 
 
@@ -409,13 +469,17 @@ def test_a_truncated_call_never_runs() -> None:
         ran.append(text)
 
     turn = Reply((ToolCall("", "explode", {"text": "x"}),), "length")
-    agent = Agent(ToolglotModel("simulator", transport=transport(turn, "say ok")), toolsets=[ToolglotToolset([explode])])
+    agent = Agent(
+        ToolglotModel("simulator", transport=transport(turn, "say ok")), toolsets=[ToolglotToolset([explode])]
+    )
     result = run_agent(agent, "go")
     reply = result.all_messages()[1]
     assert isinstance(reply, ModelResponse)
     assert (ran, reply.finish_reason, result.output) == ([], "length", "ok")
     turns = [turn] * 5
-    agent = Agent(ToolglotModel("simulator", transport=transport(*turns)), toolsets=[ToolglotToolset([explode])])
+    agent = Agent(
+        ToolglotModel("simulator", transport=transport(*turns)), toolsets=[ToolglotToolset([explode])]
+    )
     with pytest.raises(IncompleteToolCall):
         run_agent(agent, "go")
     assert ran == []
@@ -427,7 +491,9 @@ def test_settings_reach_the_provider() -> None:
         "temperature": 0.5, "max_tokens": 9, "stop_sequences": ["END"], "seed": 3, "parallel_tool_calls": False,
         "extra_body": {"service_tier": "flex"}, "thinking": False,
     }  # fmt: skip
-    agent = Agent(ToolglotModel("simulator:openai-chat/gpt-4o", transport=model), toolsets=[ToolglotToolset(TOOLS)])
+    agent = Agent(
+        ToolglotModel("simulator:openai-chat/gpt-4o", transport=model), toolsets=[ToolglotToolset(TOOLS)]
+    )
     run_agent(agent, "go", model_settings=settings)
     request = requests[0]
     assert (request.options.temperature, request.options.max_tokens, request.options.seed) == (0.5, 9, 3)
@@ -447,7 +513,9 @@ def test_settings_reach_the_provider() -> None:
 def test_tool_choice(choice: Any, output: Any, expected: Any) -> None:
     requests, model = recorder('call final_result {"x": 1, "y": 2}' if output is Point else "say ok")
     agent: Agent[Any, Any] = Agent(
-        ToolglotModel("simulator:openai", transport=model), toolsets=[ToolglotToolset(TOOLS)], output_type=output
+        ToolglotModel("simulator:openai", transport=model),
+        toolsets=[ToolglotToolset(TOOLS)],
+        output_type=output,
     )
     run_agent(agent, "go", model_settings={"tool_choice": choice})
     sent = requests[0].tool_choice
@@ -456,7 +524,12 @@ def test_tool_choice(choice: Any, output: Any, expected: Any) -> None:
 
 def test_native_tools_are_the_providers() -> None:
     requests, model = recorder("say ok")
-    run_agent(Agent(ToolglotModel("simulator:anthropic", transport=model), capabilities=[NativeTool(WebSearchTool())]), "go")
+    run_agent(
+        Agent(
+            ToolglotModel("simulator:anthropic", transport=model), capabilities=[NativeTool(WebSearchTool())]
+        ),
+        "go",
+    )
     assert [definition.kind for definition in requests[0].tools] == ["hosted"]
 
 
@@ -477,7 +550,9 @@ def test_a_reply_that_pauses_is_continued() -> None:
 def test_options_of_native_tools_are_refused() -> None:
     model = ToolglotModel("simulator:anthropic", transport=transport("say ok"))
     with pytest.raises(UserError, match="ToolglotModel does not support 'allowed_domains' of WebSearchTool"):
-        run_agent(Agent(model, capabilities=[NativeTool(WebSearchTool(allowed_domains=["example.com"]))]), "go")
+        run_agent(
+            Agent(model, capabilities=[NativeTool(WebSearchTool(allowed_domains=["example.com"]))]), "go"
+        )
 
 
 def test_errors_are_theirs_so_that_fallbacks_work() -> None:
@@ -490,7 +565,9 @@ def test_errors_are_theirs_so_that_fallbacks_work() -> None:
     assert caught.value.status_code == 429
     with pytest.raises(ModelAPIError):
         run_agent(Agent(broken("reset")), "go")
-    fallback = FallbackModel(broken("overloaded"), ToolglotModel("simulator", transport=transport("say from the other")))
+    fallback = FallbackModel(
+        broken("overloaded"), ToolglotModel("simulator", transport=transport("say from the other"))
+    )
     assert run_agent(Agent(fallback), "go").output == "from the other"
 
 
@@ -504,7 +581,9 @@ def test_losses_are_told_in_provider_details() -> None:
 
 async def test_the_password_of_a_server_is_not_in_messages() -> None:
     model = ToolglotModel("simulator:openai-chat")
-    model.engine.profile = msgspec.structs.replace(model.engine.profile, base_url="https://me:swordfish@host.example/v1")
+    model.engine.profile = msgspec.structs.replace(
+        model.engine.profile, base_url="https://me:swordfish@host.example/v1"
+    )
     agent = Agent(model)
     result = await agent.run("say Hello.")
     async with agent.run_stream("say Hello.") as stream:

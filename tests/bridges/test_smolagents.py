@@ -67,7 +67,9 @@ def test_their_tools_run_in_our_agent() -> None:
     tools = import_tools([Area(), Draw()], effects="read")
     assert (tools[0].definition.parameters or {})["required"] == ["width"]
     script = ['call area {"width": 3}', 'call area {"width": -1}', "call draw {}", "say ok"]
-    results = [outcome.result for outcome in Agent(transport=transport(*script), tools=tools).run_sync("?").outcomes]
+    results = [
+        outcome.result for outcome in Agent(transport=transport(*script), tools=tools).run_sync("?").outcomes
+    ]
     assert (results[0].text, results[1].text) == ("6", "ValueError: the width is negative")
     (picture,) = results[2].content
     assert isinstance(picture, Media)
@@ -75,7 +77,9 @@ def test_their_tools_run_in_our_agent() -> None:
 
 
 def test_our_tools_run_in_their_tool_calling_agent() -> None:
-    model = Plan(("add", {"a": 1, "b": 2}), ("fail", {}), ("add", {"a": 1}), ("final_answer", {"answer": "3"}))
+    model = Plan(
+        ("add", {"a": 1, "b": 2}), ("fail", {}), ("add", {"a": 1}), ("final_answer", {"answer": "3"})
+    )
     agent = ToolCallingAgent(tools=export_tools(TOOLS), model=model, verbosity_level=0)
     assert agent.run("go") == "3"
     assert "'text': 'Observation:\\n3'" in model.prompts[1]
@@ -90,7 +94,8 @@ def test_our_tools_run_in_their_code_agent() -> None:
 
 def test_results_errors_and_approvals() -> None:
     tools: dict[str, Any] = {
-        exported.name: exported for exported in export_tools(TOOLS, approve=lambda request: request.arguments["path"] == "x")
+        exported.name: exported
+        for exported in export_tools(TOOLS, approve=lambda request: request.arguments["path"] == "x")
     }
     assert tools["add"](a="1", b=2) == "3"
     assert tools["look"]() == "a picture\n[image left out: smolagents accepts only text here]"
@@ -118,7 +123,10 @@ def test_names_that_smolagents_cannot_have_are_refused() -> None:
 
     with pytest.raises(UsageError, match="two tools would be named 'a_b' in smolagents"):
         export_tools([named("a-b"), named("a_b")])
-    with pytest.raises(UsageError, match="the tool 'class' cannot be used in smolagents: its name must be a Python identifier"):
+    with pytest.raises(
+        UsageError,
+        match="the tool 'class' cannot be used in smolagents: its name must be a Python identifier",
+    ):
         export_tools([named("class")])
 
 
@@ -137,13 +145,20 @@ def test_one_picture_is_a_picture() -> None:
 
 def test_schemas_have_one_level() -> None:
     @tool
-    def order(items: list[dict[str, int]], note: str | None = None, size: int | str = 3, name: str = "x") -> str:
+    def order(
+        items: list[dict[str, int]], note: str | None = None, size: int | str = 3, name: str = "x"
+    ) -> str:
         """Order."""
         return f"{items} {note} {size} {name}"
 
     (exported, *_) = export_tools([order])
     kinds = {name: (entry["type"], entry.get("nullable", False)) for name, entry in exported.inputs.items()}
-    assert kinds == {"items": ("array", False), "note": ("string", True), "size": ("any", True), "name": ("string", True)}
+    assert kinds == {
+        "items": ("array", False),
+        "note": ("string", True),
+        "size": ("any", True),
+        "name": ("string", True),
+    }
     assert '"additionalProperties":{"type":"integer"}' in str(exported.inputs["items"]["description"])
     assert exported([{"a": 1}]) == "[{'a': 1}] None 3 x"
     assert exported([{"a": 1}], None, 4) == "[{'a': 1}] None 4 x"

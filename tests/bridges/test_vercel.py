@@ -56,7 +56,11 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
         "finish-step",
         "finish",
     ]
-    outputs = {chunk["toolCallId"]: chunk["output"] for chunk in runs["parallel"] if chunk["type"] == "tool-output-available"}
+    outputs = {
+        chunk["toolCallId"]: chunk["output"]
+        for chunk in runs["parallel"]
+        if chunk["type"] == "tool-output-available"
+    }
     assert outputs["c1"] == 3
     assert outputs["c2"]["files"][0]["url"].startswith("data:image/png;base64,")
     assert {"tool-output-error", "data-toolglot-tool-progress"} <= {*types(runs["failure and progress"])}
@@ -67,7 +71,9 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
     assert "data-toolglot-context-truncated" in types(runs["truncation"])
     assert "file" in types(runs["media"])
     assert {"type": "data-toolglot-output", "data": {"a": 1}} in runs["output"]
-    assert {"type": "data-toolglot-output", "data": {"x": 1, "day": "2026-01-02"}} in runs["output of a class"]
+    assert {"type": "data-toolglot-output", "data": {"x": 1, "day": "2026-01-02"}} in runs[
+        "output of a class"
+    ]
     reasons = {name: chunks[-1]["finishReason"] for name, chunks in runs.items()}
     assert (reasons["length"], reasons["approval"], reasons["error"], reasons["retry"]) == (
         "length",
@@ -104,7 +110,13 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
         "output": "a: empty",
     }
     stored = [chunk for chunk in chunks if chunk["type"] == "data-toolglot-reply"]
-    parts = [{"type": "step-start"}, {"type": "reasoning", "text": "Hm."}, part, stored[0], {"type": "step-start"}]
+    parts = [
+        {"type": "step-start"},
+        {"type": "reasoning", "text": "Hm."},
+        part,
+        stored[0],
+        {"type": "step-start"},
+    ]
     messages = [
         {"id": "1", "role": "user", "parts": [{"type": "text", "text": conversation[0].text}]},
         {"id": "2", "role": "assistant", "parts": [*parts, {"type": "text", "text": conversation[3].text}]},
@@ -120,9 +132,20 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
 
 def test_requests_become_messages() -> None:
     def part(state: str, **fields: Any) -> dict[str, Any]:
-        return {"type": "tool-look", "toolCallId": f"c-{state}", "state": state, "input": {"path": "a"}, **fields}
+        return {
+            "type": "tool-look",
+            "toolCallId": f"c-{state}",
+            "state": state,
+            "input": {"path": "a"},
+            **fields,
+        }
 
-    image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk=", "filename": "a.png"}
+    image = {
+        "type": "file",
+        "mediaType": "image/png",
+        "url": "data:image/png;base64,aGk=",
+        "filename": "a.png",
+    }
     link = {"type": "file", "mediaType": "application/pdf", "url": "https://x/y.pdf"}
     parts = [
         part("input-streaming"),
@@ -157,14 +180,21 @@ def test_requests_become_messages() -> None:
         ("file", None, "https://x/y.pdf", ""),
     ]
     calls = request.history[2].calls
-    assert [call.id for call in calls] == [f"c-{state}" for state in ("output-available", "output-error", "output-denied")] + [
-        "c-approval-responded"
-    ] * 2
+    assert [call.id for call in calls] == [
+        f"c-{state}" for state in ("output-available", "output-error", "output-denied")
+    ] + ["c-approval-responded"] * 2
     assert calls[0] == ToolCall("c-output-available", "look", {"path": "a"})
     results = request.history[3].results
-    assert [(result.text[:9], result.is_error) for result in results] == [('{"a":1}', False), ("no", True), ("The user ", True)]
+    assert [(result.text[:9], result.is_error) for result in results] == [
+        ('{"a":1}', False),
+        ("no", True),
+        ("The user ", True),
+    ]
     assert [loss.subject for loss in request.losses] == ["part of type 'source-url'"]
-    later = [*body["messages"], {"id": "3", "role": "user", "parts": [{"type": "text", "text": "Never mind."}]}]
+    later = [
+        *body["messages"],
+        {"id": "3", "role": "user", "parts": [{"type": "text", "text": "Never mind."}]},
+    ]
     assert read_request({**body, "messages": later}).decisions == {}
     assert request.history[0].blocks == (Text("Be brief."),)
 
@@ -194,12 +224,20 @@ def test_files_of_results_come_back_as_files(runs: dict[str, list[dict[str, Any]
 
 
 def test_a_file_of_the_provider_is_told() -> None:
-    (chunk,) = VercelEncoder(FrontEndRequest(chat_id="t")).encode(BlockReady(0, Media("image", "image/png", file_id="f")))
+    (chunk,) = VercelEncoder(FrontEndRequest(chat_id="t")).encode(
+        BlockReady(0, Media("image", "image/png", file_id="f"))
+    )
     assert (chunk["type"], chunk["data"]["fileId"]) == ("data-toolglot-provider-file", "f")
 
 
 def test_only_replies_have_calls_and_reasoning() -> None:
-    call: dict[str, Any] = {"type": "tool-look", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
+    call: dict[str, Any] = {
+        "type": "tool-look",
+        "toolCallId": "c",
+        "state": "output-available",
+        "input": {},
+        "output": "x",
+    }
     parts = [call, {"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "Hi"}]
     messages = [{"role": role, "parts": parts} for role in ("system", "tool", None, "user")]
     request = read_request({"messages": messages})
@@ -227,14 +265,25 @@ def test_the_sdks_own_chat_drives_a_conversation() -> None:
         ]
         seen = run_client("vercel_client.mjs", "ai", f"{url}/api/chat", *prompts)
     assert [message["role"] for message in seen["messages"]] == [*["user", "assistant"] * 5, "user"]
-    parts = [part for message in seen["messages"] for part in message["parts"] if part["type"].startswith("tool-")]
+    parts = [
+        part for message in seen["messages"] for part in message["parts"] if part["type"].startswith("tool-")
+    ]
     assert [(part["type"], part["state"], part.get("output")) for part in parts] == [
         ("tool-get_weather", "output-available", "Paris: 21 degrees"),
         ("tool-send_mail", "output-available", "sent to a"),
         ("tool-send_mail", "output-denied", None),
     ]
     assert [part["text"] for part in seen["messages"][3]["parts"] if part["type"] == "reasoning"] == ["Hm."]
-    assert seen["finishes"][:-1] == ["stop", "tool-calls", "stop", "tool-calls", "stop", "stop", "stop", "length"]
+    assert seen["finishes"][:-1] == [
+        "stop",
+        "tool-calls",
+        "stop",
+        "tool-calls",
+        "stop",
+        "stop",
+        "stop",
+        "length",
+    ]
     assert len(seen["errors"]) == 1
     assert {"data-toolglot-retrying", "data-toolglot-stopped-early", "data-toolglot-error"} <= {
         part["type"] for part in seen["data"]
@@ -243,9 +292,19 @@ def test_the_sdks_own_chat_drives_a_conversation() -> None:
 
 def test_the_server_forgets_what_the_user_removed() -> None:
     with serve_example("vercel_server.py") as url:
-        prompts = ["say one", "say two", "edit say three", "regenerate", "fault unauthorized", "edit say four", "say five"]
+        prompts = [
+            "say one",
+            "say two",
+            "edit say three",
+            "regenerate",
+            "fault unauthorized",
+            "edit say four",
+            "say five",
+        ]
         seen = run_client("vercel_client.mjs", "ai", f"{url}/api/chat", *prompts)
-    texts = [part["text"] for message in seen["messages"] for part in message["parts"] if part["type"] == "text"]
+    texts = [
+        part["text"] for message in seen["messages"] for part in message["parts"] if part["type"] == "text"
+    ]
     assert texts == ["say one", "one", "say three", "three", "say four", "four", "say five", "five"]
     conversation = Conversation([user("a"), assistant("A"), user("b"), assistant("B")])
     for trigger, prompts, kept in (
@@ -254,7 +313,9 @@ def test_the_server_forgets_what_the_user_removed() -> None:
         ("submit-message", "abc", 4),
     ):
         turns = [
-            {"role": role, "parts": [{"type": "text", "text": text}]} for text in prompts for role in ("user", "assistant")
+            {"role": role, "parts": [{"type": "text", "text": text}]}
+            for text in prompts
+            for role in ("user", "assistant")
         ]
         assert len(rewind(conversation, read_request({"messages": turns[:-1], "trigger": trigger}))) == kept
 

@@ -1,4 +1,6 @@
-"""Helpers for the tests of the file tools: calling a tool as the executor does, and a workspace full of traps."""
+"""Helpers for the tests of the file tools: calling a tool as the executor does, and a workspace full of
+traps.
+"""
 
 import asyncio
 import inspect
@@ -29,7 +31,9 @@ class Tools:
         self.root, self.state = root, ToolState(Workspace(root), **options)
         self.tools = {tool.name: tool for create in factories for tool in create(self.state)}
 
-    def __call__(self, tool_name: str, flag: threading.Event | None = None, /, **arguments: Any) -> ToolOutput:
+    def __call__(
+        self, tool_name: str, flag: threading.Event | None = None, /, **arguments: Any
+    ) -> ToolOutput:
         tool = self.tools[tool_name]
         call = ToolCall("c", tool_name, arguments)
         output = tool.call(tool.bind(call).values, Context(call, cancel_flag=flag))
@@ -70,7 +74,9 @@ def snapshot(directory: Path) -> dict[str, Any]:
 
 def read_tree(root: Path) -> dict[str, bytes]:
     """The content of every file below a directory."""
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+    }
 
 
 def create_trapped_workspace(tmp_path: Path) -> Path:
@@ -101,5 +107,6 @@ def create_trapped_workspace(tmp_path: Path) -> Path:
 
 def fork() -> int:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of other tests: the child uses none of them
+        # threads of other tests: the child uses none of them
+        warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()

@@ -35,7 +35,9 @@ def make_context(name: str, *, cancelled: bool = False, reports: list[str] | Non
     flag = threading.Event()
     if cancelled:
         flag.set()
-    return Context(ToolCall("1", name, {}), cancel_flag=flag, report=None if reports is None else reports.append)
+    return Context(
+        ToolCall("1", name, {}), cancel_flag=flag, report=None if reports is None else reports.append
+    )
 
 
 def flatten_table(table: Mapping[str, list[Any]]) -> list[tuple[str, Any]]:
@@ -48,7 +50,9 @@ def count_fds() -> int:
 
 @contextmanager
 def swap_directories(root: Path) -> Generator[None]:
-    """While it is active, `root/real` is replaced again and again by `root/link`, which leads out of the root."""
+    """While it is active, `root/real` is replaced again and again by `root/link`, which leads out of the
+    root.
+    """
     over = threading.Event()
 
     def swap() -> None:

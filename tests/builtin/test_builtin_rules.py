@@ -1,4 +1,6 @@
-"""Rules and approvals for the built-in tools: what sends, writes or runs needs a decision, under whatever name it is called."""
+"""Rules and approvals for the built-in tools: what sends, writes or runs needs a decision, under whatever
+name it is called.
+"""
 
 import threading
 from collections.abc import Generator, Iterator
@@ -43,7 +45,9 @@ def counting_server() -> Generator[tuple[str, list[str]]]:
 
 
 def open_tools(root: Path, site: str = "127.0.0.1:1") -> Any:
-    return builtins(root, options=BuiltinOptions(web=WebConfig(allow_private=[site], browser="none"), backups=False))
+    return builtins(
+        root, options=BuiltinOptions(web=WebConfig(allow_private=[site], browser="none"), backups=False)
+    )
 
 
 def error_codes(agent: Agent, *calls: tuple[str, dict[str, Any]]) -> list[str]:
@@ -86,7 +90,9 @@ class TestSending:
             agent = Agent("simulator", tools=tools.tools, facade="neutral", approve=approve)
             for name in ("no", "yes"):
                 url = f"http://{site}/{name}"
-                error_codes(agent, ("web_open", {"target": url}), ("web_find", {"target": url, "pattern": "ok"}))
+                error_codes(
+                    agent, ("web_open", {"target": url}), ("web_find", {"target": url, "pattern": "ok"})
+                )
             tools.close()
         assert (asked, requested) == (["web_open", "web_find", "web_open"], ["/yes"])
 
@@ -104,7 +110,9 @@ class TestSending:
                     "facade": facade,
                     "audit": False,
                 }
-                agent = from_config("simulator", directory=tmp_path, flags=flags, tools=tools.tools, approve=lambda _: "yes")
+                agent = from_config(
+                    "simulator", directory=tmp_path, flags=flags, tools=tools.tools, approve=lambda _: "yes"
+                )
                 assert "" not in error_codes(agent, *sending_calls(site, facade))
             tools.close()
         assert requested == []
@@ -114,7 +122,9 @@ class TestSending:
             tools = open_tools(tmp_path, site)
             config = ToolConfig(approve=[f"web_open({site}/a/**)"])
             agent = Agent("simulator", tools=tools.tools, facade="neutral", config=config)
-            codes = error_codes(agent, *sending_calls(site, "a"), *sending_calls(site, "b"), *sending_calls(site, "a?secret"))
+            codes = error_codes(
+                agent, *sending_calls(site, "a"), *sending_calls(site, "b"), *sending_calls(site, "a?secret")
+            )
             tools.close()
         assert codes == [""] * 4 + ["approval_required"] * 8
         assert sorted(requested) == ["/a/find", "/a/open", "/a/web", "/a/web-find"]
@@ -151,7 +161,8 @@ class TestFiles:
         ("~/a", "ask"),
     ])  # fmt: skip
     def test_rules_are_about_real_paths(self, judge: Any, path: str, expected: str) -> None:
-        allowed, denied = ToolConfig(approve=["write(src/**)"]), ToolConfig(approve=["write"], deny=["write(secrets/**)"])
+        allowed = ToolConfig(approve=["write(src/**)"])
+        denied = ToolConfig(approve=["write"], deny=["write(secrets/**)"])
         for name in ("write", "edit", "multi_edit", "insert", "notebook_edit"):
             assert judge(allowed, name, path=path).action == expected, name
             if "link" in path or "secrets" in path or path == "src/file":
@@ -170,7 +181,9 @@ class TestFiles:
         assert judge(config, "patch", text=move.format("secrets/b")).action == "refuse"
         assert judge(config, "patch", text="nonsense").action == "ask"
 
-    @pytest.mark.parametrize("rule", ["read(secrets/**)", "read(secrets/)", "read(**/key)", "read(./secrets/*)"])
+    @pytest.mark.parametrize(
+        "rule", ["read(secrets/**)", "read(secrets/)", "read(**/key)", "read(./secrets/*)"]
+    )
     def test_what_may_not_be_read_is_not_shown_by_any_tool(self, judge: Any, rule: str) -> None:
         config = ToolConfig(deny=[rule], approve=["write"])
         for path in ("secrets/key", "src/file", "src/link/key", "src/../secrets/key"):
@@ -199,7 +212,12 @@ class TestFiles:
             assert judge(config, name, path=".", pattern="x").action == "run"
 
     def test_searching_a_directory_is_allowed_by_a_rule_for_all_of_it(self, judge: Any) -> None:
-        for rule, expected in {"read(src/**)": "run", "grep(**)": "run", "read(src/*)": "ask", "read(src)": "ask"}.items():
+        for rule, expected in {
+            "read(src/**)": "run",
+            "grep(**)": "run",
+            "read(src/*)": "ask",
+            "read(src)": "ask",
+        }.items():
             config = ToolConfig(ask={"read"}, approve=[rule])
             assert judge(config, "grep", path="src/deep", pattern="x").action == expected, rule
 
@@ -208,7 +226,12 @@ class TestFiles:
         common = {"pattern": "a", "replacement": "b", "dry_run": False}
         assert judge(config, "ast_rewrite", path="src/deep", **common).action == "ask"
         assert judge(config, "ast_rewrite", **common).action == "ask"
-        assert judge(ToolConfig(approve=["ast_rewrite"], deny=["write(secrets/**)"]), "ast_rewrite", **common).action == "ask"
+        assert (
+            judge(
+                ToolConfig(approve=["ast_rewrite"], deny=["write(secrets/**)"]), "ast_rewrite", **common
+            ).action
+            == "ask"
+        )
         assert judge(ToolConfig(approve=["ast_rewrite"]), "ast_rewrite", **common).action == "run"
 
 
@@ -222,7 +245,9 @@ class TestCommands:
         ({"restart": True}, "ask"),
         ({"argv": ["git", "commit"]}, "ask"), ({"command": "git status;rm x"}, "ask"), ({}, "ask"),
     ])  # fmt: skip
-    def test_what_else_decides_on_a_command_is_not_covered(self, judge: Any, arguments: dict[str, Any], expected: str) -> None:
+    def test_what_else_decides_on_a_command_is_not_covered(
+        self, judge: Any, arguments: dict[str, Any], expected: str
+    ) -> None:
         assert judge(ToolConfig(approve=["shell(git status *)"]), "shell", **arguments).action == expected
 
     def test_leaving_the_sandbox_is_never_covered(self, judge: Any) -> None:
@@ -242,10 +267,14 @@ def test_models_own_names_in_rules(tmp_path: Path) -> None:
 
 
 def test_a_run_that_waits_is_resumed_where_nobody_is_asked(tmp_path: Path) -> None:
-    """A process without `approve=` carries out the decisions that it is given, and what comes after them waits again."""
+    """A process without `approve=` carries out the decisions that it is given, and what comes after them
+    waits again.
+    """
     first, second = open_tools(tmp_path), open_tools(tmp_path)
     agent = Agent("simulator", tools=first.tools, facade="neutral", approve=lambda _: "later")
-    paused = agent.run_sync('call! write {"path": "a", "content": "x"} then call! write {"path": "b", "content": "x"}')
+    paused = agent.run_sync(
+        'call! write {"path": "a", "content": "x"} then call! write {"path": "b", "content": "x"}'
+    )
     loaded = Agent.load(agent.save(), tools=second.tools, facade="neutral")
     result = loaded.resume_sync({paused.requests[0].fingerprint: True})
     assert ([outcome.ran for outcome in result.outcomes], result.stop) == ([True], "approval")

@@ -49,7 +49,9 @@ def names(folder: Path, **options: Any) -> list[str]:
     ],
     ids=["ours", "theirs", "two of them", "of Gemini", "of Codex", "twice", "a tuple", "an iterator", "none"],
 )
-def test_names_are_ours_or_those_that_models_have(tmp_path: Path, wanted: Iterable[str], expected: list[str]) -> None:
+def test_names_are_ours_or_those_that_models_have(
+    tmp_path: Path, wanted: Iterable[str], expected: list[str]
+) -> None:
     """In the order of all of them, and nothing else."""
     assert names(tmp_path, names=wanted) == expected
 
@@ -97,20 +99,29 @@ def test_a_question_that_nobody_answers_cannot_be_asked_for_by_name(tmp_path: Pa
 def test_a_tool_that_cannot_be_used_is_not_offered(tmp_path: Path, web: WebConfig, has_search: bool) -> None:
     options = BuiltinOptions(web=web)
     assert ("web_search" in names(tmp_path, options=options)) == has_search
-    assert builtins(tmp_path, options=options).unusable == ({} if has_search else {"web_search": NO_SEARCH_SERVICE})
+    assert builtins(tmp_path, options=options).unusable == (
+        {} if has_search else {"web_search": NO_SEARCH_SERVICE}
+    )
     for name in ("web_search", "WebSearch", "google_web_search"):
         if has_search:
             assert names(tmp_path, options=options, names=[name]) == ["web_search"]
         else:
-            with pytest.raises(UsageError, match=f"^{name} cannot be used: no search service is configured: set BRAVE_API_KEY"):
+            with pytest.raises(
+                UsageError,
+                match=f"^{name} cannot be used: no search service is configured: set BRAVE_API_KEY",
+            ):
                 coding_tools(tmp_path, options=options, names=[name])
 
 
-def test_a_tool_whose_extra_is_missing_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_whose_extra_is_missing_is_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert {"ast_search", "ast_rewrite"} <= {*names(tmp_path)}
     monkeypatch.setitem(sys.modules, "ast_grep_py", None)
     assert not {"ast_search", "ast_rewrite"} & {*names(tmp_path)}
-    with pytest.raises(UsageError, match=r"ast_search cannot be used: .* run `pip install 'toolglot\[ast\]'`"):
+    with pytest.raises(
+        UsageError, match=r"ast_search cannot be used: .* run `pip install 'toolglot\[ast\]'`"
+    ):
         coding_tools(tmp_path, names=["ast_search"])
 
 
@@ -120,7 +131,9 @@ def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
     assert all("memory" in name for name in added)
 
 
-def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_overwritten_is_kept_without_being_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, state = tmp_path / "work", tmp_path / "state"
     work.mkdir()
     monkeypatch.setenv("TOOLGLOT_STATE", str(state))
@@ -130,7 +143,9 @@ def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, mon
         tools = coding_tools(work, names=["read", "write"], options=option)
         assert state.exists() == bool(number)  # nothing is created before it is needed
         agent = Agent("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
-        agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')
+        agent.run_sync(
+            'call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}'
+        )
         assert (work / "a.txt").read_text() == "after"
         (conversation,) = (state / "backups").iterdir()
         (backup,) = conversation.iterdir()
@@ -160,16 +175,21 @@ def test_a_home_that_cannot_be_written_is_a_warning(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
-    agent = Agent("simulator", tools=coding_tools(tmp_path), facade="neutral", config=ToolConfig(approve=["write"]))
+    agent = Agent(
+        "simulator", tools=coding_tools(tmp_path), facade="neutral", config=ToolConfig(approve=["write"])
+    )
     assert [record.getMessage() for record in caplog.records] == [
-        f"files are changed without backups: {tmp_path}/file/state/backups cannot be written; pass state_dir=, or backups=False"
+        f"files are changed without backups: {tmp_path}/file/state/backups cannot be written; pass "
+        "state_dir=, or backups=False"
     ]
     agent.run_sync('call write_file {"path": "a.txt", "content": "hello"}')
     assert (tmp_path / "a.txt").read_text() == "hello"
 
 
 def test_options_count(tmp_path: Path) -> None:
-    [shell] = coding_tools(tmp_path, names=["shell"], options=BuiltinOptions(shell=ShellOptions(level=SandboxLevel.NONE)))
+    [shell] = coding_tools(
+        tmp_path, names=["shell"], options=BuiltinOptions(shell=ShellOptions(level=SandboxLevel.NONE))
+    )
     assert "network" in shell.effects
     with pytest.raises(UsageError):
         coding_tools(tmp_path / "nowhere")
@@ -200,12 +220,24 @@ def test_which_tools_ask(
     """Each tool declares whether it asks by default; `policy.ask` decides by effects alone."""
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     settings = Settings(
-        builtin=BuiltinSettings(root=str(tmp_path), searxng_url="http://localhost"), policy=PolicySettings(ask=ask)
+        builtin=BuiltinSettings(root=str(tmp_path), searxng_url="http://localhost"),
+        policy=PolicySettings(ask=ask),
     )
     loaded = configured_builtins(settings)
     loaded.close()
     policy, caller = ToolPolicy(), make_caller(ToolConfig(ask=ask), can_ask=True)
-    names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
+    names = {
+        "shell",
+        "shell_output",
+        "shell_kill",
+        "write",
+        "edit",
+        "read",
+        "memory",
+        "todo",
+        "web_search",
+        "web_open",
+    }
     tools = [tool for tool in loaded.tools if tool.name in names]
     assert {tool.name for tool in tools if policy.judge(tool, caller, {}).action == "ask"} == asking
 

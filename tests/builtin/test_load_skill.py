@@ -34,11 +34,22 @@ def skill(tmp_path: Path) -> Skill:
     return read_skill(directory, "user")
 
 
-def start(builtins: Builtins, *turns: Calls, facade: str = "neutral", approve: Approve | None = None) -> Agent:
+def start(
+    builtins: Builtins, *turns: Calls, facade: str = "neutral", approve: Approve | None = None
+) -> Agent:
     """An agent whose model makes these calls, turn by turn."""
-    texts = ["\n".join(f"call {name} {dumps_text(arguments)}" for name, arguments in calls) for calls in turns]
+    texts = [
+        "\n".join(f"call {name} {dumps_text(arguments)}" for name, arguments in calls) for calls in turns
+    ]
     transport = SimulatedTransport(Simulator(Script([*texts, "say done"])))
-    return Agent("simulator", tools=builtins.tools, facade=facade, approve=approve, transport=transport, code_mode=False)
+    return Agent(
+        "simulator",
+        tools=builtins.tools,
+        facade=facade,
+        approve=approve,
+        transport=transport,
+        code_mode=False,
+    )
 
 
 def open_builtins(tmp_path: Path, *skills: Skill) -> Builtins:

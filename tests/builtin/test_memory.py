@@ -35,7 +35,11 @@ def make(tools: Tools, **files: str) -> None:
 
 
 def read_notes(directory: Path) -> dict[str, str]:
-    return {str(path.relative_to(directory)): path.read_text() for path in sorted(directory.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 class TestCommands:
@@ -85,11 +89,15 @@ class TestCommands:
             ([3, 99], ["c"], 3),
         ],
     )
-    def test_view_shows_lines_with_numbers(self, tools: Tools, wanted: Any, lines: list[str], first: int) -> None:
+    def test_view_shows_lines_with_numbers(
+        self, tools: Tools, wanted: Any, lines: list[str], first: int
+    ) -> None:
         make(tools, n="a\nb\nc\n")
         output = tools("memory", command="view", path="/memories/n.md", view_range=wanted)
         assert (output.data["lines"], output.data["first"], output.data["total"]) == (lines, first, 3)
-        assert output.content.splitlines()[1:] == [f"{number}\t{line}" for number, line in enumerate(lines, first)]
+        assert output.content.splitlines()[1:] == [
+            f"{number}\t{line}" for number, line in enumerate(lines, first)
+        ]
 
     def test_an_empty_file_can_be_viewed(self, tools: Tools) -> None:
         make(tools, n="")
@@ -97,7 +105,9 @@ class TestCommands:
 
     def test_str_replace_changes_the_only_place(self, tools: Tools, directory: Path) -> None:
         make(tools, n="a\nb\nc\nd\ne\nf\n")
-        output = tools("memory", command="str_replace", path="/memories/n.md", old_str="d\n", new_str="D\nDD\n")
+        output = tools(
+            "memory", command="str_replace", path="/memories/n.md", old_str="d\n", new_str="D\nDD\n"
+        )
         assert read_notes(directory) == {"n.md": "a\nb\nc\nD\nDD\ne\nf\n"}
         assert output.content.splitlines()[1:4] == ["2\tb", "3\tc", "4\tD"]
 
@@ -107,11 +117,17 @@ class TestCommands:
     def test_str_replace_wants_exactly_one(self, tools: Tools, directory: Path, old: str, words: str) -> None:
         make(tools, n="a\na\na\n")
         before = read_notes(directory)
-        assert words in str(tools.failure("memory", command="str_replace", path="/memories/n.md", old_str=old, new_str="z"))
+        assert words in str(
+            tools.failure("memory", command="str_replace", path="/memories/n.md", old_str=old, new_str="z")
+        )
         assert read_notes(directory) == before
 
-    @pytest.mark.parametrize(("line", "text", "after"), [(0, "x", "x\na\nb"), (1, "x\n", "a\nx\nb"), (2, "x\ny", "a\nb\nx\ny")])
-    def test_insert_puts_lines_after_a_line(self, tools: Tools, directory: Path, line: int, text: str, after: str) -> None:
+    @pytest.mark.parametrize(
+        ("line", "text", "after"), [(0, "x", "x\na\nb"), (1, "x\n", "a\nx\nb"), (2, "x\ny", "a\nb\nx\ny")]
+    )
+    def test_insert_puts_lines_after_a_line(
+        self, tools: Tools, directory: Path, line: int, text: str, after: str
+    ) -> None:
         make(tools, n="a\nb")
         tools("memory", command="insert", path="/memories/n.md", insert_line=line, insert_text=text)
         assert read_notes(directory) == {"n.md": after}
@@ -143,9 +159,16 @@ class TestCommands:
 class TestLimits:
     def test_a_file_is_not_larger_than_that(self, tools: Tools, directory: Path) -> None:
         make(tools, a="x" * (MAX_FILE_BYTES - 1))
-        assert tools.failure("memory", command="insert", path="/memories/a.md", insert_line=1, insert_text="yy").kind == "limit"
         assert (
-            tools.failure("memory", command="create", path="/memories/b.md", file_text="é" * (MAX_FILE_BYTES - 1)).kind
+            tools.failure(
+                "memory", command="insert", path="/memories/a.md", insert_line=1, insert_text="yy"
+            ).kind
+            == "limit"
+        )
+        assert (
+            tools.failure(
+                "memory", command="create", path="/memories/b.md", file_text="é" * (MAX_FILE_BYTES - 1)
+            ).kind
             == "limit"
         )
         assert list(read_notes(directory)) == ["a.md"]
@@ -153,14 +176,20 @@ class TestLimits:
     def test_the_memory_holds_so_many_files(self, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_FILES", 2)
         make(tools, a="1", b__c="2")
-        assert "delete some first" in str(tools.failure("memory", command="create", path="/memories/d.md", file_text="3"))
+        assert "delete some first" in str(
+            tools.failure("memory", command="create", path="/memories/d.md", file_text="3")
+        )
         tools("memory", command="insert", path="/memories/a.md", insert_line=0, insert_text="still")
 
     def test_the_memory_holds_so_many_bytes(self, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_TOTAL_BYTES", 10)
         make(tools, a="12345678")
-        assert tools.failure("memory", command="create", path="/memories/d.md", file_text="345").kind == "limit"
-        tools("memory", command="str_replace", path="/memories/a.md", old_str="12345678", new_str="1234567890")
+        assert (
+            tools.failure("memory", command="create", path="/memories/d.md", file_text="345").kind == "limit"
+        )
+        tools(
+            "memory", command="str_replace", path="/memories/a.md", old_str="12345678", new_str="1234567890"
+        )
 
     def test_directories_do_not_grow_deep_by_moving(self, tools: Tools, directory: Path) -> None:
         deep = "/".join("abcdefgh")
@@ -222,12 +251,17 @@ class TestProjects:
     def test_shared_notes_are_written_only_with_approval(self, tmp_path: Path) -> None:
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            opened = builtins(tmp_path / name, state_dir=tmp_path / "state", options=BuiltinOptions(shared_memory=True))
+            opened = builtins(
+                tmp_path / name, state_dir=tmp_path / "state", options=BuiltinOptions(shared_memory=True)
+            )
             (tool,) = [tool for tool in opened.tools if tool.name == "memory"]
             if name == "one":
                 tool(command="create", path="/memories/a.md", file_text="known")
             assert "known" in tool(command="view", path="/memories/a.md").content
             policy, caller = ToolPolicy(), make_caller(ToolConfig(), can_ask=True)
-            actions = [policy.judge(tool, caller, {"command": command}).action for command in ("view", "create", "delete")]
+            actions = [
+                policy.judge(tool, caller, {"command": command}).action
+                for command in ("view", "create", "delete")
+            ]
             assert actions == ["run", "ask", "ask"]
             opened.close()

@@ -24,7 +24,9 @@ class TestTheList:
 
     def test_is_what_was_written_last(self, tools: Tools) -> None:
         tools("todo", items=[one("old")])
-        written = tools("todo", items=[one("b", "completed"), one("c", "in_progress")], explanation="b is done")
+        written = tools(
+            "todo", items=[one("b", "completed"), one("c", "in_progress")], explanation="b is done"
+        )
         assert written.content == "1. [completed] b\n2. [in_progress] c"
         assert written.data["explanation"] == "b is done"
         read = tools("todo")

@@ -31,10 +31,17 @@ def become(user: int) -> dict[str, Any]:
 
 @cache
 def find_python(user: int) -> tuple[str, dict[str, str]]:
-    """Return a Python that this user can start, and the variables with which it finds toolglot; skips if there is none."""
+    """Return a Python that this user can start, and the variables with which it finds toolglot; skips if
+    there is none.
+    """
     # Ours may be in a home directory that others cannot enter; the system's may be of the same version.
-    system = shutil.which(f"python{sys.version_info[0]}.{sys.version_info[1]}", path="/usr/bin:/usr/local/bin")
-    packages = [str(Path(toolglot.__file__).parents[1]), *(path for path in sys.path if path.endswith("-packages"))]
+    system = shutil.which(
+        f"python{sys.version_info[0]}.{sys.version_info[1]}", path="/usr/bin:/usr/local/bin"
+    )
+    packages = [
+        str(Path(toolglot.__file__).parents[1]),
+        *(path for path in sys.path if path.endswith("-packages")),
+    ]
     for program, variables in ((sys.executable, {}), (system, {"PYTHONPATH": os.pathsep.join(packages)})):
         argv = [program or "", "-c", "import toolglot, msgspec, fractions"]
         with suppress(OSError):

@@ -1,4 +1,6 @@
-"""Run the command line as a user or a script does: in this process, because a program takes longer to start than to run."""
+"""Run the command line as a user or a script does: in this process, because a program takes longer to start
+than to run.
+"""
 
 import io
 import json
@@ -64,7 +66,9 @@ def run_program(*words: str, stdin: str | bytes = b"", cwd: Path | None = None, 
     """Run a command as a program of its own."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     command = [sys.executable, "-m", "toolglot.cli.main", *words]
-    done = subprocess.run(command, input=data, capture_output=True, env={**os.environ, **PLAIN, **env}, cwd=cwd)
+    done = subprocess.run(
+        command, input=data, capture_output=True, env={**os.environ, **PLAIN, **env}, cwd=cwd
+    )
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

@@ -1,7 +1,8 @@
-"""A real terminal for tests: a child on a pseudo-terminal, its output drawn on a screen, keys that are pressed.
+"""A real terminal for tests: a child on a pseudo-terminal, its output drawn on a screen, keys that are
+pressed.
 
-Nothing sleeps: everything that waits reads what the child says until the screen shows it, and an error shows the screen.
-"""
+Nothing sleeps: everything that waits reads what the child says until the screen shows it, and an error shows
+the screen."""
 
 import contextlib
 import fcntl
@@ -31,10 +32,27 @@ KEYS = {
     **{f"ctrl-{letter}": chr(ord(letter) & 0x1F) for letter in "abcdefghijklmnopqrstuvwxyz"},
 }
 PASTE = "\x1b[200~", "\x1b[201~"
-# What a terminal's programs read to learn how to draw: the terminal says it, not the shell that the tests run in.
+# What a terminal's programs read to learn how to draw: the terminal says it, not the shell that the tests run
+# in.
 LOOKS = (
-    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS", "TTY_COMPATIBLE"),
-    *("TTY_INTERACTIVE", "TERM_PROGRAM", "PROMPT_TOOLKIT_COLOR_DEPTH", "PROMPT_TOOLKIT_NO_CPR", "CI", "GITHUB_ACTIONS"),
+    *(
+        "COLUMNS",
+        "LINES",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "PY_COLORS",
+        "TTY_COMPATIBLE",
+    ),
+    *(
+        "TTY_INTERACTIVE",
+        "TERM_PROGRAM",
+        "PROMPT_TOOLKIT_COLOR_DEPTH",
+        "PROMPT_TOOLKIT_NO_CPR",
+        "CI",
+        "GITHUB_ACTIONS",
+    ),
 )
 # The child takes the terminal as its own (so that Ctrl-C is a signal) and becomes the command.
 LEADER = (
@@ -187,7 +205,13 @@ class Terminal:
         surrounding = surroundings() if env is None else dict(env)
         try:
             self.process = subprocess.Popen(
-                leader, stdin=child, stdout=child, stderr=child, env=surrounding, cwd=cwd, start_new_session=True
+                leader,
+                stdin=child,
+                stdout=child,
+                stderr=child,
+                env=surrounding,
+                cwd=cwd,
+                start_new_session=True,
             )
         except BaseException:
             os.close(self._master)
@@ -198,7 +222,9 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # What it shows
@@ -304,7 +330,9 @@ class Terminal:
     def _send(self, data: bytes) -> None:
         end = time.monotonic() + 20
         while data and not self.ended:
-            readable, writable, _ = select.select([self._master], [self._master], [], max(0.0, end - time.monotonic()))
+            readable, writable, _ = select.select(
+                [self._master], [self._master], [], max(0.0, end - time.monotonic())
+            )
             if writable:
                 with contextlib.suppress(BlockingIOError):
                     data = data[os.write(self._master, data) :]
@@ -314,7 +342,9 @@ class Terminal:
                 raise NotShown(self._missing(f"a reader of {len(data)} more bytes", 20))
 
     def _missing(self, expectation: str, timeout: float) -> str:
-        state = f"it left with {self.process.wait(timeout)}" if self.ended else f"{timeout:g} seconds have passed"
+        state = (
+            f"it left with {self.process.wait(timeout)}" if self.ended else f"{timeout:g} seconds have passed"
+        )
         past = "".join(f"{line}\n" for line in self.page.past[-60:])
         screen = "\n".join(f"│{line}" for line in self.screen)
         return f"the terminal did not show {expectation}: {state}\n{past}{screen}"

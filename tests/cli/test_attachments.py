@@ -53,7 +53,9 @@ class TestKinds:
             ("no_ending", b"\xff\xfe\x00", "file", "application/octet-stream"),
         ],
     )
-    def test_what_is_no_text_is_media(self, tmp_path: Path, name: str, data: bytes, kind: str, media_type: str) -> None:
+    def test_what_is_no_text_is_media(
+        self, tmp_path: Path, name: str, data: bytes, kind: str, media_type: str
+    ) -> None:
         (tmp_path / name).write_bytes(data)
         block = load_attachment(tmp_path / name)
         assert isinstance(block, Media)
@@ -64,7 +66,10 @@ class TestKinds:
     @pytest.mark.parametrize(
         ("name", "data", "text"),
         [
-            *((name, "grüße\n".encode(), "grüße\n") for name in ("a.txt", "a.py", "a.json", "a.unknown", "LICENSE", "a.csv")),
+            *(
+                (name, "grüße\n".encode(), "grüße\n")
+                for name in ("a.txt", "a.py", "a.json", "a.unknown", "LICENSE", "a.csv")
+            ),
             ("latin.txt", b"caf\xe9", "café"),
             ("empty", b"", ""),
         ],
@@ -81,13 +86,17 @@ class TestKinds:
         ("docs", "'docs': Is a directory"),
         ("huge.bin", "20,000,001 bytes, the limit is 20,000,000"),
         pytest.param(
-            "pipe", "not a regular file", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+            "pipe",
+            "not a regular file",
+            marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes"),
         ),
         ("nul\x00", "cannot read"),
         ("x" * 5_000, "cannot read"),
     ],
 )
-def test_what_cannot_be_attached_is_not_read(name: str, message: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_what_cannot_be_attached_is_not_read(
+    name: str, message: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(20_000_001)
     if name == "pipe":
@@ -116,7 +125,10 @@ class TestInAPrompt:
             ('@"data (1).csv"', ["data (1).csv"]),
             ("@what?", ["what?"]),
             ('@"what?"', ["what?"]),
-            *((f"see {text} first", ["notes.txt"]) for text in ("(@notes.txt)", '"@notes.txt"', "[@notes.txt]")),
+            *(
+                (f"see {text} first", ["notes.txt"])
+                for text in ("(@notes.txt)", '"@notes.txt"', "[@notes.txt]")
+            ),
             *((f"look at @notes.txt{mark}", ["notes.txt"]) for mark in (*",;:!?.)\"']", "...", "?!")),
         ],
     )

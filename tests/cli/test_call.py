@@ -92,14 +92,25 @@ LINES = "1\tone\n2\ttwo\n"
         (("read", {"path": "b.txt"}), 1, "", "toolglot: .*b.txt.*\n"),
         (("read", {"path": "../a.txt"}), 1, "", ".* outside the workspace.*\n"),
         (("picture", None, "--tools", "call_tools:picture"), 0, "see\n\\[image image/png a.png\\]\n", ""),
-        (("risky", {"what": "it"}, *RISKY), 1, "", "toolglot: risky needs approval \\(use --approve RULE, or --yes\\)\n"),
+        (
+            ("risky", {"what": "it"}, *RISKY),
+            1,
+            "",
+            "toolglot: risky needs approval \\(use --approve RULE, or --yes\\)\n",
+        ),
         (("risky", {"what": "it"}, *RISKY, "--yes"), 0, "did it\n", "noise\n"),
-        (("nope",), 2, "", "toolglot: There is no such tool: 'nope'; known: ask_user, .*, edit, .*, shell, .*, write\n"),
+        (
+            ("nope",),
+            2,
+            "",
+            "toolglot: There is no such tool: 'nope'; known: ask_user, .*, edit, .*, shell, .*, write\n",
+        ),
         (
             ("grep",),
             1,
             "",
-            "toolglot: The call to grep was not run because its arguments are invalid:\n- pattern: is missing\n",
+            "toolglot: The call to grep was not run because its arguments are invalid:\n- pattern: is "
+            "missing\n",
         ),
         (("read", "[]"), 2, "", NOT_JSON.format('"path":"src/main.py","start_line":1')),
         (("read", "a.txt"), 2, "", NOT_JSON.format('"path":"src/main.py","start_line":1')),
@@ -116,12 +127,22 @@ LINES = "1\tone\n2\ttwo\n"
         # By the names of a model, and in its forms.
         (("Read", {"file_path": "a.txt"}, "-m", "anthropic:claude-opus-5"), 0, LINES + "3\t\n", ""),
         (("read_file", {"file_path": "a.txt"}, "-m", "gemini-3-pro"), 0, "one\ntwo\n", ""),
-        (("shell", {"command": ["cat", "a.txt"]}, "-m", "ollama:gpt-oss:20b", "-y"), 0, '.*"exit_code":0.*\n', ""),
+        (
+            ("shell", {"command": ["cat", "a.txt"]}, "-m", "ollama:gpt-oss:20b", "-y"),
+            0,
+            '.*"exit_code":0.*\n',
+            "",
+        ),
         (("apply_patch", PATCH, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
         (("apply_patch", {"input": PATCH}, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
         (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "xai:grok-4"), 0, LINES, ""),
         (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "grok-4"), 0, LINES, ""),
-        (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "simulator:xai/grok-4"), 0, LINES, ""),
+        (
+            ("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "simulator:xai/grok-4"),
+            0,
+            LINES,
+            "",
+        ),
         (("look", {"file": "a.txt"}, "--facade", "own_facade:own", "-m", "gpt-5"), 2, "", ".*look.*\n"),
         # What ends with the program is named.
         (("shell", SLEEP, "-y"), 0, "(?s).*", "toolglot: 'sleep 60' was terminated.*\n"),
@@ -149,7 +170,15 @@ def test_what_is_left_out_of_a_call_is_reported(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["call_tools", "call_tools.py", "./call_tools.py", "call_tools.py:picture", "inner/json.py", "call_tools:picture"]
+    "name",
+    [
+        "call_tools",
+        "call_tools.py",
+        "./call_tools.py",
+        "call_tools.py:picture",
+        "inner/json.py",
+        "call_tools:picture",
+    ],
 )
 def test_tools_of_a_file_or_a_module(name: str, directory: Path) -> None:
     (directory / "inner").mkdir()
@@ -187,7 +216,9 @@ def test_the_audit_log_has_the_real_target(directory: Path) -> None:
     (directory / "link.txt").symlink_to("a.txt")
     assert call("write", {"path": "new/b.txt", "content": "x"}, "--yes").code == 0
     assert call("read", {"path": "link.txt"}).code == 0
-    lines = [json.loads(line) for line in (directory.parent / "state" / "audit.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (directory.parent / "state" / "audit.jsonl").read_text().splitlines()
+    ]
     assert [(line["tool"], line["outcome"]) for line in lines] == [("write", "ok"), ("read", "ok")]
     assert lines[0]["target"].endswith("new/b.txt")
     assert lines[1]["target"].endswith("a.txt")
@@ -195,13 +226,23 @@ def test_the_audit_log_has_the_real_target(directory: Path) -> None:
 
 
 WRITE = {"path": "a.txt", "content": "new\n"}
-CHANGES = [("write", WRITE), ("edit", {"path": "a.txt", "old": "one", "new": "new"}), ("shell", {"command": "rm a.txt"})]
+CHANGES = [
+    ("write", WRITE),
+    ("edit", {"path": "a.txt", "old": "one", "new": "new"}),
+    ("shell", {"command": "rm a.txt"}),
+]
 
 
 class TestApproval:
     @pytest.mark.parametrize(("tool", "arguments"), CHANGES)
-    def test_a_change_is_refused_without_a_terminal_and_without_yes(self, tool: str, arguments: Any, directory: Path) -> None:
-        assert call(tool, arguments) == (1, "", f"toolglot: {tool} needs approval (use --approve RULE, or --yes)\n")
+    def test_a_change_is_refused_without_a_terminal_and_without_yes(
+        self, tool: str, arguments: Any, directory: Path
+    ) -> None:
+        assert call(tool, arguments) == (
+            1,
+            "",
+            f"toolglot: {tool} needs approval (use --approve RULE, or --yes)\n",
+        )
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
 
     @pytest.mark.parametrize(
@@ -215,8 +256,12 @@ class TestApproval:
         file = directory / "a.txt"
         assert (file.read_text() if file.exists() else None) == text
 
-    @pytest.mark.parametrize(("answer", "code", "text"), [("y", 0, "new\n"), ("n", 1, "one\ntwo\n"), ("", 1, "one\ntwo\n")])
-    def test_a_terminal_asks_and_shows_the_change(self, answer: str, code: int, text: str, directory: Path) -> None:
+    @pytest.mark.parametrize(
+        ("answer", "code", "text"), [("y", 0, "new\n"), ("n", 1, "one\ntwo\n"), ("", 1, "one\ntwo\n")]
+    )
+    def test_a_terminal_asks_and_shows_the_change(
+        self, answer: str, code: int, text: str, directory: Path
+    ) -> None:
         outcome = run_cli("call", "write", json.dumps(WRITE), stdin=f"{answer}\n", is_terminal=True)
         assert outcome.code == code
         assert "? write wants to run (write)" in outcome.err
@@ -254,7 +299,10 @@ class TestApproval:
     def test_lines_are_refused_without_yes_even_in_a_terminal(self, directory: Path) -> None:
         line = json_lines({"id": 1, "tool": "write", "arguments": WRITE})
         outcome = run_cli("call", "--jsonl", stdin=line, is_terminal=True)
-        assert (outcome.code, outcome.err) == (1, "toolglot: write needs approval (use --approve RULE, or --yes)\n")
+        assert (outcome.code, outcome.err) == (
+            1,
+            "toolglot: write needs approval (use --approve RULE, or --yes)\n",
+        )
         assert outcome.records()[0]["error"]["kind"] == "rejected"
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
 
@@ -293,7 +341,11 @@ class TestLines:
         ]
         rejected: dict[str, Any] = {"ok": False, "content": [], "seconds": 0.0}
         for id, answer in zip((None, 2, 3), outcome.records(), strict=True):
-            assert {**answer, "error": answer["error"]["kind"]} == {"id": id, "error": "validation", **rejected}
+            assert {**answer, "error": answer["error"]["kind"]} == {
+                "id": id,
+                "error": "validation",
+                **rejected,
+            }
 
     def test_success_is_exit_0_and_the_output_of_a_tool_is_not_a_line(self) -> None:
         line = {"id": 1, "tool": "risky", "arguments": {"what": "it"}}
@@ -323,13 +375,17 @@ def test_wrong_usage(words: tuple[str, ...], message: str) -> None:
     assert message in err
 
 
-@pytest.mark.parametrize("words", [("run_code",), ("search_tools", "{}"), ("exec", "text(1)", "-m", "gpt-5.6"), ("exec",)])
+@pytest.mark.parametrize(
+    "words", [("run_code",), ("search_tools", "{}"), ("exec", "text(1)", "-m", "gpt-5.6"), ("exec",)]
+)
 def test_a_tool_that_a_conversation_adds_cannot_be_called(words: tuple[str, ...], directory: Path) -> None:
     message = f"{words[0]} exists only in a conversation: use toolglot run or toolglot chat"
     assert run_cli("call", *words) == (2, "", f"toolglot: {message}\n")
     (record,) = call_lines({"id": 1, "tool": words[0]}).records()
     assert record["error"] == {"kind": "validation", "message": message}
-    (directory / "own.py").write_text("from toolglot import tool\n@tool\ndef run_code() -> str:\n    return 'mine'\n")
+    (directory / "own.py").write_text(
+        "from toolglot import tool\n@tool\ndef run_code() -> str:\n    return 'mine'\n"
+    )
     assert call("run_code", None, "--tools", "own.py").out == "mine\n"
 
 
@@ -345,12 +401,17 @@ def test_a_tool_that_a_conversation_adds_cannot_be_called(words: tuple[str, ...]
     ],
     ids=" ".join,
 )
-def test_a_deleted_directory_is_one_sentence(words: tuple[str, ...], directory: Path, monkeypatch: Patch) -> None:
+def test_a_deleted_directory_is_one_sentence(
+    words: tuple[str, ...], directory: Path, monkeypatch: Patch
+) -> None:
     deleted = directory / "deleted"
     deleted.mkdir()
     monkeypatch.chdir(deleted)
     deleted.rmdir()
-    assert run_cli(*words)[::2] == (2, "toolglot: the current directory no longer exists: change to another one\n")
+    assert run_cli(*words)[::2] == (
+        2,
+        "toolglot: the current directory no longer exists: change to another one\n",
+    )
 
 
 def test_a_failure_of_the_system_is_a_sentence_too(monkeypatch: Patch, directory: Path) -> None:
@@ -365,20 +426,31 @@ def test_a_failure_of_the_system_is_a_sentence_too(monkeypatch: Patch, directory
 
 
 @pytest.mark.parametrize(
-    "words", [("web_search",), ("WebSearch", "-m", "claude-opus-5"), ("google_web_search", "--facade", "gemini")]
+    "words",
+    [("web_search",), ("WebSearch", "-m", "claude-opus-5"), ("google_web_search", "--facade", "gemini")],
 )
 def test_a_tool_that_cannot_be_used_says_what_is_missing(words: tuple[str, ...]) -> None:
     name, *flags = words
-    reason = "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or builtin.searxng_url (in Python: WebConfig)"
+    reason = (
+        "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or builtin.searxng_url (in "
+        "Python: WebConfig)"
+    )
     assert call(name, {"query": "x"}, *flags) == (2, "", f"toolglot: {name} cannot be used: {reason}\n")
     line = run_cli("call", "--jsonl", *flags, stdin=json_lines({"id": 1, "tool": name}))
     assert (line.code, line.records()[0]["error"]["message"]) == (1, f"{name} cannot be used: {reason}")
 
 
-@pytest.mark.parametrize(("facade", "name", "is_ok"), [("codex", "exec_command", True), ("claude-code", "Bash", False)])
+@pytest.mark.parametrize(
+    ("facade", "name", "is_ok"), [("codex", "exec_command", True), ("claude-code", "Bash", False)]
+)
 def test_a_failure_is_flagged_as_the_program_flags_it(facade: str, name: str, is_ok: bool) -> None:
     outcome = run_cli(
-        "call", "--jsonl", "--yes", "--facade", facade, stdin=json_lines({"id": 1, "tool": name, "arguments": {}})
+        "call",
+        "--jsonl",
+        "--yes",
+        "--facade",
+        facade,
+        stdin=json_lines({"id": 1, "tool": name, "arguments": {}}),
     )
     (record,) = outcome.records()
     assert (outcome.code, record["ok"], record["error"]["kind"]) == (1, is_ok, "validation")
@@ -397,7 +469,10 @@ _CLAUDE_WRITE = {"file_path": "a.txt", "content": "new\n"}
 def test_the_lines_share_what_was_read_and_each_program_has_its_rule(
     flags: tuple[str, ...], write: tuple[str, Any], read: tuple[str, Any], is_written: bool, directory: Path
 ) -> None:
-    lines = [{"id": i, "tool": tool, "arguments": arguments} for i, (tool, arguments) in enumerate((write, read, write))]
+    lines = [
+        {"id": i, "tool": tool, "arguments": arguments}
+        for i, (tool, arguments) in enumerate((write, read, write))
+    ]
     records = run_cli("call", "--jsonl", "--yes", *flags, stdin=json_lines(*lines)).records()
     assert [record["ok"] for record in records] == [is_written, True, True]
     assert (directory / "a.txt").read_text() == "new\n"
@@ -408,7 +483,9 @@ class TestRules:
 
     def test_what_a_rule_allows_runs_without_a_question(self, directory: Path) -> None:
         assert call("shell", {"command": "echo hi"}, "--approve", "shell(echo *)").code == 0
-        assert call("edit", {"path": "a.txt", "old": "one", "new": "new"}, "--approve", "write(*.txt)").code == 0
+        assert (
+            call("edit", {"path": "a.txt", "old": "one", "new": "new"}, "--approve", "write(*.txt)").code == 0
+        )
         assert (directory / "a.txt").read_text() == "new\ntwo\n"
         refused = (1, "", "toolglot: shell needs approval (use --approve RULE, or --yes)\n")
         for command in ("echo hi; rm a.txt", "echo hi > a.txt", "rm a.txt", "echo $(rm a.txt)"):
@@ -416,22 +493,30 @@ class TestRules:
         assert (directory / "a.txt").read_text() == "new\ntwo\n"
 
     def test_lines_are_judged_one_by_one(self, directory: Path) -> None:
-        lines = [{"id": number, "tool": "write", "arguments": {**WRITE, "path": path}} for number, path in enumerate("ab")]
+        lines = [
+            {"id": number, "tool": "write", "arguments": {**WRITE, "path": path}}
+            for number, path in enumerate("ab")
+        ]
         outcome = call_lines(*lines, words=("--approve", "write(b)"))
         assert [record["ok"] for record in outcome.records()] == [False, True]
         assert (outcome.code, (directory / "a").exists(), (directory / "b").exists()) == (1, False, True)
 
     @pytest.mark.parametrize(("arguments", "words", "code", "text"), [
-        ({"command": "ls -l"}, ("--approve", "shell(ls *)"), 0, "shell runs: the rule 'shell(ls *)' allows it\n"),
+        ({"command": "ls -l"}, ("--approve", "shell(ls *)"), 0, "shell runs: the rule 'shell(ls *)' allows "
+                                                                "it\n"),
         ({"command": "ls; cp a b"}, ("--approve", "shell(ls *)"), 0,
          "shell asks: it can change files and run commands, and no rule allows 'cp a b'\n"),
         ({"command": "ls > a.txt"}, ("--approve", "Bash(ls *)"), 0,
          "shell asks: it can change files and run commands, and the command contains a redirection\n"),
-        ({"command": "ls"}, (), 0, "shell asks: it can change files and run commands, and no rule allows it\n"),
+        ({"command": "ls"}, (), 0, "shell asks: it can change files and run commands, and no rule allows "
+                                   "it\n"),
         ({"command": "rm a.txt"}, (), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
-        ({"command": "rm a.txt", "escalate": True}, ("--yes",), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
-        ({"command": "ls -l"}, ("--yes", "--deny", "Bash(ls *)"), 1, "shell is refused: the rule 'Bash(ls *)' denies it\n"),
-        ({"command": "ls"}, ("--yes", "--deny", "exec_command"), 1, "shell is refused: the rule 'exec_command' denies it\n"),
+        ({"command": "rm a.txt", "escalate": True}, ("--yes",), 1, "shell is refused: the rule 'shell(rm *)' "
+                                                                   "denies it\n"),
+        ({"command": "ls -l"}, ("--yes", "--deny", "Bash(ls *)"), 1, "shell is refused: the rule 'Bash(ls "
+                                                                     "*)' denies it\n"),
+        ({"command": "ls"}, ("--yes", "--deny", "exec_command"), 1, "shell is refused: the rule "
+                                                                    "'exec_command' denies it\n"),
         ({"command": "ls"}, ("--yes", "--deny", "sh*"), 1, "shell is refused: the rule 'sh*' denies it\n"),
     ])  # fmt: skip
     def test_explain_says_what_would_happen_and_does_nothing(
@@ -444,7 +529,11 @@ class TestRules:
     def test_explain_needs_a_call_that_can_be_judged(self) -> None:
         outcome = call("nothing", {}, "--explain")
         reason = "no tool has this name, or the arguments are not valid"
-        assert (outcome.code, outcome.out, outcome.err) == (2, "", f"toolglot: cannot explain nothing: {reason}\n")
+        assert (outcome.code, outcome.out, outcome.err) == (
+            2,
+            "",
+            f"toolglot: cannot explain nothing: {reason}\n",
+        )
 
     def test_an_untrusted_project_cannot_allow_anything(self, directory: Path) -> None:
         (directory / "toolglot.toml").write_text('[policy]\napprove = ["write", "shell", "*"]\n')
@@ -455,7 +544,10 @@ class TestRules:
 
     def test_a_rule_that_is_none_is_an_error(self) -> None:
         outcome = call("write", WRITE, "--approve", "write(")
-        assert (outcome.code, "'write(' is not a rule: write TOOL or TOOL(PATTERN)" in outcome.err) == (2, True)
+        assert (outcome.code, "'write(' is not a rule: write TOOL or TOOL(PATTERN)" in outcome.err) == (
+            2,
+            True,
+        )
 
     def test_a_rule_for_no_tool_is_reported(self) -> None:
         outcome = call("read", {"path": "a.txt"}, "--approve", "shel(ls)")
@@ -464,4 +556,8 @@ class TestRules:
 
 def test_whatever_a_tool_prints_goes_to_stderr() -> None:
     outcome = run_program("call", "noisy", "--tools", "call_tools:noisy")
-    assert (outcome.code, outcome.out, outcome.err) == (0, "done\n", "bytes \N{SNOWMAN}\nlone \\ud800\nprogram\n")
+    assert (outcome.code, outcome.out, outcome.err) == (
+        0,
+        "done\n",
+        "bytes \N{SNOWMAN}\nlone \\ud800\nprogram\n",
+    )

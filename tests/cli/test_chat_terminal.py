@@ -1,7 +1,9 @@
-"""`toolglot chat` as a user has it: a real terminal, keys, and what the screen shows. The model is the simulator.
+"""`toolglot chat` as a user has it: a real terminal, keys, and what the screen shows.
 
-The simulator refuses what a provider would refuse, so a turn that is answered proves that the conversation was valid.
-"""
+The model is the simulator.
+
+The simulator refuses what a provider would refuse, so a turn that is answered proves that the conversation
+was valid."""
 
 import json
 import os
@@ -62,8 +64,15 @@ class Chat(Terminal):
     def __init__(self, folder: Path, *words: str, columns: int = 100, lines: int = 32, **env: str) -> None:
         self.folder = folder
         (folder / "my_tools.py").write_text(TOOLS)
-        home = {name: str(folder / "home") for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")}
-        around = {name: value for name, value in surroundings(**home, **env).items() if not name.startswith("TOOLGLOT_")}
+        home = {
+            name: str(folder / "home")
+            for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
+        }
+        around = {
+            name: value
+            for name, value in surroundings(**home, **env).items()
+            if not name.startswith("TOOLGLOT_")
+        }
         command = [sys.executable, "-m", "toolglot.cli.main", "chat", "--tools", "my_tools:all", *words]
         super().__init__(command, env=around, columns=columns, lines=lines, cwd=folder)
 
@@ -113,7 +122,8 @@ class Chat(Terminal):
 
 class TestConversation:
     @pytest.mark.parametrize(
-        ("wire", "other"), [("openai-chat", "gemini"), ("anthropic", "ollama"), ("openai-responses", "openai-chat")]
+        ("wire", "other"),
+        [("openai-chat", "gemini"), ("anthropic", "ollama"), ("openai-responses", "openai-chat")],
     )
     def test_tools_approvals_another_model_and_ctrl_c(self, wire: str, other: str, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", f"simulator:{wire}") as chat:
@@ -230,7 +240,8 @@ class TestKeys:
     def test_ctrl_c_drops_what_was_pasted_after_the_prompt_and_twice_leaves(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.wait_ready()
-            chat.type('call wait_for_it {"name": "never"}\nsay one\nsay two\nsay thr')  # a paste without brackets
+            # a paste without brackets
+            chat.type('call wait_for_it {"name": "never"}\nsay one\nsay two\nsay thr')
             chat.wait_file("never-started")
             chat.press("ctrl-c")
             chat.wait_for("stopped; the conversation")
@@ -248,7 +259,9 @@ class TestKeys:
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
 
     @pytest.mark.parametrize("columns", [80, 120])
-    def test_tab_completes_a_file_which_is_attached_and_exit_leaves(self, columns: int, tmp_path: Path) -> None:
+    def test_tab_completes_a_file_which_is_attached_and_exit_leaves(
+        self, columns: int, tmp_path: Path
+    ) -> None:
         (tmp_path / "notes").mkdir()
         (tmp_path / "notes/shopping-list.txt").write_text("milk")
         with Chat(tmp_path, "-m", "simulator:openai-chat", columns=columns) as chat:
@@ -403,7 +416,9 @@ def test_mcp_servers_start_meanwhile_and_ask(tmp_path: Path) -> None:
         "late": {"command": "sh", "args": ["-c", f"read x < {tmp_path}/go; echo too bad >&2; exit 3"]},
     }
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
-    with Chat(tmp_path, "-m", "simulator:anthropic", "--mcp-config", "servers.json", "--approve", "mcp__local__ask") as chat:
+    with Chat(
+        tmp_path, "-m", "simulator:anthropic", "--mcp-config", "servers.json", "--approve", "mcp__local__ask"
+    ) as chat:
         chat.wait_ready()
         chat.type("call mcp__local__ask {}")
         chat.wait_for("> call mcp__local__ask {}")

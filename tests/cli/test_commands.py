@@ -1,7 +1,7 @@
 """The commands as a user or a script runs them: answers, errors of one sentence, exit codes.
 
-They run in this process, because a program takes longer to start than to answer; that a program says the same is tested.
-"""
+They run in this process, because a program takes longer to start than to answer; that a program says the same
+is tested."""
 
 import base64
 import json
@@ -28,7 +28,10 @@ from toolglot.providers.catalog import PROFILES
 
 ROOT = Path(__file__).parents[2]
 CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
-REPLY = {"id": "c1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
+REPLY = {
+    "id": "c1",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+}
 
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
@@ -39,12 +42,20 @@ EVENTS: list[dict[str, Any]] = [
     {"type": "message_stop"},
 ]
 THOUGHT: dict[str, Any] = {"type": "thinking", "text": "", "opaque": {"summary": []}}
-AWS_STREAM = base64.b64encode(b"".join(encode_aws_event(json.dumps(event).encode()) for event in EVENTS)).decode()
+AWS_STREAM = base64.b64encode(
+    b"".join(encode_aws_event(json.dumps(event).encode()) for event in EVENTS)
+).decode()
 
 
 def exchange(body: Any, **options: Any) -> dict[str, Any]:
     text = body if isinstance(body, str) else json.dumps(body)
-    record = {"id": "x", "streaming": False, "status": 200, "response_content_type": "application/json", "response_body": text}
+    record = {
+        "id": "x",
+        "streaming": False,
+        "status": 200,
+        "response_content_type": "application/json",
+        "response_body": text,
+    }
     return record | options
 
 
@@ -77,10 +88,14 @@ def test_h_is_help() -> None:
 
 
 class TestHome:
-    """Without a home directory that can be written, everything works that writes nothing; the rest says what to do."""
+    """Without a home directory that can be written, everything works that writes nothing; the rest says what
+    to do.
+    """
 
     @pytest.fixture(params=["a file", "read-only"])
-    def run_homeless(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run_homeless(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> Callable[..., subprocess.CompletedProcess[str]]:
         home = tmp_path / "home"
         command = [sys.executable, "-W", "error", "-m", "toolglot"]
         if request.param == "a file":
@@ -88,23 +103,31 @@ class TestHome:
         else:  # for root too
             home.mkdir()
             command = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(home), str(home), *command]
-            if shutil.which("bwrap") is None or subprocess.run([*command[:7], "true"], capture_output=True).returncode:
+            if (
+                shutil.which("bwrap") is None
+                or subprocess.run([*command[:7], "true"], capture_output=True).returncode
+            ):
                 pytest.skip("needs bubblewrap")
         (tmp_path / "a.txt").write_text("hello\n")
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLGLOT", "XDG"))} | {
-            "HOME": str(home)
-        }
-        return lambda *words: subprocess.run([*command, *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TOOLGLOT", "XDG"))
+        } | {"HOME": str(home)}
+        return lambda *words: subprocess.run(
+            [*command, *words], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
 
     def test_what_needs_none(self, run_homeless: Callable[..., subprocess.CompletedProcess[str]]) -> None:
         done = run_homeless("run", "hi", "-m", "simulator")
         assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hi\n", "")
 
-    def test_what_needs_one(self, run_homeless: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    def test_what_needs_one(
+        self, run_homeless: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    ) -> None:
         done = run_homeless("call", "read", '{"path": "a.txt"}')
         assert (done.returncode, done.stdout) == (2, "")
         sentence = (
-            rf"toolglot: cannot create the directory '{tmp_path}/home/\S+': [\w -]+; set TOOLGLOT_STATE to use another one\n"
+            rf"toolglot: cannot create the directory '{tmp_path}/home/\S+': [\w -]+; set "
+            r"TOOLGLOT_STATE to use another one\n"
         )
         assert re.fullmatch(sentence, done.stderr)
         done = run_homeless("doctor")
@@ -131,25 +154,35 @@ class TestStreams:
                 ">&-",
                 2,
                 "",
-                "toolglot: stdout is closed: redirect it to a file, or to /dev/null if you do not need the output\n",
+                "toolglot: stdout is closed: redirect it to a file, or to /dev/null if you do not need the "
+                "output\n",
             ),
         ],
     )
     def test_closed_streams(self, closed: str, code: int, out: str, err: str, tmp_path: Path) -> None:
         command = [sys.executable, "-W", "error", "-m", "toolglot", "run", "hi", "-m", "simulator"]
         shell = ["sh", "-c", f'"$@" {closed}', "sh", *command]
-        done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)})
+        done = subprocess.run(
+            shell, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}
+        )
         assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-    @pytest.mark.parametrize("words", [("models",), ("run", "hi", "-m", "simulator"), ("doctor",), ("demo",)], ids=" ".join)
+    @pytest.mark.parametrize(
+        "words", [("models",), ("run", "hi", "-m", "simulator"), ("doctor",), ("demo",)], ids=" ".join
+    )
     def test_a_full_disk_is_an_error_of_one_sentence(self, words: tuple[str, ...], tmp_path: Path) -> None:
         command = [sys.executable, "-W", "error", "-m", "toolglot", *words]
         with open("/dev/full", "wb") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (1, "toolglot: cannot write the output: No space left on device\n")
+        assert (done.returncode, done.stderr) == (
+            1,
+            "toolglot: cannot write the output: No space left on device\n",
+        )
 
-    @pytest.mark.parametrize("words", [("models",), ("run", "hi", "-m", "simulator"), ("--help",), ("demo",)], ids=" ".join)
+    @pytest.mark.parametrize(
+        "words", [("models",), ("run", "hi", "-m", "simulator"), ("--help",), ("demo",)], ids=" ".join
+    )
     def test_a_reader_that_has_left_is_no_error_message(self, words: tuple[str, ...], tmp_path: Path) -> None:
         reading, writing = os.pipe()
         os.close(reading)
@@ -212,13 +245,18 @@ def test_a_program_prints_what_is_printed_in_this_process(words: list[str], stdi
 
 class TestDecode:
     def test_a_batch_answers_in_order(self) -> None:
-        limited = exchange({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, id="b", status=429)
+        limited = exchange(
+            {"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, id="b", status=429
+        )
         outcome = decode("openai-chat", exchange(REPLY, id="a"), limited)
         first, second = outcome.records()
         assert (outcome.code, outcome.err) == (0, "")
         assert (first["id"], first["reply"]["stop"], first["losses"]) == ("a", "end", [])
         assert first["reply"]["blocks"] == [{"type": "text", "text": "Hello"}]
-        assert second == {"id": "b", "error": {"type": "RateLimited", "message": "Slow down", "retryable": True}}
+        assert second == {
+            "id": "b",
+            "error": {"type": "RateLimited", "message": "Slow down", "retryable": True},
+        }
 
     @pytest.mark.parametrize(
         ("wire", "line", "blocks"),
@@ -230,7 +268,13 @@ class TestDecode:
             ),
             (
                 "openai-responses",
-                exchange({"model": "m", "status": "completed", "output": [SEARCH, {"type": "reasoning", "summary": []}]}),
+                exchange(
+                    {
+                        "model": "m",
+                        "status": "completed",
+                        "output": [SEARCH, {"type": "reasoning", "summary": []}],
+                    }
+                ),
                 [{"type": "foreign", "wire": "openai-responses", "item": SEARCH}, THOUGHT],
             ),
             (
@@ -249,7 +293,11 @@ class TestDecode:
         ("body", "text"),
         [
             (json.dumps(REPLY), "Hello"),
-            ('data: {"choices":[{"index":0,"delta":{"content":"Yo"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n', "Yo"),
+            (
+                'data: {"choices":[{"index":0,"delta":{"content":"Yo"},"finish_reason":"stop"}]}\n\ndata: '
+                "[DONE]\n\n",
+                "Yo",
+            ),
         ],
         ids=["complete", "streamed"],
     )
@@ -316,7 +364,10 @@ class TestConvert:
     @pytest.mark.parametrize(
         ("words", "note"),
         [
-            (["--to", "anthropic-messages"], "kept the model 'gpt-4o'; use --model to choose one for anthropic-messages"),
+            (
+                ["--to", "anthropic-messages"],
+                "kept the model 'gpt-4o'; use --model to choose one for anthropic-messages",
+            ),
             (["--to", "anthropic-messages", "--model", "claude-sonnet-4-5"], ""),
             (["--to", "openai-responses"], ""),
             (["--to", "gemini"], ""),
@@ -325,7 +376,10 @@ class TestConvert:
     )
     def test_a_model_of_another_vendor_is_noted(self, words: list[str], note: str) -> None:
         code, _, err = run_cli("convert", "--from", "openai-chat", *words, stdin=json.dumps(CHAT))
-        assert (code, [line for line in err.splitlines() if line.startswith("kept")]) == (0, [note] if note else [])
+        assert (code, [line for line in err.splitlines() if line.startswith("kept")]) == (
+            0,
+            [note] if note else [],
+        )
 
     @pytest.mark.parametrize("text", ["{}", '{"input": "hi"}', "nope", "[]"])
     def test_what_is_no_request_is_wrong_usage(self, text: str) -> None:
@@ -342,13 +396,21 @@ class TestConvert:
             ({"id": 2}, "request"),
             ({"id": 2, "request": [1]}, "request"),
             ({"id": 2, "request": CHAT, "model": 5}, "model"),
-            ({"id": 2, "request": {"a": 1}}, "the request is not in the API format openai-chat: it has no 'messages'"),
-            ({"id": 2, "request": {"messages": [{"role": "assistant", "content": 5, "tool_calls": [7]}]}}, "shape"),
+            (
+                {"id": 2, "request": {"a": 1}},
+                "the request is not in the API format openai-chat: it has no 'messages'",
+            ),
+            (
+                {"id": 2, "request": {"messages": [{"role": "assistant", "content": 5, "tool_calls": [7]}]}},
+                "shape",
+            ),
         ],
         ids=["missing", "array", "model", "another document", "shape"],
     )
     def test_a_bad_line_is_named_and_passed(self, line: Any, message: str) -> None:
-        outcome = convert("openai-chat", "gemini", {"id": 1, "request": CHAT}, line, {"id": 3, "request": CHAT})
+        outcome = convert(
+            "openai-chat", "gemini", {"id": 1, "request": CHAT}, line, {"id": 3, "request": CHAT}
+        )
         assert outcome.code == 1
         assert [record["id"] for record in outcome.records()] == [1, 2, 3]
         assert message in outcome.records()[1]["error"]["message"]
@@ -382,7 +444,10 @@ class TestCheck:
     TOOL: ClassVar[dict[str, Any]] = {
         "name": "lookup",
         "description": "d",
-        "input_schema": {"type": "object", "properties": {"n": {"type": "object", "additionalProperties": {"type": "string"}}}},
+        "input_schema": {
+            "type": "object",
+            "properties": {"n": {"type": "object", "additionalProperties": {"type": "string"}}},
+        },
     }
 
     def test_every_provider_is_checked(self) -> None:
@@ -399,7 +464,9 @@ class TestCheck:
         assert run_cli("check", str(file)) == (2, "", f"toolglot: {file}: not a tool: 5\n")
 
     def test_text_names_what_is_lost(self) -> None:
-        code, out, _ = run_cli("check", "-", "--for", "gemini:gemini-2.5-flash", stdin=json.dumps({"tools": [self.TOOL]}))
+        code, out, _ = run_cli(
+            "check", "-", "--for", "gemini:gemini-2.5-flash", stdin=json.dumps({"tools": [self.TOOL]})
+        )
         assert code == 0
         assert out.startswith("changed   gemini:gemini-2.5-flash\n")
         assert "lost: " in out
@@ -423,11 +490,22 @@ class TestCheck:
     def test_a_module_and_a_model_that_the_catalog_does_not_know(self, isolated_home: Path) -> None:
         source = "from toolglot import tool\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n"
         (isolated_home / "checked_tools.py").write_text(source)
-        assert run_cli("check", "checked_tools", "--for", "claude-sonnet-4-5").out == "ok        claude-sonnet-4-5\n"
+        assert (
+            run_cli("check", "checked_tools", "--for", "claude-sonnet-4-5").out
+            == "ok        claude-sonnet-4-5\n"
+        )
         note = "          note: this model is not in the catalog; its provider's limits are used\n"
-        assert run_cli("check", "checked_tools", "--for", "anthropic:nope").out == f"ok        anthropic:nope\n{note}"
-        assert run_cli("check", "no_such").err == "toolglot: cannot load 'no_such': No module named 'no_such'\n"
-        assert run_cli("check", "nope.json").err == "toolglot: cannot read 'nope.json': No such file or directory\n"
+        assert (
+            run_cli("check", "checked_tools", "--for", "anthropic:nope").out
+            == f"ok        anthropic:nope\n{note}"
+        )
+        assert (
+            run_cli("check", "no_such").err == "toolglot: cannot load 'no_such': No module named 'no_such'\n"
+        )
+        assert (
+            run_cli("check", "nope.json").err
+            == "toolglot: cannot read 'nope.json': No such file or directory\n"
+        )
 
     def test_over_a_limit_is_refused(self) -> None:
         many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(129)]
@@ -466,7 +544,9 @@ class TestCheck:
 
 def test_a_broken_pipe_is_quiet() -> None:
     stdin = json_lines(*({"id": n, "request": CHAT} for n in range(3000)))
-    command = f"{sys.executable} -m toolglot.cli.main convert --from openai-chat --to gemini --jsonl | head -n 1"
+    command = (
+        f"{sys.executable} -m toolglot.cli.main convert --from openai-chat --to gemini --jsonl | head -n 1"
+    )
     done = subprocess.run(command, shell=True, input=stdin.encode(), capture_output=True, env=os.environ)
     assert done.stderr.decode() == ""
     assert len(done.stdout.splitlines()) == 1
@@ -475,17 +555,23 @@ def test_a_broken_pipe_is_quiet() -> None:
 def test_modules_of_the_current_directory_are_not_imported(tmp_path: Path) -> None:
     for name in ("click", "configparser", "msgspec", "own_tools"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current directory')\n")
-    done = subprocess.run([sys.executable, "-m", "toolglot", "tools"], capture_output=True, cwd=tmp_path, env=os.environ)
+    done = subprocess.run(
+        [sys.executable, "-m", "toolglot", "tools"], capture_output=True, cwd=tmp_path, env=os.environ
+    )
     assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_recipe_of_a_command(name: str) -> None:
-    """A command is a module with a click command of its name and a row in COMMANDS; it is documented, tested and described."""
+    """A command is a module with a click command of its name and a row in COMMANDS; it is documented, tested
+    and described.
+    """
     module, summary = COMMANDS[name]
     command: click.Command = getattr(import_module(f"toolglot.cli.{module}"), name)
     assert command.name == name
-    assert command.get_short_help_str(limit=100) == summary, "the row of COMMANDS has the first line of the help"
+    assert command.get_short_help_str(limit=100) == summary, (
+        "the row of COMMANDS has the first line of the help"
+    )
     parameters = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     assert [option.opts for option in parameters if not option.help] == [], "every option has a help text"
     for page in ("docs/cli.md", "CHANGELOG.md"):
@@ -498,6 +584,8 @@ def test_recipe_of_a_command(name: str) -> None:
 
 def test_every_command_is_in_the_table() -> None:
     for path in (ROOT / "src/toolglot/cli").rglob("*.py"):
-        names = re.findall(r"(?ms)^@click\.(?:command|group)\(.*?^def (\w+)", path.read_text(encoding="utf-8"))
+        names = re.findall(
+            r"(?ms)^@click\.(?:command|group)\(.*?^def (\w+)", path.read_text(encoding="utf-8")
+        )
         known = {*COMMANDS, *SUBCOMMANDS, *(f"{name}_command" for name in SUBCOMMANDS), "app"}
         assert set(names) <= known, f"{path.name} has a command that the table lacks"

@@ -24,7 +24,9 @@ class Doctor:
     def __init__(self, directory: Path, monkeypatch: Patch) -> None:
         self.directory, self.columns, self.setenv = directory, 80, monkeypatch.setenv
         variables = {name for row in PROFILES.values() for name in row.base_env}
-        for name in variables | {name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_", "IDENTITY_", "MSI_"))}:
+        for name in variables | {
+            name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_", "IDENTITY_", "MSI_"))
+        }:
             monkeypatch.delenv(name, raising=False)
         self.setenv("TOOLGLOT_STATE", str(directory))
         self.setenv("TOOLGLOT_CONFIG", str(directory / "config.toml"))
@@ -62,7 +64,10 @@ def test_versions_of_packages(doctor: Doctor) -> None:
 
 
 def test_missing_package_is_a_problem(doctor: Doctor, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("importlib.metadata.requires", lambda _name: ["no-such-package>=1", "other; extra == 'x'"])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(
+        "importlib.metadata.requires",
+        lambda _name: ["no-such-package>=1", "other; extra == 'x'"],  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    )
     report = doctor.report(broken=True)
     assert report["problems"] == ["package no-such-package is missing: reinstall toolglot"]
     assert "other" not in report["versions"]
@@ -76,7 +81,9 @@ def test_missing_extra_is_not_a_problem(doctor: Doctor, monkeypatch: Patch) -> N
 
 def test_extras_match_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for_users = {name: packages for name, packages in project.items() if name not in ("test", "check", "dev", "all")}
+    for_users = {
+        name: packages for name, packages in project.items() if name not in ("test", "check", "dev", "all")
+    }
     assert {*EXTRAS} == {*for_users}
     for name, (packages, _) in EXTRAS.items():
         assert list(packages) == [re.split(r"[^\w-]", line, maxsplit=1)[0] for line in for_users[name]]
@@ -93,18 +100,24 @@ def test_programs_are_found_but_not_started(doctor: Doctor, monkeypatch: Patch) 
     monkeypatch.chdir(work)
     doctor.setenv("PATH", f"{work / 'bin'}:{directory}")
     report = doctor.report()
-    assert report["programs"] == {"rg": None, "git": str(directory / "git"), "chromium": str(directory / "google-chrome")}
+    assert report["programs"] == {
+        "rg": None,
+        "git": str(directory / "git"),
+        "chromium": str(directory / "google-chrome"),
+    }
     assert report["sandbox"]["bubblewrap"] == "not found"
     assert not (doctor.directory / "started").exists()
 
 
 def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
     monkeypatch.setattr("toolglot.builtin.web.browser._INSTALL_PATHS", ())
-    search, parser = "no search service is configured", "code cannot be parsed: run `pip install 'toolglot[ast]'`"
+    search = "no search service is configured"
+    parser = "code cannot be parsed: run `pip install 'toolglot[ast]'`"
     tools = doctor.report()["tools"]
     assert tools.pop("web_search").startswith(f"not offered: {search}: set BRAVE_API_KEY")
     assert tools == {
-        "web_open": "opens pages without running their scripts: no Chrome or Chromium is installed outside the workspace"
+        "web_open": "opens pages without running their scripts: no Chrome or Chromium is installed outside "
+        "the workspace"
     }
     for name in ("ast_grep_py", "playwright"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -112,7 +125,8 @@ def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
     assert doctor.report()["tools"] == {
         "ast_search": f"not offered: {parser}",
         "ast_rewrite": f"not offered: {parser}",
-        "web_open": "opens pages without running their scripts: playwright is not installed outside the workspace "
+        "web_open": "opens pages without running their scripts: playwright is not installed outside the "
+        "workspace "
         "(pip install 'toolglot[web]')",
     }
     assert "Built-in tools\n  ast_search   not offered: code cannot be parsed:" in doctor.text()
@@ -123,7 +137,11 @@ def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
     [
         (2, "in bwrap+seccomp", {}),
         (1, "in landlock+seccomp", {"no bwrap+seccomp": "no permissions"}),
-        (0, "unconfined: each one needs approval", {"no bwrap+seccomp": "not found", "no landlock+seccomp": "off"}),
+        (
+            0,
+            "unconfined: each one needs approval",
+            {"no bwrap+seccomp": "not found", "no landlock+seccomp": "off"},
+        ),
     ],
 )
 def test_sandbox(doctor: Doctor, level: int, run: str, reasons: dict[str, str], monkeypatch: Patch) -> None:
@@ -164,7 +182,9 @@ def test_default_settings(doctor: Doctor) -> None:
 
 
 def test_ignored_settings_of_an_untrusted_project(doctor: Doctor) -> None:
-    (doctor.directory / "toolglot.toml").write_text('[providers.anthropic]\nbase_url = "http://127.0.0.1:1"\n')
+    (doctor.directory / "toolglot.toml").write_text(
+        '[providers.anthropic]\nbase_url = "http://127.0.0.1:1"\n'
+    )
     report = doctor.report()
     assert [entry["key"] for entry in report["held_back"]] == ["providers.anthropic.base_url"]
     assert "not trusted: run toolglot trust" in report["files"]["project file"]
@@ -225,7 +245,11 @@ def call(tool: str, outcome: str = "ok", seconds: float = 1.0, **options: Any) -
 
 def test_statistics_by_tool(doctor: Doctor) -> None:
     lines = [call("read", seconds=n / 100) for n in range(1, 101)]
-    lines += [call("write", "timeout", 9.0), call("write", "timeout", 9.0), call("write", "rejected", 0.0, ran=False)]
+    lines += [
+        call("write", "timeout", 9.0),
+        call("write", "timeout", 9.0),
+        call("write", "rejected", 0.0, ran=False),
+    ]
     lines += ["{damaged", "[]", '{"tool": 3}', ""]
     doctor.write_audit(*lines)
     audit = doctor.report()["audit"]
@@ -245,7 +269,9 @@ def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) 
     monkeypatch.setattr("toolglot.cli.audit_summary.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = doctor.report()["audit"]
     # A tool that never ran has no percentiles.
-    assert audit["tools"] == [{"tool": "new", "calls": 3, "errors": {"rejected": 3}, "p50": None, "p95": None}]
+    assert audit["tools"] == [
+        {"tool": "new", "calls": 3, "errors": {"rejected": 3}, "p50": None, "p95": None}
+    ]
     assert (audit["damaged"], audit["whole"]) == (0, False)
 
 
@@ -266,7 +292,10 @@ def test_location_of_the_audit_log(doctor: Doctor, setting: str, file: str | Non
 def test_a_directory_that_cannot_be_written_is_a_problem(doctor: Doctor) -> None:
     (doctor.directory / "file").write_text("")
     doctor.setenv("TOOLGLOT_STATE", str(doctor.directory / "file" / "state"))
-    problem = f"cannot write to the directory '{doctor.directory}/file/state': set TOOLGLOT_STATE to use another one"
+    problem = (
+        f"cannot write to the directory '{doctor.directory}/file/state': set TOOLGLOT_STATE to use "
+        "another one"
+    )
     assert problem in doctor.report(broken=True)["problems"]
 
 

@@ -30,7 +30,9 @@ def test_parameters_of_a_provider(texts: tuple[str, ...], extras: dict[str, Any]
 
 
 def test_flags_add_to_what_is_configured() -> None:
-    configured = Options(max_tokens=5, temperature=0.5, extras={"openai": {"service_tier": "flex", "user": "u"}})
+    configured = Options(
+        max_tokens=5, temperature=0.5, extras={"openai": {"service_tier": "flex", "user": "u"}}
+    )
     changed = change_options(configured, 10, None, "low", ['openai.service_tier="auto"'])
     extras = {"openai": {"service_tier": "auto", "user": "u"}}
     assert changed == Options(max_tokens=10, temperature=0.5, effort="low", extras=extras)
@@ -78,7 +80,9 @@ class TestRun:
         outcome = run("--output-schema", str(schema), "--json", "Which city?")
         assert isinstance(outcome.records()[-1]["result"]["output"]["city"], str)
 
-    @pytest.mark.parametrize(("text", "message"), [("{", "is no JSON Schema: "), ("[]", "it is not a JSON object")])
+    @pytest.mark.parametrize(
+        ("text", "message"), [("{", "is no JSON Schema: "), ("[]", "it is not a JSON object")]
+    )
     def test_a_file_that_is_no_schema(self, schema: Path, text: str, message: str) -> None:
         schema.write_text(text)
         outcome = run("--output-schema", str(schema), "hi")
@@ -92,11 +96,15 @@ class TestRun:
         assert "truncated by the length limit (generation.max_tokens)" in outcome.err
 
     def test_what_a_model_cannot_take_is_a_loss(self) -> None:
-        outcome = run_cli("run", "-m", "simulator:anthropic", "--option", 'openai.service_tier="flex"', "say hi")
+        outcome = run_cli(
+            "run", "-m", "simulator:anthropic", "--option", 'openai.service_tier="flex"', "say hi"
+        )
         assert (outcome.code, outcome.out) == (0, "hi\n")
         assert "lost: service_tier" in outcome.err
 
-    @pytest.mark.parametrize("words", [("--effort", "huge"), ("--temperature", "-1"), ("--max-tokens", "0"), ("--option", "x")])
+    @pytest.mark.parametrize(
+        "words", [("--effort", "huge"), ("--temperature", "-1"), ("--max-tokens", "0"), ("--option", "x")]
+    )
     def test_a_wrong_value_is_an_error_before_anything_is_sent(self, words: tuple[str, ...]) -> None:
         outcome = run(*words, "say hi")
         assert (outcome.code, outcome.out) == (2, "")

@@ -1,4 +1,6 @@
-"""Whatever text comes from outside, a terminal shows it and never obeys it: files, names, models, tools, servers."""
+"""Whatever text comes from outside, a terminal shows it and never obeys it: files, names, models, tools,
+servers.
+"""
 
 import json
 import re
@@ -14,7 +16,8 @@ from toolglot.config.trust import trust_directory
 from toolglot.values.messages import Message, Text, save
 
 ROOT = Path(__file__).parents[2]
-# A title, a cleared screen, a colour, a clipboard, in seven and in eight bits; text backwards; the line from its start.
+# A title, a cleared screen, a colour, a clipboard, in seven and in eight bits; text backwards; the line from
+# its start.
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b2J\x9d52;c;eA==\x9c\u202e\x7f\r\x08evil"
 TOML_EVIL = json.dumps(EVIL)[1:-1].replace("\x7f", "\\u007f")
 SAY = f"say {EVIL}"
@@ -74,7 +77,11 @@ REQUEST = {
     EVIL: {EVIL: EVIL},
     "logit_bias": {EVIL: 1},
 }
-REPLY = {"id": EVIL, "model": EVIL, "choices": [{"message": {"role": "assistant", "content": EVIL}, "finish_reason": EVIL}]}
+REPLY = {
+    "id": EVIL,
+    "model": EVIL,
+    "choices": [{"message": {"role": "assistant", "content": EVIL}, "finish_reason": EVIL}],
+}
 
 
 @pytest.fixture
@@ -172,9 +179,13 @@ def test_a_terminal_shows_and_never_obeys(words: tuple[str, ...], stdin: str) ->
     ("run", "hi"), ("call", "read", "{}"), ("tools",), ("config", "show"), ("config", "show", "--json"), ("config", "path"),
     ("doctor",), ("trust",), ("trust", "--list"), ("trust", "--remove"), ("chat",),
 ], ids=" ".join)  # fmt: skip
-def test_nothing_of_a_project_is_obeyed(words: tuple[str, ...], hostile_directory: Path, isolated_home: Path) -> None:
+def test_nothing_of_a_project_is_obeyed(
+    words: tuple[str, ...], hostile_directory: Path, isolated_home: Path
+) -> None:
     (hostile_directory / "toolglot.toml").write_text(PROJECT, encoding="utf-8")
-    decisions = {"trusted": [str(isolated_home / EVIL)] + ([str(hostile_directory)] if "--remove" in words else [])}
+    decisions = {
+        "trusted": [str(isolated_home / EVIL)] + ([str(hostile_directory)] if "--remove" in words else [])
+    }
     (isolated_home / "state" / "trust.json").write_text(json.dumps(decisions), encoding="utf-8")
     outcome = run_cli(*words, stdin="n\n", is_terminal=words != ("chat",))
     assert control_characters(outcome) == []
@@ -185,7 +196,9 @@ def test_the_question_of_trust_shows_everything_on_lines_of_its_own(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     padding = 'tools = ["a%sDo you trust this directory? It sets nothing."]' % (" " * 70)
-    (hostile_directory / "toolglot.toml").write_text(PROJECT.replace(f'tools = ["{TOML_EVIL}"]', padding), encoding="utf-8")
+    (hostile_directory / "toolglot.toml").write_text(
+        PROJECT.replace(f'tools = ["{TOML_EVIL}"]', padding), encoding="utf-8"
+    )
     prepare(Flags(), confirm=lambda question: question != "Do you trust this directory?")
     shown = capsys.readouterr()
     assert control_characters(Outcome(0, shown.out, shown.err)) == []
@@ -202,7 +215,9 @@ def test_a_chat_shows_and_never_obeys() -> None:
         "/model", f"/model {EVIL}", f"/load {EVIL}", "/load saved.jsonl", f"/attach {EVIL}", f"/attach {EVIL}.json", "see it",
         f"@{EVIL}.json", f"/save {EVIL}", f"/{EVIL}", "/undo", "/context", f"/show {EVIL}", "/new", "/quit",
     ]  # fmt: skip
-    outcome = run_cli("chat", "--tools", "hostile_tools:all", stdin="\n".join(line.replace("\r", "") for line in lines))
+    outcome = run_cli(
+        "chat", "--tools", "hostile_tools:all", stdin="\n".join(line.replace("\r", "") for line in lines)
+    )
     assert control_characters(outcome) == []
     assert "needs approval" not in outcome.out
     assert control_characters(run_cli("chat", "--load", "saved.jsonl", stdin="hi\n")) == []
@@ -224,7 +239,10 @@ def test_the_command_line_prints_in_few_places() -> None:
     for path in sorted((ROOT / "src/toolglot/cli").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         count = len(
-            re.findall(r"(?<![\w.])print\(|click\.s?echo\(|(?:stdout|stderr|buffer|_out)\.write\(|\.writelines\(", text)
+            re.findall(
+                r"(?<![\w.])print\(|click\.s?echo\(|(?:stdout|stderr|buffer|_out)\.write\(|\.writelines\(",
+                text,
+            )
         )
         if count:
             counts[str(path.relative_to(ROOT / "src/toolglot/cli"))] = count

@@ -34,7 +34,10 @@ log = logging.getLogger("toolglot.engine")
 def as_before() -> Iterator[None]:
     """Every logger ends as it began, and so does stderr."""
     stderr = sys.stderr
-    before = [(logging.getLogger(name), logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in LOGGERS]
+    before = [
+        (logging.getLogger(name), logging.getLogger(name).handlers[:], logging.getLogger(name).level)
+        for name in LOGGERS
+    ]
     yield
     sys.stderr = stderr
     for logger, handlers, level in before:
@@ -96,7 +99,9 @@ class TestTheLevel:
         assert effective_level(verbosity, configured) == level
 
     @pytest.mark.parametrize(
-        ("level", "heard"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")], ids=lambda value: value
+        ("level", "heard"),
+        [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")],
+        ids=lambda value: value,
     )
     def test_what_is_below_it_is_not_written(self, level: str, heard: str) -> None:
         out = log_to(level)
@@ -139,7 +144,9 @@ class TestLinesForPeople:
         log.warning("careful")
         log.error("broken")
         first, second, third = out.getvalue().splitlines()
-        assert re.fullmatch(r'\d\d:\d\d:\d\d engine  m answered  request=12ab34cd  usage={"input":5,"output":0}', first)
+        assert re.fullmatch(
+            r'\d\d:\d\d:\d\d engine  m answered  request=12ab34cd  usage={"input":5,"output":0}', first
+        )
         assert second.endswith(" warning: careful")
         assert third.endswith(" error: broken")
 
@@ -236,16 +243,25 @@ class TestLinesForMachines:
         assert lines()[0]["field"] == shown
 
     def test_what_is_called_a_secret_is_hidden(self, lines: Any) -> None:
-        log.info("with password=hunter2 and %s", "x-api-key: abc", extra={"token": "abc", "tokens": "5", "secret": 7})
+        log.info(
+            "with password=hunter2 and %s",
+            "x-api-key: abc",
+            extra={"token": "abc", "tokens": "5", "secret": 7},
+        )
         (line,) = lines()
         assert line["message"] == "with password=[hidden] and x-api-key: [hidden]"
         assert (line["token"], line["tokens"]) == ("[hidden]", "5")
 
     @pytest.mark.parametrize(
-        ("message", "arguments"), [("%s and %d", ("one",)), ("half \ud83d of a pair", ())], ids=["wrong arguments", "surrogate"]
+        ("message", "arguments"),
+        [("%s and %d", ("one",)), ("half \ud83d of a pair", ())],
+        ids=["wrong arguments", "surrogate"],
     )
-    def test_odd_messages_are_written_as_they_are(self, lines: Any, message: str, arguments: tuple[str, ...]) -> None:
-        (handler,) = logging.getLogger("toolglot").handlers  # not through pytest, whose workers cannot report such a text
+    def test_odd_messages_are_written_as_they_are(
+        self, lines: Any, message: str, arguments: tuple[str, ...]
+    ) -> None:
+        # not through pytest, whose workers cannot report such a text
+        (handler,) = logging.getLogger("toolglot").handlers
         handler.handle(logging.LogRecord("toolglot", logging.INFO, "", 1, message, arguments, None))
         assert lines()[0]["message"] == message
 
@@ -282,7 +298,9 @@ class TestTheFile:
         assert [line[:6] for line in path.read_text().splitlines()] == ["before", '{"time']
 
     @pytest.mark.parametrize(("name", "reason"), [("missing/log", "No such file"), ("", "Is a directory")])
-    def test_one_that_cannot_be_written_is_named_and_nothing_changes(self, tmp_path: Path, name: str, reason: str) -> None:
+    def test_one_that_cannot_be_written_is_named_and_nothing_changes(
+        self, tmp_path: Path, name: str, reason: str
+    ) -> None:
         out = log_to("error")
         with pytest.raises(UsageError, match=f"the log .*{re.escape(str(tmp_path))}.*{reason}.*log.file"):
             configure_logging("debug", tmp_path / name, secrets=secrets)
@@ -335,14 +353,23 @@ class TestWhatIsTold:
 
     def test_calls_of_tools(self, lines: Any) -> None:
         records = self.log_records(lines, 'call look {"x": 1}\ncall look {"x": 9}')
-        assert [(line["tool"], line["kind"]) for line in records if "kind" in line] == [("look", "ok"), ("look", "execution")]
-        assert ["RuntimeError: too high" in line["exception"] for line in records if "exception" in line] == [True]
+        assert [(line["tool"], line["kind"]) for line in records if "kind" in line] == [
+            ("look", "ok"),
+            ("look", "execution"),
+        ]
+        assert ["RuntimeError: too high" in line["exception"] for line in records if "exception" in line] == [
+            True
+        ]
 
     def test_the_query_and_the_user_of_an_address_are_not_told(self, lines: Any) -> None:
         engine = create_engine("simulator:gemini")
-        engine.profile = msgspec.structs.replace(engine.profile, base_url="http://me:hunter2@simulator/@gemini")
+        engine.profile = msgspec.structs.replace(
+            engine.profile, base_url="http://me:hunter2@simulator/@gemini"
+        )
         asyncio.run(engine.ask(Request("", [user("say hi")], stream=True)))
-        assert lines()[0]["url"] == "http://simulator/@gemini/v1beta/models/gemini-3-pro-preview:generateContent"
+        assert (
+            lines()[0]["url"] == "http://simulator/@gemini/v1beta/models/gemini-3-pro-preview:generateContent"
+        )
 
     def test_nothing_is_made_for_a_log_that_is_off(self, monkeypatch: Patch) -> None:
         def never() -> None:
@@ -373,7 +400,10 @@ class TestIdsOfProviders:
             asyncio.run(engine.ask(Request("", [user("hi")])))
         assert caught.value.request_id == id
         failed = lines()[-1]
-        assert (failed["message"], failed["provider_request"]) == ("openai-chat:gpt-4o failed: no such thing", id)
+        assert (failed["message"], failed["provider_request"]) == (
+            "openai-chat:gpt-4o failed: no such thing",
+            id,
+        )
         assert (failed["error"], failed["status"]) == ("NotFound", 404)
         assert failed["request"] == lines()[0]["request"]
 

@@ -74,7 +74,13 @@ def memory(monkeypatch: Patch, tmp_path: Path) -> Iterator[Memory]:
 class TestKeys:
     @pytest.mark.parametrize(
         ("provider", "account"),
-        [("anthropic", "anthropic"), ("openai", "openai"), ("openai-chat", "openai"), ("azure", "azure"), ("google", "gemini")],
+        [
+            ("anthropic", "anthropic"),
+            ("openai", "openai"),
+            ("openai-chat", "openai"),
+            ("azure", "azure"),
+            ("google", "gemini"),
+        ],
     )
     def test_a_key_from_a_pipe(self, provider: str, account: str, memory: Memory) -> None:
         outcome = run_cli("login", provider, stdin=f"{KEY}\nanother line\n")
@@ -106,7 +112,12 @@ class TestKeys:
 
     @pytest.mark.parametrize(
         ("text", "message"),
-        [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a valid key"), ("ключ", "not a valid key")],
+        [
+            ("", "no key was entered"),
+            ("\n", "GROQ_API_KEY"),
+            ("a b c", "not a valid key"),
+            ("ключ", "not a valid key"),
+        ],
     )
     def test_input_that_is_not_a_key(self, text: str, message: str, memory: Memory) -> None:
         code, out, err = run_cli("login", "groq", stdin=text)
@@ -116,7 +127,9 @@ class TestKeys:
 
     def test_a_variable_that_takes_precedence_is_named(self) -> None:
         outcome = run_cli("login", "anthropic", stdin=KEY, ANTHROPIC_AUTH_TOKEN="other-key")
-        assert outcome.err == "toolglot: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
+        assert (
+            outcome.err == "toolglot: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
+        )
         outcome = run_cli("logout", "anthropic", ANTHROPIC_AUTH_TOKEN="other-key")
         assert outcome.err == "toolglot: ANTHROPIC_AUTH_TOKEN is still set\n"
 
@@ -192,14 +205,27 @@ class StandIn:
         match path:
             case "/login/device/code":
                 uri = f"{self.url}/login/device\x1b[31m"
-                return 200, {"device_code": "d-1", "user_code": "ABCD-1234", "verification_uri": uri, "interval": 5}
+                return 200, {
+                    "device_code": "d-1",
+                    "user_code": "ABCD-1234",
+                    "verification_uri": uri,
+                    "interval": 5,
+                }
             case "/login/oauth/access_token":
                 return 200, self.looks.pop(0)
             case "/copilot_internal/v2/token":
                 number = sum(path == each for each, _ in self.asked)
-                return self.exchange, {"token": f"tid={number}", "refresh_in": 1500, "endpoints": {"api": self.url}}
+                return self.exchange, {
+                    "token": f"tid={number}",
+                    "refresh_in": 1500,
+                    "endpoints": {"api": self.url},
+                }
             case _:
-                return (401, {"error": {"message": "expired"}}) if authorization == "Bearer tid=2" else (200, CHAT)
+                return (
+                    (401, {"error": {"message": "expired"}})
+                    if authorization == "Bearer tid=2"
+                    else (200, CHAT)
+                )
 
 
 @pytest.fixture
@@ -269,7 +295,9 @@ class TestCopilot:
             ("interrupt", True, 130, "waiting for GitHub"),
         ],
     )
-    def test_a_failed_sign_in_is_not_stored(self, github: StandIn, change: str, value: Any, code: int, message: str) -> None:
+    def test_a_failed_sign_in_is_not_stored(
+        self, github: StandIn, change: str, value: Any, code: int, message: str
+    ) -> None:
         setattr(self if change == "interrupt" else github, change, value)
         outcome = run_cli("login", "copilot")
         assert outcome.code == code

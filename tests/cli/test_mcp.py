@@ -28,7 +28,8 @@ def write_servers(home: Path, name: str = "mcp.json", **entries: dict[str, Any])
     """Write a file with a server that works, and others."""
     # Not that of a virtual environment: a checkout in /tmp is hidden in the sandbox.
     python = getattr(sys, "_base_executable", sys.executable)
-    script = (home if name == ".mcp.json" else Path.home()) / "server.py"  # the user's own servers are not in the workspace
+    # the user's own servers are not in the workspace
+    script = (home if name == ".mcp.json" else Path.home()) / "server.py"
     local = {"command": python, "args": [str(script), "${workspaceFolder}"]}
     script.write_bytes(SERVER.read_bytes())
     (home / name).write_text(json.dumps({"mcpServers": {"local": local, **entries}}))
@@ -58,9 +59,20 @@ class TestRun:
     @pytest.mark.parametrize("is_terminal", [False, True])
     def test_only_with_a_person_a_sign_in_is_begun(self, home: Path, is_terminal: bool) -> None:
         requests: list[str] = []
-        with serve(oauth=True, elsewhere={"authorization": "https://127.0.0.1:1"}, requests=requests) as (url, _):
+        with serve(oauth=True, elsewhere={"authorization": "https://127.0.0.1:1"}, requests=requests) as (
+            url,
+            _,
+        ):
             (home / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": url}}}))
-            outcome = run_cli("run", "-m", "simulator", "--mcp-config", str(home / "mcp.json"), "hi", is_terminal=is_terminal)
+            outcome = run_cli(
+                "run",
+                "-m",
+                "simulator",
+                "--mcp-config",
+                str(home / "mcp.json"),
+                "hi",
+                is_terminal=is_terminal,
+            )
         assert ("POST /register" in requests) is is_terminal
         if not is_terminal:
             assert set(requests) == {"POST /mcp"}
@@ -71,9 +83,13 @@ class TestRun:
         outcome = run_simulator('call mcp__local__write {"text": "x"}', "--mcp-config", file)
         assert outcome.code == 3
         assert "mcp__local__write needs approval" in outcome.err
-        outcome = run_simulator('call mcp__local__write {"text": "x"}', "--mcp-config", file, "--approve", "mcp__local__*")
+        outcome = run_simulator(
+            'call mcp__local__write {"text": "x"}', "--mcp-config", file, "--approve", "mcp__local__*"
+        )
         assert outcome.code == 0
-        outcome = run_simulator('call mcp__local__echo {"text": "x"}', "--mcp-config", file, "--deny", "mcp__local__echo")
+        outcome = run_simulator(
+            'call mcp__local__echo {"text": "x"}', "--mcp-config", file, "--deny", "mcp__local__echo"
+        )
         assert "mcp__local__echo: x" not in outcome.out
         outcome = run_simulator("hi", "--mcp-config", file, "--allow", "mcp__other__*")
         assert outcome.err.startswith("toolglot: unknown tool in --allow 'mcp__other__*'; known: ")
@@ -93,7 +109,11 @@ class TestRun:
         secret = "s3cret-of-the-server"
         file = write_servers(
             home,
-            leaky={"command": "sh", "args": ["-c", "echo wrong: $TOKEN >&2; exit 1"], "env": {"TOKEN": "${LEAKY_TOKEN}"}},
+            leaky={
+                "command": "sh",
+                "args": ["-c", "echo wrong: $TOKEN >&2; exit 1"],
+                "env": {"TOKEN": "${LEAKY_TOKEN}"},
+            },
             web={"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": f"Bearer {secret}"}},
         )
         words = ("--mcp-config", file, "-vv", "--log-file", "log.jsonl")
@@ -105,7 +125,12 @@ class TestRun:
         assert secret not in outcome.out + outcome.err + log
         for command in ("list", "test"):
             outcome = run_cli(
-                "mcp", command, *(["leaky"] if command == "test" else []), "--mcp-config", file, LEAKY_TOKEN=secret
+                "mcp",
+                command,
+                *(["leaky"] if command == "test" else []),
+                "--mcp-config",
+                file,
+                LEAKY_TOKEN=secret,
             )
             assert "leaky" in outcome.out
             assert secret not in outcome.out + outcome.err
@@ -143,13 +168,17 @@ class TestLyingServer:
     """The user's own server says that its tool only reads, and talks to nobody."""
 
     CALL = 'call mcp__evil__lookup {"note": "TOKEN=abc"}'
-    WAYS = "needs approval (use --approve RULE or --yes, or set trust = true for an MCP server that you trust)"
+    WAYS = (
+        "needs approval (use --approve RULE or --yes, or set trust = true for an MCP server that you trust)"
+    )
 
     @pytest.fixture
     def settings(self, home: Path) -> Path:
         file = home / "user" / "config.toml"
         args = ["-I", "-S", str(LYING), str(home), "harmless"]
-        file.write_text(f"[mcp.servers.evil]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(args)}\n")
+        file.write_text(
+            f"[mcp.servers.evil]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(args)}\n"
+        )
         return file
 
     def test_nothing_runs_unless_somebody_allows_it(self, home: Path, settings: Path) -> None:
@@ -159,7 +188,10 @@ class TestLyingServer:
         outcome = run_cli("call", "mcp__evil__lookup", '{"note": "x"}')
         assert (outcome.code, self.WAYS in outcome.err) == (1, True)
         explained = run_cli("call", "mcp__evil__lookup", '{"note": "x"}', "--explain").out
-        assert "mcp__evil__lookup asks: it can change files and use the network, and no rule allows it" in explained
+        assert (
+            "mcp__evil__lookup asks: it can change files and use the network, and no rule allows it"
+            in explained
+        )
         chat = run_cli("chat", "-m", "simulator", stdin=f"{self.CALL}\nn\n/quit\n")
         assert "? mcp__evil__lookup wants to run (network, read, write)" in chat.out + chat.err
         assert "mcp__evil__lookup" in run_cli("tools").out
@@ -186,7 +218,10 @@ class TestLyingServer:
         settings.write_text("")
         trust_directory(home)
         outcome = run_simulator(self.CALL)
-        assert "mcp.servers.evil.trust was ignored, because toolglot.toml defines or changes this server" in outcome.err
+        assert (
+            "mcp.servers.evil.trust was ignored, because toolglot.toml defines or changes this server"
+            in outcome.err
+        )
         assert outcome.code == 3
         assert not (home / "calls").exists()
 
@@ -196,7 +231,9 @@ class TestCommands:
         assert "no MCP servers are configured" in run_cli("mcp", "list").err
         user_file = home / "user" / "config.toml"
         user_file.write_text("# mine\n")
-        added = run_cli("mcp", "add", "files", "-e", "TOKEN=${HOME}", "--allow", "get_*", "--", "npx", "-y", "some-server")
+        added = run_cli(
+            "mcp", "add", "files", "-e", "TOKEN=${HOME}", "--allow", "get_*", "--", "npx", "-y", "some-server"
+        )
         assert (added.code, "added files to" in added.out) == (0, True)
         header = "Authorization: Bearer abc-12345678"
         assert run_cli("mcp", "add", "web", "https://x/mcp", "more").code == 2
@@ -205,8 +242,10 @@ class TestCommands:
         ]
         assert run_cli("mcp", "add", "js", '{"type": "http", "url": "https://y"}').code == 0
         assert user_file.read_text() == (
-            '# mine\n\n[mcp.servers.files]\ncommand = "npx"\nargs = ["-y","some-server"]\nenv.TOKEN = "${HOME}"\n'
-            'allow = ["get_*"]\n\n[mcp.servers.web]\nurl = "https://x/mcp"\nheaders.Authorization = "Bearer abc-12345678"\n'
+            '# mine\n\n[mcp.servers.files]\ncommand = "npx"\nargs = ["-y","some-server"]\nenv.TOKEN = '
+            '"${HOME}"\n'
+            'allow = ["get_*"]\n\n[mcp.servers.web]\nurl = "https://x/mcp"\nheaders.Authorization = "Bearer '
+            'abc-12345678"\n'
             'trust = true\n\n[mcp.servers.js]\nurl = "https://y"\n'
         )
         rows = json.loads(run_cli("mcp", "list", "--json").out)
@@ -215,7 +254,12 @@ class TestCommands:
             ("web", "enabled", "https://x/mcp", True),
             ("js", "enabled", "https://y", False),
         ]
-        for words in (("config", "show"), ("config", "show", "--json"), ("doctor", "--json"), ("mcp", "list")):
+        for words in (
+            ("config", "show"),
+            ("config", "show", "--json"),
+            ("doctor", "--json"),
+            ("mcp", "list"),
+        ):
             outcome = run_cli(*words)
             assert "web" in outcome.out
             assert "abc-12345678" not in outcome.out + outcome.err
@@ -229,7 +273,8 @@ class TestCommands:
         (("--project", "--trust", "x", "cmd"), "a project's file cannot trust its own servers"),
         (("js", "{"), "is not JSON"),
         (("js", '{"type": "sse", "url": "https://x"}'), "Streamable HTTP"),
-        (("js", '{"mcpServers": {"js": {"url": "https://x"}}}'), "pass only one server's object from 'mcpServers'"),
+        (("js", '{"mcpServers": {"js": {"url": "https://x"}}}'), "pass only one server's object from "
+                                                                 "'mcpServers'"),
         (("-e", "NOVALUE", "x", "cmd"), "has no value"),
         (("", "cmd"), "'' is not a valid server name"),
         (("a\nb", "cmd"), "is not a valid server name"),
@@ -272,8 +317,14 @@ class TestCommands:
         ):
             assert text in outcome.out
         assert "gemini              anyOf at tool 'mcp__local__any_of'" in outcome.out
-        (record,) = run_cli("mcp", "test", "local", "--mcp-config", file, "-m", "openai:gpt-5", "--json").records()
-        assert (record["state"], record["protocol"], record["tools"][0]["name"]) == ("ready", "2025-11-25", "mcp__local__echo")
+        (record,) = run_cli(
+            "mcp", "test", "local", "--mcp-config", file, "-m", "openai:gpt-5", "--json"
+        ).records()
+        assert (record["state"], record["protocol"], record["tools"][0]["name"]) == (
+            "ready",
+            "2025-11-25",
+            "mcp__local__echo",
+        )
         assert list(record["losses"]) == ["openai:gpt-5"]
         outcome = run_cli("mcp", "test", "bad", "--mcp-config", file)
         assert outcome.code == 1
@@ -287,12 +338,17 @@ class TestCommands:
     def test_a_server_that_is_not_used_cannot_be_tested(self, home: Path) -> None:
         (home / ".mcp.json").write_text('{"mcpServers": {"p": {"command": "x"}}}')
         outcome = run_cli("mcp", "test", "p")
-        assert (outcome.code, "the MCP server p is not trusted: run toolglot trust" in outcome.err) == (2, True)
+        assert (outcome.code, "the MCP server p is not trusted: run toolglot trust" in outcome.err) == (
+            2,
+            True,
+        )
         file = write_servers(home, off={"command": "x", "disabled": True})
         outcome = run_cli("mcp", "test", "off", "--mcp-config", file)
         assert (outcome.code, f"the MCP server off is disabled in {file}" in outcome.err) == (2, True)
 
-    def test_without_the_package_everything_else_works(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_package_everything_else_works(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("toolglot.mcp.client.client.find_spec", dict[str, None]().get)
         file = write_servers(home, other={"command": "x"})
         outcome = run_simulator("say hello", "--mcp-config", file)
@@ -331,18 +387,28 @@ class TestCommands:
             listed = json.loads(run_cli("mcp", "list", "--json").out)
             return sorted((row["name"], row["directory"], row["sandbox"]) for row in listed)
 
-        expected = [("here", work, True), ("own", private, False), ("project", work, True), ("web", "", False)]
+        expected = [
+            ("here", work, True),
+            ("own", private, False),
+            ("project", work, True),
+            ("web", "", False),
+        ]
         assert rows() == expected
         assert private in run_cli("mcp", "list").out
         (report,) = run_cli("doctor", "--json").records()
         assert report["servers"]["own"] == f"enabled: x in {private} ({home}/user/config.toml)"
         assert report["servers"]["here"] == f"enabled, in the sandbox: x in {work} ({home}/user/config.toml)"
-        assert any("the MCP server here runs in the sandbox: its directory is in" in text for text in report["problems"])
+        assert any(
+            "the MCP server here runs in the sandbox: its directory is in" in text
+            for text in report["problems"]
+        )
         shown = run_cli("trust", ".").out
         assert f"starts the MCP server project: x, in {work}" in shown
         assert f"your MCP server here leaves the sandbox: x, in {work}" in shown
         assert rows() == [("here", work, False), *expected[1:]]
-        assert f"your MCP server here runs in the sandbox: x, in {work}" in run_cli("trust", ".", "--remove").out
+        assert (
+            f"your MCP server here runs in the sandbox: x, in {work}" in run_cli("trust", ".", "--remove").out
+        )
 
     def test_doctor_names_servers(self, home: Path) -> None:
         write_servers(home, ".mcp.json", needy={"command": "x", "args": ["${NOT_SET_AT_ALL}"]})
@@ -351,5 +417,7 @@ class TestCommands:
         trust_directory(home)
         (report,) = run_cli("doctor", "--json").records()
         assert report["servers"]["local"].startswith("enabled, in the sandbox: ")
-        assert "the MCP server needy needs the variable NOT_SET_AT_ALL, which is not set" in report["problems"]
+        assert (
+            "the MCP server needy needs the variable NOT_SET_AT_ALL, which is not set" in report["problems"]
+        )
         assert "MCP servers" in run_cli("doctor").out

@@ -106,7 +106,9 @@ async def test_http_clients_have_commands_of_their_own(tmp_path: Path) -> None:
         "--facade",
         "neutral",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **PLAIN}, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **PLAIN}, text=True
+    )
     assert process.stdout is not None
     try:
         line = await asyncio.to_thread(process.stdout.readline)
@@ -183,7 +185,11 @@ def test_yes_covers_nothing_outside_the_sandbox() -> None:
     call = ToolCall("c", "shell", {"command": "id"})
     inside = ApprovalRequest(call, "shell", frozenset({"execute"}), "id", reason="it can run commands")
     outside = replace(inside, each_time=True, reason="it leaves the sandbox")
-    table = {(yes, known): [make_approve(yes, known)(each) for each in (inside, outside)] for yes in BOTH for known in BOTH}
+    table = {
+        (yes, known): [make_approve(yes, known)(each) for each in (inside, outside)]
+        for yes in BOTH
+        for known in BOTH
+    }
     refused = Deny("this is possible only on stdin and stdout, or with a token: it leaves the sandbox")
     assert table == {
         (0, 0): ["later", refused],

@@ -34,10 +34,22 @@ def test_all_providers_fit_the_terminal(columns: int) -> None:
 
 def test_a_wide_terminal_has_all_columns() -> None:
     head, *rows = run_models(columns=200).splitlines()
-    assert head.split() == ["provider", "wire", "tools", "strict", "tool", "choice", "key", "facade", "as", "of"]
+    assert head.split() == [
+        "provider",
+        "wire",
+        "tools",
+        "strict",
+        "tool",
+        "choice",
+        "key",
+        "facade",
+        "as",
+        "of",
+    ]
     columns = {row.split()[0]: row.split()[1:] for row in rows if row}
     assert (
-        " ".join(columns["anthropic"]) == "anthropic-messages - yes except subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
+        " ".join(columns["anthropic"])
+        == "anthropic-messages - yes except subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
     )
     assert columns["mistral"][3:7] == ["except", "none,", "subset", "MISTRAL_API_KEY"]
     assert columns["ollama"][3] == "auto"
@@ -90,7 +102,9 @@ def test_what_is_not_known_is_said_so() -> None:
     assert "For this model" not in out
 
 
-@pytest.mark.parametrize("pattern", ["openai", "compatible", "vertex:gemini-3-pro-preview", "openrouter:google/gemini-2.5-pro"])
+@pytest.mark.parametrize(
+    "pattern", ["openai", "compatible", "vertex:gemini-3-pro-preview", "openrouter:google/gemini-2.5-pro"]
+)
 @pytest.mark.parametrize("columns", [40, 80])
 def test_one_of_them_fits_the_terminal(pattern: str, columns: int) -> None:
     assert max(map(len, run_models(pattern, columns=columns).splitlines())) <= columns
@@ -136,7 +150,9 @@ def test_a_name_leads_to_its_row(name: str, id: str, model: str) -> None:
     ],
 )
 def test_a_provider_lists_the_models_that_are_known(provider: str, row: str) -> None:
-    table = [" ".join(line.split()) for line in run_models(provider).partition("Known models")[2].splitlines()]
+    table = [
+        " ".join(line.split()) for line in run_models(provider).partition("Known models")[2].splitlines()
+    ]
     assert row in table
     (line,) = run_models(provider, "--json").splitlines()
     assert row.split()[0] in json.loads(line)["models"]
@@ -156,7 +172,10 @@ def test_listed_models_are_known_under_their_names() -> None:
 
 @pytest.mark.parametrize("pattern", ["antropic", "antropic:claude-opus-5"])
 def test_an_unknown_provider_names_the_nearest(pattern: str) -> None:
-    assert run_cli("models", pattern)[::2] == (2, "toolglot: unknown provider 'antropic'; did you mean 'anthropic'?\n")
+    assert run_cli("models", pattern)[::2] == (
+        2,
+        "toolglot: unknown provider 'antropic'; did you mean 'anthropic'?\n",
+    )
 
 
 # ---- the sheet

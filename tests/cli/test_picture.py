@@ -34,7 +34,9 @@ def test_text_is_escaped_and_durations_are_constant() -> None:
 
 
 def test_styles_and_positions() -> None:
-    texts = styles("\x1b[1mbold\x1b[0m \x1b[2mdim\x1b[0m \x1b[3mit\x1b[0m \x1b[38;2;1;2;3mtrue\x1b[0m \x1b[7mback")
+    texts = styles(
+        "\x1b[1mbold\x1b[0m \x1b[2mdim\x1b[0m \x1b[3mit\x1b[0m \x1b[38;2;1;2;3mtrue\x1b[0m \x1b[7mback"
+    )
     assert texts["bold"]["font-weight"] == "700"
     assert texts["dim"]["opacity"] == "0.6"
     assert texts["it"]["font-style"] == "italic"

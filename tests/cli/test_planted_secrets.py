@@ -1,7 +1,8 @@
-"""Secrets planted in every place where an MCP server's configuration has them, and searched for in what each command writes.
+"""Secrets planted in every place where an MCP server's configuration has them, and searched for in what each
+command writes.
 
-Nobody can be asked not to write a key into an argument. `toolglot doctor` is attached to reports, so it shows none.
-"""
+Nobody can be asked not to write a key into an argument. `toolglot doctor` is attached to reports, so it shows
+none."""
 
 import json
 from pathlib import Path
@@ -21,8 +22,14 @@ PLACES: dict[str, dict[str, Any]] = {
     "user and password": {"command": "serve", "args": ["--auth", "me:{}"]},
     "an option with =": {"command": "serve", "args": ["--token={}"]},
     "a variable as an argument": {"command": "docker", "args": ["run", "-e", "API_KEY={}"]},
-    "a header as an argument": {"command": "mcp-remote", "args": ["https://x/mcp", "--header", "Authorization: Bearer {}"]},
-    "a header in words": {"command": "mcp-remote", "args": ["https://x/mcp", "Authorization:", "Bearer", "{}"]},
+    "a header as an argument": {
+        "command": "mcp-remote",
+        "args": ["https://x/mcp", "--header", "Authorization: Bearer {}"],
+    },
+    "a header in words": {
+        "command": "mcp-remote",
+        "args": ["https://x/mcp", "Authorization:", "Bearer", "{}"],
+    },
     "a command in an argument": {"command": "sh", "args": ["-c", "exec serve --api-key {} --verbose"]},
     "a URL as an argument": {"command": "serve", "args": ["postgres://me:{}@localhost/db"]},
     "JSON as an argument": {"command": "serve", "args": ['{"apiKey": "{}"}']},
@@ -76,7 +83,9 @@ def to_toml(servers: dict[str, dict[str, Any]]) -> str:
     for name, fields in servers.items():
         lines += [f"[mcp.servers.{name}]", "start_timeout = 3"]
         # In JSON, only a colon between a key and its value differs from TOML.
-        lines += [f"{field} = {json.dumps(value, separators=(', ', ' = '))}" for field, value in fields.items()]
+        lines += [
+            f"{field} = {json.dumps(value, separators=(', ', ' = '))}" for field, value in fields.items()
+        ]
     return "\n".join(lines)
 
 
@@ -94,7 +103,11 @@ def find_leaks(home: Path, *commands: tuple[str, ...]) -> list[tuple[str, str]]:
 def test_no_command_shows_a_secret_of_the_users_servers(home: Path) -> None:
     (home / "user" / "config.toml").write_text(to_toml(fill_places()))
     assert "planted-16" in run_cli("doctor").out
-    tests = [("mcp", "test", f"planted-{number}") for number, fields in enumerate(PLACES.values()) if "url" in fields]
+    tests = [
+        ("mcp", "test", f"planted-{number}")
+        for number, fields in enumerate(PLACES.values())
+        if "url" in fields
+    ]
     assert find_leaks(home, *SHOWING, *tests) == []
 
 
@@ -116,7 +129,8 @@ def test_no_command_shows_a_secret_of_a_projects_files(home: Path) -> None:
 def test_servers_that_repeat_their_arguments_give_nothing_away(home: Path) -> None:
     script = 'echo "wrong: $*" >&2; exit 1'
     servers = {
-        name: {"command": "sh", "args": ["-c", script, "sh", *fields["args"]]} for name, fields in fill_places("args").items()
+        name: {"command": "sh", "args": ["-c", script, "sh", *fields["args"]]}
+        for name, fields in fill_places("args").items()
     }
     (home / "user" / "config.toml").write_text(to_toml(servers))
     assert "wrong: " in run_cli("mcp", "test", "planted-0").out

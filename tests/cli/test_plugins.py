@@ -1,4 +1,6 @@
-"""Plug-ins: the example package is installed and every part of it used; what is wrong with others names their packages."""
+"""Plug-ins: the example package is installed and every part of it used; what is wrong with others names their
+packages.
+"""
 
 import asyncio
 import json
@@ -63,8 +65,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory that the example is installed in, from its own pyproject.toml."""
     pytest.importorskip("hatchling", reason="the build backend of the example is not installed")
     target = tmp_path_factory.mktemp("site")
-    words = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--target")
-    done = subprocess.run([sys.executable, "-m", "pip", "install", *words, target, EXAMPLE], capture_output=True, text=True)
+    words = (
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+        "--target",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", *words, target, EXAMPLE], capture_output=True, text=True
+    )
     if "No module named pip" in done.stderr:
         pytest.skip("pip is not installed")
     assert done.returncode == 0, done.stderr
@@ -114,7 +125,10 @@ class TestExample:
         assert run_cli("roll", "--sides", "1").out == "1\n"
         assert "Roll a die." in run_cli("roll", "--help").out
         failed = run_cli("roll", "--sides", "0")
-        assert (failed.code, failed.err) == (2, "toolglot: a die with 0 sides cannot be rolled: use --sides 6\n")
+        assert (failed.code, failed.err) == (
+            2,
+            "toolglot: a die with 0 sides cannot be rolled: use --sides 6\n",
+        )
         assert "did you mean 'roll'?" in run_cli("rol").err
         assert "Commands from plug-ins:\n  roll  toolglot-example-plugin 1.0\n" in run_cli("--help").out
 
@@ -170,7 +184,8 @@ class TestMistakes:
         for package in ("fake_a", "fake_b"):
             install(package, "facades", "mine", f"{package}:FACADE")
         with pytest.raises(
-            UsageError, match=r"several packages have the facade 'mine': fake_a 2\.0, fake_b 2\.0; uninstall all"
+            UsageError,
+            match=r"several packages have the facade 'mine': fake_a 2\.0, fake_b 2\.0; uninstall all",
         ):
             find_facade("mine")
         assert "several packages have the facade 'mine'" in run_cli("doctor").out
@@ -179,14 +194,20 @@ class TestMistakes:
         install("fake_own", "facades", "codex", "fake_own:FACADE", "raise RuntimeError")
         assert find_facade("codex").title == "Codex"
         outcome = run_cli("doctor", "--json")
-        conflict = "several packages have the facade 'codex': toolglot, fake_own 2.0; the built-in one is used"
+        conflict = (
+            "several packages have the facade 'codex': toolglot, fake_own 2.0; the built-in one is used"
+        )
         assert conflict in json.loads(outcome.out)["problems"]
         assert outcome.code == 1
 
     @pytest.mark.parametrize("lines", [b"nonsense", b"\xff = x:y"])
-    def test_a_package_that_cannot_be_read_hides_no_other(self, install: Install, tmp_path: Path, lines: bytes) -> None:
+    def test_a_package_that_cannot_be_read_hides_no_other(
+        self, install: Install, tmp_path: Path, lines: bytes
+    ) -> None:
         install("fake_damaged", "tools", "x", "fake_damaged:X")
-        (tmp_path / "fake_damaged-site/fake_damaged-2.0.dist-info/entry_points.txt").write_bytes(b"[console_scripts]\n" + lines)
+        (tmp_path / "fake_damaged-site/fake_damaged-2.0.dist-info/entry_points.txt").write_bytes(
+            b"[console_scripts]\n" + lines
+        )
         install("fake_fine", "tools", "fine", "fake_fine:TOOLS", "TOOLS = [print]")
         assert load_tools("fine") == [print]
         outcome = run_cli("doctor", "--json")
@@ -202,7 +223,9 @@ class TestMistakes:
         sys.path.append(str(shutil.copytree(tmp_path / "fake_twice-site", tmp_path / "other")))
         assert plugins.plugin_names("tools").count("twice") == 1
 
-    @pytest.mark.parametrize("code", ["raise RuntimeError('broken')", "raise SystemExit('broken')", "import no_such_module"])
+    @pytest.mark.parametrize(
+        "code", ["raise RuntimeError('broken')", "raise SystemExit('broken')", "import no_such_module"]
+    )
     def test_one_that_fails_to_load_is_one_sentence(self, install: Install, code: str) -> None:
         install("fake_broken", "commands", "broken", "fake_broken:run", code)
         outcome = run_cli("broken")
@@ -210,7 +233,11 @@ class TestMistakes:
         problem = "the command 'broken' of the package fake_broken 2.0 cannot be loaded: "
         assert outcome.err.startswith(f"toolglot: {problem}")
         assert outcome.err.count("\n") == 1
-        assert [each for each in json.loads(run_cli("doctor", "--json").out)["problems"] if each.startswith(problem)]
+        assert [
+            each
+            for each in json.loads(run_cli("doctor", "--json").out)["problems"]
+            if each.startswith(problem)
+        ]
 
     def test_an_unknown_one_is_an_error_in_python(self, install: Install) -> None:
         install("fake_dice", "tools", "dice", "fake_dice:TOOLS", "TOOLS = [print]")
@@ -235,7 +262,10 @@ class TestMistakes:
             "profiles": (lambda: create_engine("odd:x"), "is not a Profile with the id 'odd'"),
             "wires": (lambda: create_reader("odd"), "is not a WireSpec with the name 'odd'"),
             "sign_ins": (lambda: auth._sign_in("odd"), "is not a SignIn"),  # pyright: ignore[reportPrivateUsage]
-            "transports": (lambda: Setup(Settings(transport="odd")).engine("openai:gpt-5"), "is not a function that returns"),
+            "transports": (
+                lambda: Setup(Settings(transport="odd")).engine("openai:gpt-5"),
+                "is not a function that returns",
+            ),
             "commands": (lambda: run_cli("odd"), ""),
             "tools": (lambda: load_tools("odd"), "'odd' is not a tool, a list of tools"),
         }
@@ -251,9 +281,14 @@ class TestMistakes:
 
     def test_a_wire_without_its_modules_names_the_package(self, install: Install) -> None:
         code = "from toolglot.wire.spec import WireSpec\n"
-        code += "W = WireSpec(name='fake', package='fake_wire', class_prefix='F', default_profile='x', options={})\n"
+        code += (
+            "W = WireSpec(name='fake', package='fake_wire', class_prefix='F', default_profile='x', "
+            "options={})\n"
+        )
         install("fake_wire", "wires", "fake", "fake_wire:W", code)
-        with pytest.raises(UsageError, match=r"'fake' of the package fake_wire 2\.0 cannot be loaded: No module named"):
+        with pytest.raises(
+            UsageError, match=r"'fake' of the package fake_wire 2\.0 cannot be loaded: No module named"
+        ):
             create_reader("fake")
 
     def test_unknown_names_are_suggested(self, install: Install) -> None:

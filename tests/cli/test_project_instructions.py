@@ -42,7 +42,9 @@ def test_the_user_is_asked_once(project: Path, answer: bool, capsys: Capture) ->
     for _ in range(2):
         prompt = prompt_of(prepare(Flags(builtin=True), confirm=confirm))
         assert "Answer in Latin." in prompt
-        assert ("Use tabs." in prompt) is ("- notes: Writes notes." in prompt) is ('"Skill"' in prompt) is answer
+        assert (
+            ("Use tabs." in prompt) is ("- notes: Writes notes." in prompt) is ('"Skill"' in prompt) is answer
+        )
     assert questions == [f"Do you trust {project}?"]
     assert is_trusted(project) is answer
     out, err = capsys.readouterr()
@@ -50,7 +52,8 @@ def test_the_user_is_asked_once(project: Path, answer: bool, capsys: Capture) ->
     assert f"{project}/AGENTS.mdhasinstructionsforthemodel" in shown
     assert f"{project}/.agents/skillshasinstructionsforthemodel" in shown
     note = (
-        f"ignoring {project}/AGENTS.md, {project}/.agents/skills: the directory is not trusted (run `toolglot trust {project}`)"
+        f"ignoring {project}/AGENTS.md, {project}/.agents/skills: the directory is not trusted (run "
+        f"`toolglot trust {project}`)"
     )
     assert (note in err) is not answer
 
@@ -77,7 +80,12 @@ def test_a_damaged_list_of_trusted_directories_is_a_problem_only_where_it_counts
 def test_a_skill_is_loaded_in_a_run(project: Path) -> None:
     trust_directory(project)
     outcome = run_cli(
-        "run", "--builtin", "-m", "simulator:anthropic/claude-opus-4-8", 'call Skill {"skill": "notes"}', "--json"
+        "run",
+        "--builtin",
+        "-m",
+        "simulator:anthropic/claude-opus-4-8",
+        'call Skill {"skill": "notes"}',
+        "--json",
     )
     assert outcome.code == 0
     assert "Base directory for this skill: .agents/skills/notes\\n\\nWrite them." in outcome.out
@@ -93,7 +101,11 @@ def test_they_can_be_switched_off(project: Path) -> None:
 
 def test_models_without_the_tool_are_told_of_no_skills(project: Path) -> None:
     trust_directory(project)
-    for flags in (Flags(builtin=False), Flags(builtin=True, allow=("read",)), Flags(builtin=True, deny=("Skill",))):
+    for flags in (
+        Flags(builtin=False),
+        Flags(builtin=True, allow=("read",)),
+        Flags(builtin=True, deny=("Skill",)),
+    ):
         prompt = prompt_of(prepare(flags))
         assert "Use tabs." in prompt
         assert "- notes:" not in prompt
@@ -115,7 +127,9 @@ def test_a_chat_shows_them_and_sends_a_skill(project: Path) -> None:
     trust_directory(project)
     (project / ".agents" / "skills" / "broken").mkdir()
     (project / ".agents" / "skills" / "broken" / "SKILL.md").write_text("nothing")
-    outcome = run_cli("chat", "--builtin", stdin="/context\n/skills\n/skills notes\n/skills nots\nhello\n/quit\n")
+    outcome = run_cli(
+        "chat", "--builtin", stdin="/context\n/skills\n/skills notes\n/skills nots\nhello\n/quit\n"
+    )
     assert f"instructions: 3 tokens from {project}/AGENTS.md" in outcome.out
     assert "tokens from the list of skills" in outcome.out
     assert "notes  Writes notes." in outcome.out
@@ -124,7 +138,10 @@ def test_a_chat_shows_them_and_sends_a_skill(project: Path) -> None:
     assert "the skill notes will be sent with the next prompt" in outcome.out
     assert "attached: skill notes in" in outcome.out
     assert "did you mean 'notes'" in outcome.out
-    assert "no skills: add directories" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
+    assert (
+        "no skills: add directories"
+        in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
+    )
     for words in (["--no-builtin"], ["--builtin", "--deny", "load_skill"]):
         outcome = run_cli("chat", *words, stdin="/context\n/skills\n/skills notes\n/quit\n")
         assert "models cannot see the skills" in outcome.out

@@ -1,4 +1,6 @@
-"""How well commands are confined is said at the start and in results; without any sandbox, `--yes` is not enough."""
+"""How well commands are confined is said at the start and in results; without any sandbox, `--yes` is not
+enough.
+"""
 
 import json
 import os
@@ -51,7 +53,9 @@ class TestWithoutSandbox:
         assert not (project / "ran").exists()
 
     def test_yes_is_not_enough_for_a_run(self, project: Path) -> None:
-        run_cli("run", f"call shell {COMMAND}", "-m", "simulator", "--builtin", "--facade", "neutral", "--yes")
+        run_cli(
+            "run", f"call shell {COMMAND}", "-m", "simulator", "--builtin", "--facade", "neutral", "--yes"
+        )
         assert not (project / "ran").exists()
 
     def test_a_rule_is_not_enough(self, project: Path, monkeypatch: Patch) -> None:
@@ -87,7 +91,8 @@ def test_background_commands_end_with_their_conversation(project: Path, begin: s
     lines = [
         "say hello",
         "/save saved.jsonl",
-        'call shell {"command": "sleep 31413", "background": true} call todo {"items": [{"text": "go", "status": "pending"}]}',
+        'call shell {"command": "sleep 31413", "background": true} call todo {"items": [{"text": "go", '
+        '"status": "pending"}]}',
         "y",
         'call shell_list {"": 0}',
         begin,
@@ -95,7 +100,9 @@ def test_background_commands_end_with_their_conversation(project: Path, begin: s
         'call todo {"": 1}',
     ]
     outcome = run_cli("chat", "-m", "simulator", "--builtin", "--facade", "neutral", stdin="\n".join(lines))
-    before, _, after = outcome.out.partition("started a new conversation" if begin == "/new" else "loaded 2 messages")
+    before, _, after = outcome.out.partition(
+        "started a new conversation" if begin == "/new" else "loaded 2 messages"
+    )
     assert "running for" in before
     assert "There are no background commands" in after
     assert "[ ]" not in after
@@ -107,12 +114,18 @@ def test_a_weaker_sandbox_is_reported(project: Path, monkeypatch: Patch) -> None
     _break_sandboxes(monkeypatch, SandboxLevel.BUBBLEWRAP)
     outcome = run_cli("call", "shell", COMMAND, "--yes")
     assert outcome.code == 0
-    assert "commands run in a weaker sandbox (Landlock), as bubblewrap cannot be used: it is broken" in outcome.err
+    assert (
+        "commands run in a weaker sandbox (Landlock), as bubblewrap cannot be used: it is broken"
+        in outcome.err
+    )
     assert outcome.out == "done\n[sandbox: Landlock, weaker than bubblewrap]\n"
     (project / "a.txt").write_text("one")
     assert run_cli("call", "read", '{"path": "a.txt"}').err == ""
     assert run_cli("tools").err == ""
-    assert "weaker sandbox" in run_cli("call", "Bash", COMMAND, "--explain", "-m", "anthropic:claude-sonnet-5").err
+    assert (
+        "weaker sandbox"
+        in run_cli("call", "Bash", COMMAND, "--explain", "-m", "anthropic:claude-sonnet-5").err
+    )
     assert "weaker sandbox" in run_cli("run", "hi", "-m", "simulator", "--builtin").err
     assert "weaker sandbox" in run_cli("chat", "-m", "simulator", "--builtin", stdin="/quit\n").err
 
@@ -140,7 +153,9 @@ def test_a_broken_bubblewrap_does_not_hide_the_next(project: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
-def test_a_poor_path_is_not_taken_for_a_broken_sandbox(level: SandboxLevel, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_poor_path_is_not_taken_for_a_broken_sandbox(
+    level: SandboxLevel, tmp_path: Path, monkeypatch: Patch
+) -> None:
     if reason := PROBE(level):
         pytest.skip(reason)
     bubblewrap = find_program("bwrap") or ""
@@ -150,7 +165,9 @@ def test_a_poor_path_is_not_taken_for_a_broken_sandbox(level: SandboxLevel, tmp_
 
 class TestApprovalMode:
     @pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
-    def test_what_the_sandbox_confines_runs_unasked(self, project: Path, level: SandboxLevel, monkeypatch: Patch) -> None:
+    def test_what_the_sandbox_confines_runs_unasked(
+        self, project: Path, level: SandboxLevel, monkeypatch: Patch
+    ) -> None:
         if reason := PROBE(level):
             pytest.skip(reason)
         if level is SandboxLevel.LANDLOCK:
@@ -167,9 +184,15 @@ class TestApprovalMode:
         ((), "needs a sandbox, and none works here: it is broken; it is broken"),
         (("--no-sandbox",), "needs the sandbox: remove --no-sandbox, or use --approval-mode ask"),
     ])  # fmt: skip
-    def test_it_needs_a_sandbox(self, project: Path, words: tuple[str, ...], problem: str, monkeypatch: Patch) -> None:
+    def test_it_needs_a_sandbox(
+        self, project: Path, words: tuple[str, ...], problem: str, monkeypatch: Patch
+    ) -> None:
         _break_sandboxes(monkeypatch, SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK)
-        for command in (("call", "shell", COMMAND), ("run", "hi", "-m", "simulator"), ("chat", "-m", "simulator")):
+        for command in (
+            ("call", "shell", COMMAND),
+            ("run", "hi", "-m", "simulator"),
+            ("chat", "-m", "simulator"),
+        ):
             outcome = run_cli(*command, "--approval-mode", "sandboxed", *words)
             assert (outcome.code, outcome.err) == (2, f"toolglot: the approval mode 'sandboxed' {problem}\n")
         assert not (project / "ran").exists()

@@ -86,7 +86,11 @@ class TestOutput:
         outcome = run_with_tools("What is the weather in Paris?", "--json")
         events = outcome.records()
         assert outcome.code == 0
-        assert events[0] == {"type": "RunStarted", "version": 1, "model": "simulator:anthropic/claude-sonnet-4-5"}
+        assert events[0] == {
+            "type": "RunStarted",
+            "version": 1,
+            "model": "simulator:anthropic/claude-sonnet-4-5",
+        }
         kinds = [event["type"] for event in events]
         assert kinds.count("ToolStarted") == kinds.count("ToolFinished") == 1
         assert kinds[-1] == "RunDone"
@@ -181,7 +185,16 @@ class TestOutput:
         assert b"Exception" not in done.stderr
 
     def test_ctrl_c_is_quiet(self) -> None:
-        command = [sys.executable, "-m", "toolglot.cli.main", "run", "-m", "simulator", "--json", "fault stall"]
+        command = [
+            sys.executable,
+            "-m",
+            "toolglot.cli.main",
+            "run",
+            "-m",
+            "simulator",
+            "--json",
+            "fault stall",
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()  # it has started
@@ -196,11 +209,23 @@ class TestOutput:
 def test_terminal_gets_control_characters_escaped(directory: Path, on_error: str) -> None:
     terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
     prompt = "call odd {} call fails {}"
-    command = [sys.executable, "-m", "toolglot.cli.main", "run", "-m", "simulator", prompt, "--tools", "my_tools:all"]
+    command = [
+        sys.executable,
+        "-m",
+        "toolglot.cli.main",
+        "run",
+        "-m",
+        "simulator",
+        prompt,
+        "--tools",
+        "my_tools:all",
+    ]
     env = terminal.surroundings(TOOLGLOT_POLICY_ON_ERROR=on_error)
     with terminal.Terminal(command, cwd=directory, columns=200, env=env) as screen:
         screen.wait_exit()
-    answer = [f"odd: all {ESCAPED} done. fails: ValueError: no {ESCAPED} luck"] if on_error == "continue" else []
+    answer = (
+        [f"odd: all {ESCAPED} done. fails: ValueError: no {ESCAPED} luck"] if on_error == "continue" else []
+    )
     for text in (f"half {ESCAPED} done", f"all {ESCAPED} done", f"no {ESCAPED} luck", *answer):
         assert text in screen.one_line, screen.one_line
     for control in (b"\x1b]", b"\x07", b"\x1b[8m", "\u202e".encode(), "\u2066".encode()):
@@ -221,7 +246,11 @@ class TestTools:
         ("words", "prompt", "kinds"),
         [
             (["--allow", "look"], 'call look {"what": "a"} call! delete_all {}', [None, "not_allowed"]),
-            (["--allow", "l*", "--allow", "risky"], 'call look {"what": "a"} call! delete_all {}', [None, "not_allowed"]),
+            (
+                ["--allow", "l*", "--allow", "risky"],
+                'call look {"what": "a"} call! delete_all {}',
+                [None, "not_allowed"],
+            ),
             (["--deny", "delete_*"], 'call look {"what": "a"} call! delete_all {}', [None, "not_allowed"]),
             (["--yes"], "call risky {} call delete_all {}", [None, None]),
         ],
@@ -229,8 +258,12 @@ class TestTools:
     def test_flags_decide_which_may_run(self, words: list[str], prompt: str, kinds: list[str | None]) -> None:
         outcome = run_with_tools(prompt, "--json", *words)
         assert outcome.code == 0, outcome.err
-        results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]
-        assert [result.get("error_kind") for result in sorted(results, key=lambda result: result["call_id"])] == kinds
+        results = [
+            event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"
+        ]
+        assert [
+            result.get("error_kind") for result in sorted(results, key=lambda result: result["call_id"])
+        ] == kinds
 
     def test_missing_approval_ends_the_run_with_3(self) -> None:
         code, out, err = run_with_tools("call risky {}")
@@ -240,7 +273,8 @@ class TestTools:
 
     def test_max_iterations(self) -> None:
         prompt = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'
-        assert run_with_tools(prompt, "--max-iterations", "2").code == 0  # the last turn allows no calls, and the model obeys
+        # the last turn allows no calls, and the model obeys
+        assert run_with_tools(prompt, "--max-iterations", "2").code == 0
         prompt = 'call look {"what": "1"} then call look {"what": "2"}\nthen fault unknown-tool'
         outcome = run_with_tools(prompt, "--max-iterations", "2", "--json")
         assert outcome.code == 3
@@ -274,7 +308,11 @@ class TestErrors:
             (["--tools", "nope:tools", "hi"], 2, "cannot load 'nope:tools'"),
             (["--tools", "my_toolz", "hi"], 2, "cannot load 'my_toolz': No module named 'my_toolz'"),
             (["--tools", "json:dumps.nope", "hi"], 2, "cannot load"),
-            (["--tools", "my_tools:all", "--allow", "lock", "hi"], 2, "unknown tool in --allow 'lock'; did you mean 'look'?"),
+            (
+                ["--tools", "my_tools:all", "--allow", "lock", "hi"],
+                2,
+                "unknown tool in --allow 'lock'; did you mean 'look'?",
+            ),
             (
                 ["--tools", "my_tools:all", "--defer", "lock", "hi"],
                 2,
@@ -284,8 +322,16 @@ class TestErrors:
             (["--log-file", ".", "say hi"], 2, "cannot write the log"),
             ([""], 2, "the prompt is empty"),
             (["fault unauthorized"], 1, ""),
-            (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "could not connect to 127.0.0.1:1"),
-            (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "must start with http:// or https://"),
+            (
+                ["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"],
+                1,
+                "could not connect to 127.0.0.1:1",
+            ),
+            (
+                ["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"],
+                2,
+                "must start with http:// or https://",
+            ),
         ],
     )
     def test_error_is_one_sentence(self, words: list[str], code: int, message: str) -> None:
@@ -301,7 +347,9 @@ class TestErrors:
         source = "class Odd(list):\n    def __iter__(self): raise MemoryError('no')\nall = Odd([1])\n"
         (directory / "my_tools.py").write_text(source)
         code, _, err = run_with_tools("hi")
-        match = re.fullmatch(r"toolglot: unexpected MemoryError: no \(this is a bug; please report it with (.+)\)\n", err)
+        match = re.fullmatch(
+            r"toolglot: unexpected MemoryError: no \(this is a bug; please report it with (.+)\)\n", err
+        )
         assert code == 1
         assert match
         traceback = Path(match[1])
@@ -312,10 +360,14 @@ class TestErrors:
 class TestConfiguration:
     def test_configured_tools_and_rules_apply(self, directory: Path) -> None:
         config = directory / "config.toml"
-        config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\n[limits]\nmax_iterations = 7\n')
+        config.write_text(
+            'tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\n[limits]\nmax_iterations = 7\n'
+        )
         outcome = run("call risky {} call! delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
         assert outcome.code == 0
-        results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]
+        results = [
+            event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"
+        ]
         assert sorted((result.get("error_kind") for result in results), key=str) == [None, "not_allowed"]
 
     def test_untrusted_project_loads_nothing(self, directory: Path) -> None:
@@ -341,10 +393,15 @@ class TestConfiguration:
         assert run("say hi", "-m", "simulator", TOOLGLOT_CONFIG="/nowhere/config.toml") == (0, "hi\n", note)
 
     def test_rules_that_match_no_tool_are_notes_in_the_words_of_the_file(self, directory: Path) -> None:
-        rules = "[policy.max_uses]\nlok = 1\nshell = 2\n[policy.rates]\nlok.calls = 3\n'web_*'.calls = 1\n'x*'.calls = 1\n"
+        rules = (
+            "[policy.max_uses]\nlok = 1\nshell = 2\n[policy.rates]\nlok.calls = 3\n'web_*'.calls = "
+            "1\n'x*'.calls = 1\n"
+        )
         (directory / "toolglot.toml").write_text(rules)
         outcome = run_with_tools("say hi")
-        notes = "".join(f"toolglot: a configured rule names '{name}', which matches no tool\n" for name in ("lok", "x*"))
+        notes = "".join(
+            f"toolglot: a configured rule names '{name}', which matches no tool\n" for name in ("lok", "x*")
+        )
         assert outcome == (0, "hi\n", notes)
 
     def test_alias_is_a_model(self, directory: Path) -> None:
@@ -397,7 +454,13 @@ class TestSimulate:
 def test_demo_runs_a_conversation_on_every_wire() -> None:
     code, out, err = run_cli("demo")
     assert (code, err) == (0, "")
-    for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
+    for title in (
+        "OpenAI Chat Completions",
+        "OpenAI Responses",
+        "Anthropic Messages",
+        "Google Gemini",
+        "Ollama",
+    ):
         assert title in out
     assert out.count("⇄ handed over to") == 5
     assert out.count("(2 attempts)") == 5
@@ -418,7 +481,11 @@ def test_demo_of_an_unknown_provider() -> None:
 ])  # fmt: skip
 def test_an_unattended_run_sends_and_changes_nothing_without_yes_or_a_rule(call: str) -> None:
     words = ("run", f"call! {call}", "-m", "simulator", "--builtin", "--facade", "neutral")
-    outcome = run_cli(*words, TOOLGLOT_BUILTIN_ALLOW_PRIVATE="127.0.0.1:1", TOOLGLOT_BUILTIN_SEARXNG_URL="http://127.0.0.1:1")
+    outcome = run_cli(
+        *words,
+        TOOLGLOT_BUILTIN_ALLOW_PRIVATE="127.0.0.1:1",
+        TOOLGLOT_BUILTIN_SEARXNG_URL="http://127.0.0.1:1",
+    )
     assert outcome.code == 3
     assert f"{call.split()[0]} needs approval (use --approve RULE, or --yes)" in outcome.err
     assert f"? {call.split()[0]} wants to run" in outcome.err

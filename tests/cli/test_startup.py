@@ -66,15 +66,28 @@ DEFAULT_MODELS = [f"{provider}:{model}" for provider, model in catalog.DEFAULT_M
 
 class TestPrecedence:
     def test_flags_override_environment_overrides_user_file(self) -> None:
-        user_file('model = "simulator:gemini"\nsystem = "user"\n[limits]\nmax_iterations = 3\n[policy]\nallow = ["read_*"]\n')
+        user_file(
+            'model = "simulator:gemini"\nsystem = "user"\n[limits]\nmax_iterations = 3\n[policy]\nallow = '
+            '["read_*"]\n'
+        )
         os.environ["TOOLGLOT_MODEL"] = "simulator:ollama"
         cli_setup = prepare(Flags())
         assert (cli_setup.model, cli_setup.setup.settings.system) == ("simulator:ollama", "user")
-        flags = Flags(model="simulator:openai", system="flag", max_iterations=7, allow=("write_*",), tools=("start_tools:ALL",))
+        flags = Flags(
+            model="simulator:openai",
+            system="flag",
+            max_iterations=7,
+            allow=("write_*",),
+            tools=("start_tools:ALL",),
+        )
         cli_setup = prepare(flags)
         settings = cli_setup.setup.settings
         assert cli_setup.model == "simulator:openai"
-        assert (settings.system, settings.limits.max_iterations, settings.policy.allow) == ("flag", 7, ("write_*",))
+        assert (settings.system, settings.limits.max_iterations, settings.policy.allow) == (
+            "flag",
+            7,
+            ("write_*",),
+        )
 
     @pytest.mark.parametrize("model", ["", "g"], ids=["empty", "alias"])
     def test_model_is_resolved(self, model: str) -> None:
@@ -84,7 +97,13 @@ class TestPrecedence:
     def test_flags_that_are_off_set_nothing_and_a_flag_can_disable(self) -> None:
         assert Flags(model="", no_mcp=False).to_settings() == {}
         flags = Flags(no_sandbox=True, builtin=False, system="", defer=("all",), log_file=Path("x"))
-        settings = {"builtin.sandbox": False, "builtin.enabled": False, "system": "", "defer": ("all",), "log.file": Path("x")}
+        settings = {
+            "builtin.sandbox": False,
+            "builtin.enabled": False,
+            "system": "",
+            "defer": ("all",),
+            "log.file": Path("x"),
+        }
         assert flags.to_settings() == settings
 
     def test_every_flag_is_an_option_and_every_option_a_flag(self) -> None:
@@ -108,7 +127,9 @@ class TestPrecedence:
             (("*",), ("write_*",), {"read_file", "plain"}),
         ],
     )
-    def test_patterns_select_tools(self, allow: tuple[str, ...], deny: tuple[str, ...], offered: set[str]) -> None:
+    def test_patterns_select_tools(
+        self, allow: tuple[str, ...], deny: tuple[str, ...], offered: set[str]
+    ) -> None:
         cli_setup = prepare(Flags(allow=allow, deny=deny, tools=("start_tools:ALL",)))
         agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools)
         assert {tool.name for tool in agent.view().model_view.tools()} == offered
@@ -127,9 +148,15 @@ class TestTools:
                 Flags(allow=("nope*",), tools=("start_tools:ALL",)),
                 r"unknown tool in --allow 'nope\*'; known: plain, read_file, ",
             ),
-            (Flags(allow=("WebSearch",), builtin=True), "WebSearch cannot be used: no search service is configured"),
+            (
+                Flags(allow=("WebSearch",), builtin=True),
+                "WebSearch cannot be used: no search service is configured",
+            ),
             (Flags(facade="nope"), "unknown facade 'nope'"),
-            *((Flags(tools=(name,)), ".") for name in ("nowhere:x", "start_tools:missing", "start_tools:ODD", "", ":")),
+            *(
+                (Flags(tools=(name,)), ".")
+                for name in ("nowhere:x", "start_tools:missing", "start_tools:ODD", "", ":")
+            ),
         ],
     )
     def test_wrong_flag_is_an_error(self, flags: Flags, message: str, capsys: Capture) -> None:
@@ -175,9 +202,13 @@ class TestTools:
             ({}, ""),
         ],
     )
-    def test_facade_without_tools_is_reported(self, flags: dict[str, Any], reason: str, capsys: Capture) -> None:
+    def test_facade_without_tools_is_reported(
+        self, flags: dict[str, Any], reason: str, capsys: Capture
+    ) -> None:
         with prepare(Flags(model="simulator", **flags)):
-            assert capsys.readouterr().err == (f"toolglot: --facade codex has no effect: {reason}\n" if reason else "")
+            assert capsys.readouterr().err == (
+                f"toolglot: --facade codex has no effect: {reason}\n" if reason else ""
+            )
 
 
 class TestKeys:
@@ -215,7 +246,9 @@ class TestModel:
             os.environ[resolve_profile(*model.partition(":")[::2]).key_env[0]] = "test-key"
         cli_setup = prepare(Flags())
         assert cli_setup.model == (*DEFAULT_MODELS, "simulator")[index]
-        assert ("a key for this one was found" if index < len(DEFAULT_MODELS) else "TOOLGLOT_MODEL") in cli_setup.model_reason
+        assert (
+            "a key for this one was found" if index < len(DEFAULT_MODELS) else "TOOLGLOT_MODEL"
+        ) in cli_setup.model_reason
         assert "test-key" not in cli_setup.model_reason
 
     def test_named_model_has_no_reason(self) -> None:
@@ -257,7 +290,8 @@ class TestTrust:
         assert prepare(Flags(system="flag"), confirm=confirm).setup.settings.system == "flag"
 
     @pytest.mark.parametrize(
-        ("project", "note"), [(PROJECT, "ignoring tools, system in"), ('model = "simulator:gemini"', "ignoring model in")]
+        ("project", "note"),
+        [(PROJECT, "ignoring tools, system in"), ('model = "simulator:gemini"', "ignoring model in")],
     )
     def test_ignored_settings_are_reported_if_nobody_can_be_asked(
         self, project: str, note: str, home: Path, capsys: Capture
@@ -271,7 +305,9 @@ class TestTrust:
 
     def test_harmless_project_needs_no_trust(self, home: Path) -> None:
         (home / "toolglot.toml").write_text('generation.effort = "low"\n')
-        assert prepare(Flags(), confirm=lambda _: pytest.fail("asked")).setup.settings.generation.effort == "low"
+        assert (
+            prepare(Flags(), confirm=lambda _: pytest.fail("asked")).setup.settings.generation.effort == "low"
+        )
 
     @pytest.mark.parametrize("hostile", [r"\u001b[2K\rAll is well", r"a\nAll is well", r"\u202eb"])
     def test_question_cannot_be_manipulated(self, home: Path, hostile: str) -> None:

@@ -32,7 +32,9 @@ def console(monkeypatch: pytest.MonkeyPatch) -> PlainConsole:
         ([""], ""),
     ],
 )
-def test_streamed_text_is_broken_between_words(pieces: list[str], written: str, console: PlainConsole) -> None:
+def test_streamed_text_is_broken_between_words(
+    pieces: list[str], written: str, console: PlainConsole
+) -> None:
     wrapper = WordWrapper(console)
     assert "".join([*map(wrapper.feed, pieces), wrapper.close()]) == written
 

@@ -42,7 +42,10 @@ def add(left: int, other: int) -> int:
 ROUTE = ToolDefinition(
     "maps.plan_route",
     "Plan a route.",
-    {"type": "object", "properties": {"limits": {"type": "object", "additionalProperties": {"type": "number"}}}},
+    {
+        "type": "object",
+        "properties": {"limits": {"type": "object", "additionalProperties": {"type": "number"}}},
+    },
 )
 HOSTED = {"type": "web_search_20250305", "name": "web_search"}
 SEARCH = ToolDefinition("web_search", kind="hosted", wire="anthropic-messages", opaque=HOSTED)
@@ -142,7 +145,11 @@ def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: Capture) 
 )
 def test_every_tool_is_shown_by_its_name_on_the_wire(wire: str, names: list[str], capsys: Capture) -> None:
     out, _ = list_tools(capsys, [add, SEARCH, GOOGLE, PATCH, LOOK], wire=wire)
-    heads = [line for before, line in pairwise(out.splitlines()) if not before and not line.startswith(("lost:", "repaired:"))]
+    heads = [
+        line
+        for before, line in pairwise(out.splitlines())
+        if not before and not line.startswith(("lost:", "repaired:"))
+    ]
     assert heads == names
 
 
@@ -157,7 +164,9 @@ def test_without_a_target_tools_are_shown_as_they_were_defined(capsys: Capture) 
 
 
 def test_a_description_cannot_command_the_terminal(capsys: Capture) -> None:
-    evil = ToolDefinition("evil", "a\x1b]0;b\x07\u202e", {"type": "object", "properties": {"x": {"description": "\u202e\x9b"}}})
+    evil = ToolDefinition(
+        "evil", "a\x1b]0;b\x07\u202e", {"type": "object", "properties": {"x": {"description": "\u202e\x9b"}}}
+    )
     out, _ = list_tools(capsys, [evil], wire="openai-chat")
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*out}
 
@@ -168,7 +177,9 @@ def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> Non
     assert max(len(line) for line in out.splitlines() if '"' not in line) <= 40
 
 
-@pytest.mark.parametrize(("alias", "name"), [("claude", "Read"), ("google", "read_file"), ("gpt", "exec_command")])
+@pytest.mark.parametrize(
+    ("alias", "name"), [("claude", "Read"), ("google", "read_file"), ("gpt", "exec_command")]
+)
 def test_a_facade_can_be_named_by_its_family(alias: str, name: str, directory: Path) -> None:
     code, out, err = run_cli("tools", "--facade", alias)
     assert (code, err) == (0, "")
@@ -193,7 +204,11 @@ def test_facades_are_listed_with_their_programs_and_models() -> None:
     assert first in rows
     code, out, err = run_cli("tools", "--facades")
     assert (code, err, "codex@0.77.0" in out, "all others" in out) == (0, "", True, True)
-    assert run_cli("tools", "--facades", COLUMNS="80").out.splitlines()[0].split() == ["facade", "program", "models"]
+    assert run_cli("tools", "--facades", COLUMNS="80").out.splitlines()[0].split() == [
+        "facade",
+        "program",
+        "models",
+    ]
 
 
 def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> None:
@@ -215,7 +230,10 @@ def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> Non
     [
         (["--facades", "-m", "gpt-5.5"], "--facades lists all facades: remove "),
         (["--facade", "claude_code"], "unknown facade 'claude_code'; did you mean 'claude-code'"),
-        (["--facade", "codex@0.1"], "'codex@0.1' is older than the oldest version that is known, codex@0.77.0"),
+        (
+            ["--facade", "codex@0.1"],
+            "'codex@0.1' is older than the oldest version that is known, codex@0.77.0",
+        ),
         (["--facade", "CODEX@0.77"], "unknown facade 'CODEX@0.77'; known: claude-code@2.0.30, "),
         (["--facade", "mine.toml"], "unknown facade 'mine.toml'; known: "),
         (["--facade", "own_harness:other"], "'own_harness:other' is not a Facade"),
@@ -237,7 +255,9 @@ def test_error_is_one_sentence(words: list[str], message: str, directory: Path) 
 
 
 @pytest.mark.parametrize(("tools", "error"), [([], UsageError), ([3], InvalidTool)])
-def test_without_tools_there_is_nothing_to_show(tools: list[Any], error: type[Exception], capsys: Capture) -> None:
+def test_without_tools_there_is_nothing_to_show(
+    tools: list[Any], error: type[Exception], capsys: Capture
+) -> None:
     with pytest.raises(error):
         list_tools(capsys, tools)
 
@@ -296,7 +316,9 @@ def test_tools_that_cannot_be_used_are_named_with_the_reason(monkeypatch: Patch)
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("model", MODELS)
-def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: str, tmp_path: Path, capsys: Capture) -> None:
+def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
     tools: list[Any] = [*coding_tools(tmp_path), get_weather, add]
     out, _ = list_tools(capsys, tools, model=model, json=True)
     assert json.loads(out) == tools_sent_by_an_agent(model, tools)
@@ -367,9 +389,15 @@ def test_model_and_wire(words: tuple[str, ...], name: str, directory: Path) -> N
 @pytest.mark.parametrize(
     ("words", "declared"),
     [
-        (("--facade", "openai-hosted", "-m", "openai:gpt-5.1"), {"type": "shell", "environment": {"type": "local"}}),
+        (
+            ("--facade", "openai-hosted", "-m", "openai:gpt-5.1"),
+            {"type": "shell", "environment": {"type": "local"}},
+        ),
         (("--facade", "openai-hosted", "-m", "openai:gpt-5.1"), {"type": "apply_patch"}),
-        (("--facade", "anthropic-api", "-m", "anthropic:claude-opus-5"), {"type": "bash_20250124", "name": "bash"}),
+        (
+            ("--facade", "anthropic-api", "-m", "anthropic:claude-opus-5"),
+            {"type": "bash_20250124", "name": "bash"},
+        ),
     ],
 )
 def test_tools_that_a_model_knows_are_declared_by_their_types(

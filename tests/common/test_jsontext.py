@@ -42,7 +42,20 @@ def test_text_with_a_lone_surrogate_of_its_own_is_read() -> None:
     assert loads('"\ud800"') == "\ud800"
 
 
-BROKEN = [b"", b" ", b"{", b"{'a':1}", b"{} {}", b"\xff", b'"\xff"', b"nul", b'{"a":}', b"9" * 5000, b"\xef\xbb\xbf", b'"\n"']
+BROKEN = [
+    b"",
+    b" ",
+    b"{",
+    b"{'a':1}",
+    b"{} {}",
+    b"\xff",
+    b'"\xff"',
+    b"nul",
+    b'{"a":}',
+    b"9" * 5000,
+    b"\xef\xbb\xbf",
+    b'"\n"',
+]
 
 
 @pytest.mark.parametrize("data", BROKEN, ids=range(len(BROKEN)))
@@ -67,7 +80,13 @@ def test_any_bytes_are_a_value_or_a_value_error(data: bytes) -> None:
 
 def test_only_an_object_is_accepted_as_an_object() -> None:
     assert loads_object('{"a":1}') == {"a": 1}
-    for text, kind in (("[]", "an array"), ("7", "a number"), ("null", "null"), ('""', "a string"), ("true", "a boolean")):
+    for text, kind in (
+        ("[]", "an array"),
+        ("7", "a number"),
+        ("null", "null"),
+        ('""', "a string"),
+        ("true", "a boolean"),
+    ):
         with pytest.raises(ValueError, match=kind):
             loads_object(text)
 
@@ -90,11 +109,19 @@ def test_json_is_strict_even_with_a_lone_surrogate_in_it() -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
-    assert json.loads(dumps(["\ud800", float("inf"), float("nan")]), parse_constant=refuse) == ["\ud800", None, None]
+    assert json.loads(dumps(["\ud800", float("inf"), float("nan")]), parse_constant=refuse) == [
+        "\ud800",
+        None,
+        None,
+    ]
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
 )
 

@@ -39,7 +39,9 @@ class Collector(logging.Handler):
     @property
     def text(self) -> str:
         formatter = logging.Formatter("%(name)s %(message)s")
-        return "\n".join(f"{formatter.format(record)} {vars(record)} {record.exc_info}" for record in self.records)
+        return "\n".join(
+            f"{formatter.format(record)} {vars(record)} {record.exc_info}" for record in self.records
+        )
 
 
 @pytest.fixture
@@ -72,12 +74,20 @@ class TestRecords:
         return get_logger("toolglot.test_loggers")
 
     @pytest.mark.parametrize("key", [KEY, LOOKS_LIKE_A_KEY, KEY[::-1], KEY.encode().hex()])
-    def test_a_key_is_hidden_wherever_it_is(self, log: logging.Logger, collector: Collector, key: str) -> None:
+    def test_a_key_is_hidden_wherever_it_is(
+        self, log: logging.Logger, collector: Collector, key: str
+    ) -> None:
         log.info(f"a message with {key}")
         log.info("an argument: %s", key)
         log.info("arguments by name: %(key)s", {"key": key})
         log.info("an object: %s", Odd(key))
-        fields: dict[str, Any] = {"text": key, "nested": {"a": [key, (key,)]}, "odd": Odd(key), key: 1, "api_key": "unknown"}
+        fields: dict[str, Any] = {
+            "text": key,
+            "nested": {"a": [key, (key,)]},
+            "odd": Odd(key),
+            key: 1,
+            "api_key": "unknown",
+        }
         log.info("fields", extra=fields)
         log.info("does not fit: %s %s", key)
         log.info("a stack", stack_info=True)
@@ -86,8 +96,11 @@ class TestRecords:
         except ValueError as error:
             log.exception("an exception: %r", error)
             log.warning("behind another", exc_info=RuntimeError(error))
-        values = [value for record in collector.records for name, value in vars(record).items() if name != key]
-        assert key not in collector.text.replace(f"'{key}': 1", "")  # the name of a field is the program's own
+        values = [
+            value for record in collector.records for name, value in vars(record).items() if name != key
+        ]
+        # the name of a field is the program's own
+        assert key not in collector.text.replace(f"'{key}': 1", "")
         assert key not in str(values)
         assert len(collector.records) == 9
         assert collector.text.count(REDACTED) >= 9
@@ -103,7 +116,9 @@ class TestRecords:
         assert record.exc_info[1] is error
         assert (vars(record)["sizes"], vars(record)["odd"]) == ((1, 2), odd)
 
-    def test_nothing_that_cannot_be_written_stops_the_work(self, log: logging.Logger, collector: Collector) -> None:
+    def test_nothing_that_cannot_be_written_stops_the_work(
+        self, log: logging.Logger, collector: Collector
+    ) -> None:
         log.info("%s", Odd(""), extra={"odd": Odd("")})
         assert vars(collector.records[0])["odd"] == REDACTED
 
@@ -171,6 +186,8 @@ def test_every_logger_of_ours_hides_keys() -> None:
     others = {
         (path.relative_to(SOURCE).as_posix(), name)
         for path in SOURCE.rglob("*.py")
-        for name in re.findall(r"""getLogger\(\s*(?:__name__|["']toolglot[^"']*["'])?\s*\)""", path.read_text(encoding="utf-8"))
+        for name in re.findall(
+            r"""getLogger\(\s*(?:__name__|["']toolglot[^"']*["'])?\s*\)""", path.read_text(encoding="utf-8")
+        )
     }
     assert others == {("cli/logging_setup.py", 'getLogger("toolglot")')}  # which only has the handler

@@ -25,7 +25,9 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("around", ["{}", "the key {} is wrong", '{{"key":"{}"}}', "key={}&x=1", "({}).", "'{}'", "a\n{}\nb"])
+@pytest.mark.parametrize(
+    "around", ["{}", "the key {} is wrong", '{{"key":"{}"}}', "key={}&x=1", "({}).", "'{}'", "a\n{}\nb"]
+)
 def test_what_looks_like_a_key(secret: str, around: str) -> None:
     text = around.format(secret)
     assert redact(text) == around.format(REDACTED)
@@ -33,20 +35,27 @@ def test_what_looks_like_a_key(secret: str, around: str) -> None:
 
 @pytest.mark.parametrize("word", ["Bearer", "bearer"])
 def test_bearers(word: str) -> None:
-    assert redact(f"authorization: {word} ya29.a0AfB_by-x/y+z==, next") == f"authorization: {word} {REDACTED}, next"
+    assert (
+        redact(f"authorization: {word} ya29.a0AfB_by-x/y+z==, next")
+        == f"authorization: {word} {REDACTED}, next"
+    )
 
 
 @pytest.mark.parametrize("text", [
     "", "a task-oriented risk-assessment of scikit-learn", "sk-8", "the bearer of bad news", "AIza",
     '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}]}',
-    "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 toolu_01A09q90qw90lq917835lq9", "eyJust a word",
+    "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 "
+    "toolu_01A09q90qw90lq917835lq9", "eyJust a word",
 ])  # fmt: skip
 def test_everything_else_stays(text: str) -> None:
     assert redact(text) == text
 
 
 def test_keys_that_are_known() -> None:
-    assert redact("secret-1 and secret-2, secret-1", ["secret-1", "secret-2"]) == f"{REDACTED} and {REDACTED}, {REDACTED}"
+    assert (
+        redact("secret-1 and secret-2, secret-1", ["secret-1", "secret-2"])
+        == f"{REDACTED} and {REDACTED}, {REDACTED}"
+    )
     assert redact("nothing here", {"secret-1"}) == "nothing here"
 
 
@@ -91,7 +100,9 @@ def test_encoded_keys(encoding: str, around: str) -> None:
     assert not any(form[6:-6] in hidden for form in forms)
 
 
-@pytest.mark.parametrize("part", [KEY[:21], KEY[20:], KEY[10:31], KEY[1:], KEY[:-1], KEY[5:26][::-1], KEY[:22].encode().hex()])
+@pytest.mark.parametrize(
+    "part", [KEY[:21], KEY[20:], KEY[10:31], KEY[1:], KEY[:-1], KEY[5:26][::-1], KEY[:22].encode().hex()]
+)
 def test_half_of_a_key_is_hidden(part: str) -> None:
     for text in (part, f"a{part}b", f"{part} {part}", f"{KEY}{part}", part * 3):
         hidden = redact(text, [KEY])

@@ -1,4 +1,6 @@
-"""What is read as a file is one: nothing waits for a pipe, and every reader of the configuration says so in one sentence."""
+"""What is read as a file is one: nothing waits for a pipe, and every reader of the configuration says so in
+one sentence.
+"""
 
 import os
 import socket
@@ -60,7 +62,10 @@ def test_what_is_no_file_is_an_error(odd_file: Callable[[Path], None], tmp_path:
 
 
 READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "the user's configuration": ("config.toml", lambda path: read_configuration(environ={"TOOLGLOT_CONFIG": str(path)})),
+    "the user's configuration": (
+        "config.toml",
+        lambda path: read_configuration(environ={"TOOLGLOT_CONFIG": str(path)}),
+    ),
     "MCP servers": (".mcp.json", lambda path: read_server_file(path)),
     "variables": (".env", lambda path: read_env_file(path, within=None)),
     "a skill": ("pdf/SKILL.md", lambda path: read_skill(path.parent)),
@@ -68,7 +73,9 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_no_reader_of_the_configuration_waits(reader: str, odd_file: Callable[[Path], None], tmp_path: Path) -> None:
+def test_no_reader_of_the_configuration_waits(
+    reader: str, odd_file: Callable[[Path], None], tmp_path: Path
+) -> None:
     name, read = READERS[reader]
     path = tmp_path / "project" / name
     odd_file(path)
@@ -83,7 +90,9 @@ def test_the_list_of_trusted_directories_is_a_file(
 ) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
     odd_file(tmp_path / "trust.json")
-    with pytest.raises(UsageError, match=r"cannot read the list of trusted directories .*: it is not a regular file"):
+    with pytest.raises(
+        UsageError, match=r"cannot read the list of trusted directories .*: it is not a regular file"
+    ):
         is_trusted(tmp_path)
 
 

@@ -105,7 +105,11 @@ class TestVisible:
 
     def test_no_format_character_of_unicode_hides(self) -> None:
         escaped = escape_invisible(ANYTHING)
-        left = {ord(character) for character in escaped if unicodedata.category(character) in ("Cf", "Cs", "Zl", "Zp")}
+        left = {
+            ord(character)
+            for character in escaped
+            if unicodedata.category(character) in ("Cf", "Cs", "Zl", "Zp")
+        }
         assert left <= _SEEN
         escaped.encode()  # every UTF-8 terminal can write it
 

@@ -1,4 +1,6 @@
-"""Agent Skills: what is valid is what the specification's own validator says, and what is merely odd can still be used."""
+"""Agent Skills: what is valid is what the specification's own validator says, and what is merely odd can
+still be used.
+"""
 
 import os
 from pathlib import Path
@@ -29,22 +31,78 @@ NAMES = (
     *("pdf tools", "~", "true", "pdf.x", "ﬁle", "[pdf]", "null", "1.5", '"pdf"', "|\n  pdf", "ñandú", "i̇x"),
 )
 DESCRIPTIONS = (
-    *("Works with PDF files.", "''", "x" * 1024, "x" * 1025, ">\n  folded\n  text", "Use when: the user asks", "'Use when: x'"),
+    *(
+        "Works with PDF files.",
+        "''",
+        "x" * 1024,
+        "x" * 1025,
+        ">\n  folded\n  text",
+        "Use when: the user asks",
+        "'Use when: x'",
+    ),
     *("5", "|\n  a\n  b", "- a", "  "),
 )
 MORE = (
-    *("license: MIT", "allowed-tools: Bash(git:*) Read", "allowed-tools: [Read, Grep]", "allowed-tools:\n  - Read"),
-    *("metadata:\n  a: 1\n  b: x", "metadata: {a: 1}", "metadata:\n  a:\n    b: c", "metadata:", "metadata: a"),
-    *("compatibility: x", f"compatibility: {'x' * 501}", "compatibility:\n  - a", "model: opus", "name: pdf", "# comment"),
+    *(
+        "license: MIT",
+        "allowed-tools: Bash(git:*) Read",
+        "allowed-tools: [Read, Grep]",
+        "allowed-tools:\n  - Read",
+    ),
+    *(
+        "metadata:\n  a: 1\n  b: x",
+        "metadata: {a: 1}",
+        "metadata:\n  a:\n    b: c",
+        "metadata:",
+        "metadata: a",
+    ),
+    *(
+        "compatibility: x",
+        f"compatibility: {'x' * 501}",
+        "compatibility:\n  - a",
+        "model: opus",
+        "name: pdf",
+        "# comment",
+    ),
     *("license: &a MIT\nmetadata:\n  l: *a", "license:\n  a: b"),
 )
 TEXTS = (
-    *("", "body", "---\n", "---\nname: pdf\n", "---\n---\n", "---\nname: pdf\n---\n", "---\ndescription: x\n---\n"),
-    *("---\n- a\n---\n", f"{HEAD}---", "---\n\nname: pdf\n\ndescription: x\n---\n", "---\nname: pdf\n description: x\n---\n"),
-    *("---\r\nname: pdf\r\ndescription: x\r\n---\r\nx", f"\n{HEAD}---\n", "--- \nname: pdf\ndescription: x\n--- \n"),
-    *("---\nname: pdf\ndescription:\n---\n", "---\nname:\ndescription: x\n---\n", '---\nname: pdf\ndescription: "x\n---\n'),
-    *("---\nName: pdf\ndescription: x\n---\n", "---\n{name: pdf, description: x}\n---\n", f"{HEAD}\tlicense: y\n---\n"),
-    *(f"{HEAD}---\n---\nmore\n---\n", "---\n? name\n: pdf\n---\n", f"\ufeff{HEAD}---\n", f"{HEAD}  more: y\n---\n"),
+    *(
+        "",
+        "body",
+        "---\n",
+        "---\nname: pdf\n",
+        "---\n---\n",
+        "---\nname: pdf\n---\n",
+        "---\ndescription: x\n---\n",
+    ),
+    *(
+        "---\n- a\n---\n",
+        f"{HEAD}---",
+        "---\n\nname: pdf\n\ndescription: x\n---\n",
+        "---\nname: pdf\n description: x\n---\n",
+    ),
+    *(
+        "---\r\nname: pdf\r\ndescription: x\r\n---\r\nx",
+        f"\n{HEAD}---\n",
+        "--- \nname: pdf\ndescription: x\n--- \n",
+    ),
+    *(
+        "---\nname: pdf\ndescription:\n---\n",
+        "---\nname:\ndescription: x\n---\n",
+        '---\nname: pdf\ndescription: "x\n---\n',
+    ),
+    *(
+        "---\nName: pdf\ndescription: x\n---\n",
+        "---\n{name: pdf, description: x}\n---\n",
+        f"{HEAD}\tlicense: y\n---\n",
+    ),
+    *(
+        f"{HEAD}---\n---\nmore\n---\n",
+        "---\n? name\n: pdf\n---\n",
+        f"\ufeff{HEAD}---\n",
+        f"{HEAD}  more: y\n---\n",
+    ),
 )
 
 
@@ -63,7 +121,9 @@ def is_valid(directory: Path) -> bool:
 
 
 def test_our_verdicts_are_those_of_skills_ref(tmp_path: Path) -> None:
-    skills_ref = pytest.importorskip("skills_ref", reason="the validator of the specification is not installed")
+    skills_ref = pytest.importorskip(
+        "skills_ref", reason="the validator of the specification is not installed"
+    )
     cases = [(f"---\nname: {name}\ndescription: x\n---\n", name.strip("'\"|\n ") or "x") for name in NAMES]
     cases += [(f"---\nname: pdf\ndescription: {text}\n---\nbody", "pdf") for text in DESCRIPTIONS]
     cases += [(f"{HEAD}{field}\n---\nbody\n", "pdf") for field in MORE]
@@ -100,7 +160,10 @@ def test_what_is_odd_is_used_and_reported(tmp_path: Path, field: str, problem: s
         ("no front matter", "its SKILL.md has no front matter"),
         ("---\nname: pdf\n---\n", "its front matter has no description"),
         ("---\ndescription: x\n---\n", "its front matter has no name"),
-        ("---\nname: a b\ndescription: x\n---\n", "its name 'a b' is not valid: use 1 to 64 lower-case letters"),
+        (
+            "---\nname: a b\ndescription: x\n---\n",
+            "its name 'a b' is not valid: use 1 to 64 lower-case letters",
+        ),
         ("---\n- a\n---\n", "its front matter is not a YAML mapping"),
         (f"{HEAD}---\n{'x' * 300_000}", "its SKILL.md has more than 256 KB"),
     ],

@@ -35,5 +35,9 @@ def test_media_are_recognised_by_their_first_bytes(head: bytes, media: tuple[str
 
 def test_an_invalid_argument_is_a_sentence_with_its_parts() -> None:
     error = invalid_argument("end_line", "is 3, before the start line 5", kind="limit")
-    assert (str(error), error.kind, error.code) == ("end_line is 3, before the start line 5", "limit", "invalid_argument")
+    assert (str(error), error.kind, error.code) == (
+        "end_line is 3, before the start line 5",
+        "limit",
+        "invalid_argument",
+    )
     assert error.details == InvalidArgument("end_line", "is 3, before the start line 5")

@@ -1,4 +1,6 @@
-"""Values that users create are checked when they are made, and take any iterable where they keep a tuple or a frozenset."""
+"""Values that users create are checked when they are made, and take any iterable where they keep a tuple or a
+frozenset.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +38,13 @@ from toolglot import (
     tool,
 )
 
-NUMBERS: dict[str, Any] = {"max_tokens": -1, "temperature": -1, "top_p": 2, "top_k": -1, "thinking_budget": -2}
+NUMBERS: dict[str, Any] = {
+    "max_tokens": -1,
+    "temperature": -1,
+    "top_p": 2,
+    "top_k": -1,
+    "thinking_budget": -2,
+}
 
 
 @pytest.mark.parametrize(("kind", "fields", "message"), [
@@ -50,7 +58,8 @@ NUMBERS: dict[str, Any] = {"max_tokens": -1, "temperature": -1, "top_p": 2, "top
     (Options, {"effort": "hgh"}, "known: none, minimal, low, medium, high, xhigh, max"),
     (Options, {"temperature": float("nan")}, "temperature of Options: expected `float` >= 0.0"),
     (Options, {"stop": [1]}, "stop of Options: expected `str`, got `int`"),
-    (ToolChoice, {"mode": "any"}, "mode of ToolChoice: invalid enum value 'any'; known: auto, none, required"),
+    (ToolChoice, {"mode": "any"}, "mode of ToolChoice: invalid enum value 'any'; known: auto, none, "
+                                  "required"),
     (ToolChoice, {"names": 1}, "names of ToolChoice: expected `str`, got `int`"),
     (Rate, {"calls": -1, "seconds": 1}, "calls of Rate: expected `int` >= 0"),
     (Rate, {"calls": 1, "seconds": 0}, "seconds of Rate: expected `float` > 0.0"),
@@ -60,17 +69,21 @@ NUMBERS: dict[str, Any] = {"max_tokens": -1, "temperature": -1, "top_p": 2, "top
     (ShellOptions, {"hidden": ["a"]}, "hidden of ShellOptions: expected `Path`, got `str`"),
     (WebConfig, {"timeout": "3"}, "timeout of WebConfig: expected `float`, got `str`"),
     (WebConfig, {"max_chars": 1}, "max_chars of WebConfig: expected `int` >= 200"),
-    (WebConfig, {"brave_key": 3}, "brave_key of WebConfig: expected a text or a function that returns one, got int"),
+    (WebConfig, {"brave_key": 3}, "brave_key of WebConfig: expected a text or a function that returns one, "
+                                  "got int"),
     (BuiltinOptions, {"web": True}, "web of BuiltinOptions: expected `WebConfig`, got `bool`"),
     (BuiltinOptions, {"other_roots": ["a"]}, "other_roots of BuiltinOptions: expected `Root`, got `str`"),
     (Root, {"path": 3}, "path of Root: expected `Path`, got `int`"),
-    (Media, {"kind": "picture"}, "kind of Media: invalid enum value 'picture'; known: image, audio, video, file"),
+    (Media, {"kind": "picture"}, "kind of Media: invalid enum value 'picture'; known: image, audio, video, "
+                                 "file"),
     (Media, {"kind": "image", "data": 3}, "data of Media: expected `str | None`, got `int`"),
     (Case, {"base": "read", "result": "text"}, "result of Case: expected `Callable`, got `str`"),
     (Facade, {"id": "a", "title": "A", "views": 3}, "views of Facade: expected `View`, got `int`"),
     (Message, {"role": "user", "blocks": 3}, "the content of a message is text or blocks, not int"),
 ])  # fmt: skip
-def test_wrong_value_is_refused_when_it_is_made(kind: Callable[..., Any], fields: dict[str, Any], message: str) -> None:
+def test_wrong_value_is_refused_when_it_is_made(
+    kind: Callable[..., Any], fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         kind(**fields)
     assert message in str(caught.value)
@@ -81,7 +94,9 @@ def test_any_iterable_is_kept_as_a_tuple_or_a_frozenset() -> None:
     assert Options(stop="a").stop == ("a",)
     assert ToolChoice("required", ["a"]) == ToolChoice("required", ("a",))
     assert WebConfig(allow_private=(host for host in ["localhost"])).allow_private == ("localhost",)  # type: ignore[arg-type]
-    assert BuiltinOptions(unprotected=[".git"], other_roots=[Root(Path("a"))]).unprotected == frozenset({".git"})
+    assert BuiltinOptions(unprotected=[".git"], other_roots=[Root(Path("a"))]).unprotected == frozenset(
+        {".git"}
+    )
     assert ShellOptions(hidden=[Path("a")]).hidden == (Path("a"),)
     definition = ToolDefinition("f", tags=["a"], examples=[ToolExample({})])
     assert (definition.tags, definition.examples) == (frozenset({"a"}), (ToolExample({}),))
@@ -92,7 +107,9 @@ def test_any_iterable_is_kept_as_a_tuple_or_a_frozenset() -> None:
     assert (case.fields, view.aliases, view.ignored, view.base_tools) == (
         ("path", Field("a", "b")), ("read",), frozenset({"a"}), frozenset({"read"}),
     )  # fmt: skip
-    assert Facade(id="a", title="A", views=[view], hides=["grep"]) == Facade(id="a", title="A", views=(view,), hides={"grep"})
+    assert Facade(id="a", title="A", views=[view], hides=["grep"]) == Facade(
+        id="a", title="A", views=(view,), hides={"grep"}
+    )
 
 
 def test_one_tag_is_not_taken_apart() -> None:
@@ -104,7 +121,9 @@ def test_one_tag_is_not_taken_apart() -> None:
 def test_messages_take_lists_and_texts_at_run_time() -> None:
     content: Any = ["a", Text("b")]
     blocks = (Text("a"), Text("b"))
-    assert Message("user", content).blocks == Reply(content).blocks == ToolResult("1", content).content == blocks
+    assert (
+        Message("user", content).blocks == Reply(content).blocks == ToolResult("1", content).content == blocks
+    )
     text: Any = "hello"
     assert ToolResult("1", text).text == Message("user", text).text == "hello"
 

@@ -1,4 +1,6 @@
-"""What the tests of the configuration share: a home with a user file and a project file, settings, and a deaf provider."""
+"""What the tests of the configuration share: a home with a user file and a project file, settings, and a deaf
+provider.
+"""
 
 import os
 from collections.abc import Mapping
@@ -41,7 +43,9 @@ class Home:
     def project_file(self) -> Path:
         return self.project / "toolglot.toml"
 
-    def read(self, user: str = "", project: str = "", *, trusted: bool | None = None, **options: Any) -> Configuration:
+    def read(
+        self, user: str = "", project: str = "", *, trusted: bool | None = None, **options: Any
+    ) -> Configuration:
         self.user_file.write_text(user, encoding="utf-8")
         self.project_file.write_text(project, encoding="utf-8")
         environ: Mapping[str, str] = {**os.environ, **options.pop("environ", {})}

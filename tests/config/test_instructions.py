@@ -40,7 +40,9 @@ def names(instructions: Instructions) -> list[str]:
 
 
 class TestFiles:
-    def test_the_outermost_comes_first_and_the_users_own_before_it(self, project: Path, tmp_path: Path) -> None:
+    def test_the_outermost_comes_first_and_the_users_own_before_it(
+        self, project: Path, tmp_path: Path
+    ) -> None:
         (tmp_path / "user").mkdir()
         for path, text in ((tmp_path / "user", "mine"), (project, "top"), (project / "src" / "app", "near")):
             (path / "AGENTS.md").write_text(text)
@@ -72,8 +74,13 @@ class TestFiles:
     def test_a_long_file_is_truncated_and_an_empty_one_left_out(self, project: Path) -> None:
         (project / "AGENTS.md").write_text("é" * 500)
         instructions = read(project, max_chars=100)
-        assert instructions.files[project / "AGENTS.md"] == f"{'é' * 100}\n[truncated: read {project}/AGENTS.md for the rest]"
-        assert instructions.problems == (f"'{project}/AGENTS.md' is truncated to 100 characters (instructions.max_chars)",)
+        assert (
+            instructions.files[project / "AGENTS.md"]
+            == f"{'é' * 100}\n[truncated: read {project}/AGENTS.md for the rest]"
+        )
+        assert instructions.problems == (
+            f"'{project}/AGENTS.md' is truncated to 100 characters (instructions.max_chars)",
+        )
         (project / "AGENTS.md").write_text(" \n")
         assert read(project).compose(None) is None
 
@@ -144,10 +151,14 @@ class TestSkills:
         assert "it is a symbolic link out of the project" in instructions.problems[0]
 
     def test_many_skills_have_shorter_descriptions(self) -> None:
-        skills = [Skill(name=f"s{number}", description="word " * 100, directory=Path()) for number in range(100)]
+        skills = [
+            Skill(name=f"s{number}", description="word " * 100, directory=Path()) for number in range(100)
+        ]
         text = render_skill_list(skills)
         assert len(text) <= MAX_LIST_CHARS
         assert text.count("\n") == 99
-        many = render_skill_list(Skill(name=f"s{n}-{'x' * 50}", description="d", directory=Path()) for n in range(500))
+        many = render_skill_list(
+            Skill(name=f"s{n}-{'x' * 50}", description="d", directory=Path()) for n in range(500)
+        )
         assert many.endswith(" more)")
         assert len(many) <= MAX_LIST_CHARS + 30

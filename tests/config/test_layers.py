@@ -30,13 +30,16 @@ class TestLayers:
 
     def test_every_setting_has_a_value(self, home: Home) -> None:
         configuration = home.read(
-            '[providers.gemini]\nparallel = false\n[mcp.servers.x]\nurl = "http://x"\n[aliases]\nfast = "simulator"\n'
+            '[providers.gemini]\nparallel = false\n[mcp.servers.x]\nurl = "http://x"\n[aliases]\nfast = '
+            '"simulator"\n'
         )
         keys = list(origins(configuration))
         assert len(keys) == len(set(keys))
         for leaf in setting_fields():
             shown = (
-                leaf.key_text.replace("providers.*", "providers.gemini").replace("servers.*", "servers.x").removesuffix(".*")
+                leaf.key_text.replace("providers.*", "providers.gemini")
+                .replace("servers.*", "servers.x")
+                .removesuffix(".*")
             )
             assert shown in keys or f"{shown}.fast" in keys
 
@@ -59,7 +62,10 @@ class TestLayers:
             if layer in layers:
                 sources[layer] = layers[layer]
             configuration = home.read(**sources)
-            assert (configuration.settings.limits.max_iterations, origins(configuration)["limits.max_iterations"]) == (
+            assert (
+                configuration.settings.limits.max_iterations,
+                origins(configuration)["limits.max_iterations"],
+            ) == (
                 turns,
                 origin,
             )
@@ -70,17 +76,31 @@ class TestLayers:
             '[aliases]\nb = "simulator:anthropic"\n"c.d" = "simulator"\n[policy.max_uses]\ny = 1\n',
             trusted=True,
         )
-        assert configuration.settings.aliases == {"a": "simulator:gemini", "b": "simulator:anthropic", "c.d": "simulator"}
+        assert configuration.settings.aliases == {
+            "a": "simulator:gemini",
+            "b": "simulator:anthropic",
+            "c.d": "simulator",
+        }
         assert configuration.settings.policy.max_uses == {"x": 3, "y": 1}
         user, project = f"user file {home.user_file}", f"project file {home.project_file}"
-        expected = {"aliases.a": user, "aliases.b": project, 'aliases."c.d"': project, "policy.max_uses.x": user}
+        expected = {
+            "aliases.a": user,
+            "aliases.b": project,
+            'aliases."c.d"': project,
+            "policy.max_uses.x": user,
+        }
         assert origins(configuration).items() >= expected.items()
 
     def test_sections_of_a_provider_are_merged_too(self, home: Home) -> None:
-        configuration = home.read('[providers."llama.cpp"]\nstrict = true\n', "[providers.'llama.cpp'.generation]\ntop_p = 1\n")
+        configuration = home.read(
+            '[providers."llama.cpp"]\nstrict = true\n', "[providers.'llama.cpp'.generation]\ntop_p = 1\n"
+        )
         section = configuration.settings.providers["llama.cpp"]
         assert (section.strict, section.generation.top_p) == (True, 1.0)
-        assert origins(configuration)['providers."llama.cpp".generation.top_p'] == f"project file {home.project_file}"
+        assert (
+            origins(configuration)['providers."llama.cpp".generation.top_p']
+            == f"project file {home.project_file}"
+        )
 
     def test_a_flag_that_is_none_is_not_set(self, home: Home) -> None:
         configuration = home.read('model = "simulator"', flags={"model": None, "policy.allow": ["a"]})
@@ -98,13 +118,19 @@ class TestLayers:
     ])  # fmt: skip
     def test_flags_are_dotted_keys(self, home: Home, key: str, value: Any, expected: Any) -> None:
         assert expected in [
-            setting.value for setting in home.read(flags={key: value}).values if setting.origin.startswith("flag --")
+            setting.value
+            for setting in home.read(flags={key: value}).values
+            if setting.origin.startswith("flag --")
         ]
 
     def test_flags_are_named_as_on_the_command_line(self, home: Home) -> None:
         flags = {"limits.max_iterations": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
         sources = origins(home.read(flags=flags))
-        assert [sources[key] for key in flags] == ["flag --max-iterations", "flag --log-file", "flag --base-url"]
+        assert [sources[key] for key in flags] == [
+            "flag --max-iterations",
+            "flag --log-file",
+            "flag --base-url",
+        ]
 
     def test_paths_are_relative_to_the_file_that_names_them(self, home: Home) -> None:
         configuration = home.read('audit = "a.jsonl"', '[log]\nfile = "~/log.jsonl"', trusted=True)
@@ -112,17 +138,30 @@ class TestLayers:
         assert configuration.settings.log.file == str(home.directory / "log.jsonl")
 
     def test_none_is_no_limit(self, home: Home) -> None:
-        settings = home.read('[policy]\ntimeout = "none"\n[timeouts]\nidle = "none"\n[context]\nbudget = "none"\n').settings
-        assert (settings.policy.timeout, settings.timeouts.idle, settings.context.budget) == ("none", None, None)
-        assert home.read('[generation]\neffort = "none"\n').settings.generation.effort == "none"  # this one is a word
+        settings = home.read(
+            '[policy]\ntimeout = "none"\n[timeouts]\nidle = "none"\n[context]\nbudget = "none"\n'
+        ).settings
+        assert (settings.policy.timeout, settings.timeouts.idle, settings.context.budget) == (
+            "none",
+            None,
+            None,
+        )
+        # this one is a word
+        assert home.read('[generation]\neffort = "none"\n').settings.generation.effort == "none"
 
     def test_a_byte_order_mark_is_ignored(self, home: Home) -> None:
         assert home.read('\ufeffmodel = "simulator"\n').settings.model == "simulator"
 
     def test_the_user_file_is_no_project_file(self, home: Home) -> None:
         home.project_file.write_text("audit = false")
-        configuration = read_configuration(directory=home.project, environ={"TOOLGLOT_CONFIG": str(home.project_file)})
-        assert (configuration.settings.audit, configuration.project, configuration.withheld) == (False, None, ())
+        configuration = read_configuration(
+            directory=home.project, environ={"TOOLGLOT_CONFIG": str(home.project_file)}
+        )
+        assert (configuration.settings.audit, configuration.project, configuration.withheld) == (
+            False,
+            None,
+            (),
+        )
 
 
 class TestProjects:
@@ -135,7 +174,9 @@ class TestProjects:
         assert find_project_file(deep) == deep / "toolglot.toml"
 
     @pytest.mark.parametrize("create", [Path.mkdir, Path.touch], ids=["directory", "file"])
-    def test_the_search_ends_at_the_root_of_a_repository(self, home: Home, create: Callable[[Path], None]) -> None:
+    def test_the_search_ends_at_the_root_of_a_repository(
+        self, home: Home, create: Callable[[Path], None]
+    ) -> None:
         home.project_file.touch()
         deep = home.project / "a"
         deep.mkdir()
@@ -169,24 +210,31 @@ class TestProjects:
 class TestErrors:
     @pytest.mark.parametrize(("text", "line", "expected"), [
         ("model = ", "line 1, column 9", "invalid TOML: Invalid value"),
-        ('a = 1\nmodel "x"', "line 2, column 7", "invalid TOML: Expected '=' after a key in a key/value pair"),
+        ('a = 1\nmodel "x"', "line 2, column 7", "invalid TOML: Expected '=' after a key in a key/value "
+                                                 "pair"),
         ('system = """\nnever', "line 2, column 6", "invalid TOML: "),
         ("[policy]\n[policy]\n", "line 2, column 8", "invalid TOML: "),
         ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
-        ("\n[limits]\nmax_iteration = 3", "line 3", "no setting 'limits.max_iteration'; did you mean 'limits.max_iterations'"),
-        ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean 'limits.max_iterations'?"),
+        ("\n[limits]\nmax_iteration = 3", "line 3", "no setting 'limits.max_iteration'; did you mean "
+                                                    "'limits.max_iterations'"),
+        ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean "
+                                         "'limits.max_iterations'?"),
         ("[polic]\nmax_iterations = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
         ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),
         ('["*"]\nx = 3', "line 1", "there is no setting '\"*\"'; there are aliases"),
-        ("[providers.antropic]", "line 1", "there is no provider 'antropic'; did you mean 'providers.anthropic'?"),
+        ("[providers.antropic]", "line 1", "there is no provider 'antropic'; did you mean "
+                                           "'providers.anthropic'?"),
         ("[providers.llama.cpp]", "line 1", 'providers."llama.cpp"'),
         ("[providers.zzzzzz]", "line 1", "there is no provider 'zzzzzz'; see docs/providers.md"),
         ("providers.gemini.parralel = true", "line 1", "did you mean 'providers.gemini.parallel'?"),
         ("[providers.gemini]\napi_key = 'k'", "line 2", "there is no setting 'providers.gemini.api_key'; "),
         ("policy = 3", "line 1", "policy must be a table"),
-        ("policy.max_iterations = 3", "line 1", "no setting 'policy.max_iterations'; it is now 'limits.max_iterations'"),
-        ("[policy]\nmax_tokens = 3", "line 2", "no setting 'policy.max_tokens'; it is now 'limits.max_total_tokens'"),
-        ("[policy.max_per_minute]\nx = 3", "line 1", "no setting 'policy.max_per_minute'; it is now 'policy.rates'"),
+        ("policy.max_iterations = 3", "line 1", "no setting 'policy.max_iterations'; it is now "
+                                                "'limits.max_iterations'"),
+        ("[policy]\nmax_tokens = 3", "line 2", "no setting 'policy.max_tokens'; it is now "
+                                               "'limits.max_total_tokens'"),
+        ("[policy.max_per_minute]\nx = 3", "line 1", "no setting 'policy.max_per_minute'; it is now "
+                                                     "'policy.rates'"),
         ("[policy.max_tokens_per_minute]\nx = 3", "line 1",
             "no setting 'policy.max_tokens_per_minute'; it is now 'limits.request_rates'"),
         ("[[policy]]\ntimeout = 3", "line 1", "policy must be a table"),
@@ -199,34 +247,48 @@ class TestErrors:
         ("system = 2020-01-01", "line 1", "system must be a string, not 2020-01-01"),
         ("[policy]\nask = ['delete']", "line 2",
             "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not ['delete']"),
-        ("limits.max_iterations = -1", "line 1", "limits.max_iterations must be an integer of at least 0, not -1"),
-        ("limits.max_iterations = true", "line 1", "limits.max_iterations must be an integer of at least 0, not true"),
-        ("limits.max_iterations = 1.5", "line 1", "limits.max_iterations must be an integer of at least 0, not 1.5"),
-        ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, not -1"),
+        ("limits.max_iterations = -1", "line 1", "limits.max_iterations must be an integer of at least 0, "
+                                                 "not -1"),
+        ("limits.max_iterations = true", "line 1", "limits.max_iterations must be an integer of at least 0, "
+                                                   "not true"),
+        ("limits.max_iterations = 1.5", "line 1", "limits.max_iterations must be an integer of at least 0, "
+                                                  "not 1.5"),
+        ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, "
+                                                    "not -1"),
         ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
         ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
         ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
         (f"policy.timeout = 1{'0' * 400}", "line 1",
             f"policy.timeout must be a number above 0 or 'none', not 1{'0' * 39}…"),
         ("limits.max_iterations = 9223372036854775808", "line 1", "of at least 0, not 9223372036854775808"),
-        ("limits.run_timeout = -1", "line 1", "limits.run_timeout must be a number of at least 0 or 'none', not -1"),
+        ("limits.run_timeout = -1", "line 1", "limits.run_timeout must be a number of at least 0 or 'none', "
+                                              "not -1"),
         ("policy.max_result = 5", "line 1", "policy.max_result must be an integer of at least 100, not 5"),
-        ("limits.max_total_tokens = 'all'", "line 1", "must be an integer of at least 0 or 'none', not 'all'"),
-        ("limits.max_cost = -0.5", "line 1", "limits.max_cost must be a number of at least 0 or 'none', not -0.5"),
+        ("limits.max_total_tokens = 'all'", "line 1", "must be an integer of at least 0 or 'none', not "
+                                                      "'all'"),
+        ("limits.max_cost = -0.5", "line 1", "limits.max_cost must be a number of at least 0 or 'none', not "
+                                             "-0.5"),
         ("policy.max_repeats = -1", "line 1", "policy.max_repeats must be an integer of at least 0, not -1"),
         ("[policy]\nrates.git = 5", "line 2",
             "policy.rates.git must be a table such as { calls = 10, seconds = 60 }, not 5"),
-        ("[policy.rates.git]\ncall = 5", "line 1", "must be a table such as { calls = 10, seconds = 60 }, not"),
+        ("[policy.rates.git]\ncall = 5", "line 1", "must be a table such as { calls = 10, seconds = 60 }, "
+                                                   "not"),
         ("policy.rates.git = {calls = 5, second = 1}", "line 1", "policy.rates.git must be a table"),
         ("policy.rates.git = {calls = -1}", "line 1", "policy.rates.git must be a table"),
         ("policy.rates.git = {calls = 1, seconds = nan}", "line 1", "policy.rates.git must be a table"),
         ("limits.request_rates.gemini = {requests = 0}", "line 1",
-            "limits.request_rates.gemini must be a table such as { requests = 50, tokens = 80000, seconds = 60 }, not"),
-        ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not -1"),
-        ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
-        ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
-        ("generation.top_p = -0.5", "line 1", "must be a number of at least 0 and of at most 1 or 'none', not -0.5"),
-        ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be an integer of at"),
+            "limits.request_rates.gemini must be a table such as { requests = 50, tokens = 80000, seconds = "
+            "60 }, not"),
+        ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not "
+                                               "-1"),
+        ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not "
+                                               "'stop'"),
+        ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', "
+                                                 "not 3"),
+        ("generation.top_p = -0.5", "line 1", "must be a number of at least 0 and of at most 1 or 'none', "
+                                              "not -0.5"),
+        ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be an integer "
+                                                                 "of at"),
         ("timeouts.connect = 0", "line 1", "timeouts.connect must be a number above 0 or 'none', not 0"),
         ("retry.max_retries = -1", "line 1", "retry.max_retries must be an integer of at least 0, not -1"),
         ("retry.jitter = 2", "line 1", "retry.jitter must be a number of at least 0 and of at most 1, not 2"),
@@ -235,9 +297,12 @@ class TestErrors:
         ("context.budget = 0", "line 1", "context.budget must be an integer of at least 1 or 'none', not 0"),
         ("chat.thinking = 'x'", "line 1", "chat.thinking must be 'folded', 'shown' or 'hidden', not 'x'"),
         ("chat.result_lines = -1", "line 1", "chat.result_lines must be an integer of at least 0, not -1"),
-        ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
+        ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not "
+                                         "'loud'"),
     ])  # fmt: skip
-    def test_a_mistake_in_a_file_is_one_sentence_with_its_line(self, home: Home, text: str, line: str, expected: str) -> None:
+    def test_a_mistake_in_a_file_is_one_sentence_with_its_line(
+        self, home: Home, text: str, line: str, expected: str
+    ) -> None:
         for user, project, file in ((text, "", home.user_file), ("", text, home.project_file)):
             with pytest.raises(UsageError) as error:
                 home.read(user, project)
@@ -268,13 +333,16 @@ class TestErrors:
 
     def test_an_unreadable_file_is_named(self, home: Home) -> None:
         home.user_file.mkdir()
-        with pytest.raises(UsageError, match=r"^cannot read the configuration '.*config\.toml': Is a directory$"):
+        with pytest.raises(
+            UsageError, match=r"^cannot read the configuration '.*config\.toml': Is a directory$"
+        ):
             read_configuration(directory=home.project)
 
     @pytest.mark.parametrize(("document", "problem"), [
         ("#" * 64_001, "larger than 64,000 bytes"),
         (f"a = {'[' * 60_000}", "is nested too deeply"),
-        (f"a = {'1' * 5_000}", r"toolglot\.toml: invalid TOML: .* has 5000 digits$"),  # tomllib does not say where
+        # tomllib does not say where
+        (f"a = {'1' * 5_000}", r"toolglot\.toml: invalid TOML: .* has 5000 digits$"),
         # tomllib would need gigabytes for each of these
         (f"aliases{'.a' * 30_000} = 1", "a key with more than 20 parts"),
         (f"[a{' . a' * 12_000}]", "a key with more than 20 parts"),
@@ -283,7 +351,8 @@ class TestErrors:
         (f'x = {{s = """a"""", a{".a" * 30_000} = 1, t = "b"}}', "a key with more than 20 parts"),
         (f"x = {{s = '''a'''', a{'.a' * 30_000} = 1, t = 'b'}}", "a key with more than 20 parts"),
         ("fallbacks = [" + '"a",' * 1_001 + "]", "line 1: fallbacks exceeds the limit of 1,000 entries"),
-        ("\n".join(f'aliases.a{i} = "b"' for i in range(1_002)), "line 1002: aliases.a1001 exceeds the limit of"),
+        ("\n".join(f'aliases.a{i} = "b"' for i in range(1_002)), "line 1002: aliases.a1001 exceeds the limit "
+                                                                 "of"),
     ])  # fmt: skip
     def test_files_that_would_take_too_much_are_refused_before_they_are_parsed(
         self, home: Home, document: str, problem: str
@@ -294,23 +363,37 @@ class TestErrors:
     def test_dots_in_strings_and_comments_do_not_count(self, home: Home) -> None:
         dots = "a." * 100
         configuration = home.read(
-            f'system = """\n{dots} "quoted" {dots}\n"""  # {dots}\nmodel = \'{dots}\'\naudit = false # "{dots}'
+            f'system = """\n{dots} "quoted" {dots}\n"""  # {dots}\nmodel = \'{dots}\'\naudit = false # '
+            f'"{dots}'
         )
         assert configuration.settings.model == dots
 
     @pytest.mark.parametrize(
         "name",
-        ["anthropic:claude-sonnet-4-5", "a:b", "openai", "simulator", "gpt", "claude-sonnet-4-5", "o3", "gemini-2.5-pro"],
+        [
+            "anthropic:claude-sonnet-4-5",
+            "a:b",
+            "openai",
+            "simulator",
+            "gpt",
+            "claude-sonnet-4-5",
+            "o3",
+            "gemini-2.5-pro",
+        ],
     )
     def test_an_alias_cannot_look_like_a_provider_or_a_model(self, home: Home, name: str) -> None:
-        with pytest.raises(UsageError, match=f"^.*line 2: '{name}' is the name of a provider or of a model: choose another"):
+        with pytest.raises(
+            UsageError, match=f"^.*line 2: '{name}' is the name of a provider or of a model: choose another"
+        ):
             home.read("", f'[aliases]\n"{name}" = "simulator"')
 
     @pytest.mark.parametrize(("flags", "expected"), [
         ({"limits.max_iterations": -1}, "the flag --max-iterations must be an integer of at least 0, not -1"),
-        ({"limits.max_iterations": "x"}, "the flag --max-iterations must be an integer of at least 0, not 'x'"),
+        ({"limits.max_iterations": "x"}, "the flag --max-iterations must be an integer of at least 0, not "
+                                         "'x'"),
         ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
-        ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
+        ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as "
+                          "'policy.allow'"),
         ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
     ])  # fmt: skip
     def test_a_wrong_flag_is_named(self, home: Home, flags: dict[str, Any], expected: str) -> None:
@@ -347,7 +430,8 @@ class TestEnvironment:
         ("TOOLGLOT_LIMITS_MAX_ITERATIONS", "many", "must be an integer of at least 0, not 'many'"),
         ("TOOLGLOT_LIMITS_MAX_ITERATIONS", "-1", "must be an integer of at least 0, not -1"),
         ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
-        ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not ['delete']"),
+        ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not "
+                                          "['delete']"),
         ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
         ("TOOLGLOT_CONTEXT_KEEP", "2", "must be a number above 0 and below 1, not 2"),
     ])  # fmt: skip
@@ -365,7 +449,8 @@ class TestEnvironment:
         )
 
     @pytest.mark.parametrize(
-        ("name", "meant"), [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")]
+        ("name", "meant"),
+        [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")],
     )
     def test_a_misspelt_variable_is_an_error(self, home: Home, name: str, meant: str) -> None:
         with pytest.raises(UsageError) as error:
@@ -377,14 +462,24 @@ class TestEnvironment:
         name = f"TOOLGLOT_{key}".replace(".", "_").upper()
         with pytest.raises(UsageError) as error:
             home.read(environ={name: "3"})
-        assert str(error.value) == f"the variable {name} cannot hold a table; set {key} in a configuration file"
+        assert (
+            str(error.value) == f"the variable {name} cannot hold a table; set {key} in a configuration file"
+        )
 
     def test_other_variables_may_start_like_ours(self, home: Home) -> None:
-        names = ("TOOLGLOT_STATE", "TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_LIVE_MODELS", "TOOLGLOT_X")
+        names = (
+            "TOOLGLOT_STATE",
+            "TOOLGLOT_API_KEY",
+            "TOOLGLOT_BASE_URL",
+            "TOOLGLOT_LIVE_MODELS",
+            "TOOLGLOT_X",
+        )
         assert origins(home.read(environ=dict.fromkeys(names, "x"))) == origins(home.read())
 
     def test_variables_that_are_no_settings(self) -> None:
-        assert not {"TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_CONFIG", "TOOLGLOT_STATE"} & set(setting_variables())
+        assert not {"TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_CONFIG", "TOOLGLOT_STATE"} & set(
+            setting_variables()
+        )
 
     def test_every_key_without_a_wildcard_has_a_variable(self) -> None:
         assert len(setting_variables()) == len([leaf for leaf in setting_fields() if "*" not in leaf.key])

@@ -1,4 +1,6 @@
-"""Tools and facades that a setting names: an id, or an object of a module or of a file beside the file that names it."""
+"""Tools and facades that a setting names: an id, or an object of a module or of a file beside the file that
+names it.
+"""
 
 import sys
 from importlib import import_module
@@ -20,7 +22,9 @@ FACADE = "from toolglot import Facade\nmine = Facade(id={!r}, title='', views=()
 
 
 def facade_of(configuration: Configuration) -> Any:
-    return Setup(configuration.settings, code_directory=configuration.code_directories.get("facade")).resolve_facade()
+    return Setup(
+        configuration.settings, code_directory=configuration.code_directories.get("facade")
+    ).resolve_facade()
 
 
 class TestPaths:
@@ -40,7 +44,16 @@ class TestPaths:
         assert facade_of(home.read(f'facade = "{home.directory}/home_facade.py:mine"')).id == "home"
 
     @pytest.mark.parametrize(
-        "name", ["auto", "neutral", "claude-code-2.0", "package.module:mine", "claude-cod", "mine.py:mine", "~/mine.py:mine"]
+        "name",
+        [
+            "auto",
+            "neutral",
+            "claude-code-2.0",
+            "package.module:mine",
+            "claude-cod",
+            "mine.py:mine",
+            "~/mine.py:mine",
+        ],
     )
     def test_a_name_stays_as_it_is_written(self, home: Home, name: str) -> None:
         assert home.read(f'facade = "{name}"').settings.facade == name
@@ -56,7 +69,8 @@ class TestNames:
 
     def test_objects_of_modules(self, tmp_path: Path) -> None:
         (tmp_path / "facade_module.py").write_text(
-            "from toolglot.facades.view import Facade\nmine = Facade(id='mine', title='', views=())\nother = 3\n"
+            "from toolglot.facades.view import Facade\nmine = Facade(id='mine', title='', views=())\nother = "
+            "3\n"
         )
         facade = load_facade_by_name("facade_module:mine", directory=tmp_path)
         assert isinstance(facade, Facade)
@@ -103,7 +117,9 @@ class TestHostileDirectory:
 
     @pytest.mark.parametrize("name", ["absent_tools:ALL", "absent_tools.py:ALL"])
     @pytest.mark.parametrize("source", ["user file", "variable"])
-    def test_modules_of_the_current_directory_are_not_found(self, home: Home, mark: Path, source: str, name: str) -> None:
+    def test_modules_of_the_current_directory_are_not_found(
+        self, home: Home, mark: Path, source: str, name: str
+    ) -> None:
         for setting, value in (("tools", f'["{name}"]'), ("facade", f'"{name}"')):
             variables = {f"TOOLGLOT_{setting.upper()}": name} if source == "variable" else {}
             configuration = home.read("" if variables else f"{setting} = {value}", environ=variables)
@@ -112,13 +128,19 @@ class TestHostileDirectory:
                 setup.resolve_facade() if setting == "facade" else load_configured_tools(configuration)
         assert not mark.exists()
 
-    def test_a_trusted_directory_a_trusted_file_and_a_flag_may_name_them(self, home: Home, mark: Path) -> None:
-        (home.project / "my_tools.py").write_text("from toolglot import tool\nALL = [tool(lambda: 1, name='mine')]\n")
+    def test_a_trusted_directory_a_trusted_file_and_a_flag_may_name_them(
+        self, home: Home, mark: Path
+    ) -> None:
+        (home.project / "my_tools.py").write_text(
+            "from toolglot import tool\nALL = [tool(lambda: 1, name='mine')]\n"
+        )
         assert load_tools("my_tools.py:ALL", home.project)[0].name == "mine"  # as --tools does
         configuration = home.read("", 'tools = ["my_tools:ALL"]', trusted=True)
         assert load_configured_tools(configuration)[0].name == "mine"
         variables = {"TOOLGLOT_TOOLS": "my_tools.py:ALL"}
-        with pytest.raises(UsageError, match="use its full path, pass it with a flag, or trust the current directory"):
+        with pytest.raises(
+            UsageError, match="use its full path, pass it with a flag, or trust the current directory"
+        ):
             load_configured_tools(home.read(environ=variables))
         trust_directory(home.project)
         assert load_configured_tools(home.read(environ=variables))[0].name == "mine"
@@ -131,7 +153,9 @@ class TestHostileDirectory:
             assert load_configured_tools(home.read(f'tools = ["{name}"]'))[0].name == "own"
         assert not mark.exists()
 
-    def test_a_file_that_is_loaded_does_not_take_the_name_of_an_installed_module(self, home: Home, mark: Path) -> None:
+    def test_a_file_that_is_loaded_does_not_take_the_name_of_an_installed_module(
+        self, home: Home, mark: Path
+    ) -> None:
         load_tools("colorsys.py:ALL", home.project)
         assert mark.exists()
         assert import_module("colorsys").__file__ != str(home.project / "colorsys.py")

@@ -63,7 +63,9 @@ def parse(**entry: Any) -> tuple[ServerSettings, str, tuple[str, ...]]:
 
 
 def non_default_fields(settings: ServerSettings) -> dict[str, Any]:
-    return {name: value for name, value in asdict(settings).items() if value != getattr(ServerSettings(), name)}
+    return {
+        name: value for name, value in asdict(settings).items() if value != getattr(ServerSettings(), name)
+    }
 
 
 class TestForms:
@@ -171,7 +173,9 @@ class TestForms:
         (tmp_path / "large").write_bytes(b" " * 300_000)
         with pytest.raises(UsageError, match="larger than 256,000"):
             read_server_file(tmp_path / "large", is_project=True)
-        (tmp_path / "large").write_text(json.dumps({"history": "x" * 300_000, "mcpServers": {"s": {"command": "x"}}}))
+        (tmp_path / "large").write_text(
+            json.dumps({"history": "x" * 300_000, "mcpServers": {"s": {"command": "x"}}})
+        )
         assert list(read_server_file(tmp_path / "large").servers) == ["s"], "such as ~/.claude.json"
 
     @given(ENTRIES)
@@ -204,7 +208,9 @@ def write_project(home: Home, name: str, **servers: Any) -> None:
 
 class TestPlaces:
     def test_settings(self, home: Home) -> None:
-        configuration = home.read('[mcp.servers.a]\ncommand = "x"\nargs = ["-y", "b c"]\n[mcp.servers.b]\nurl = "https://x"')
+        configuration = home.read(
+            '[mcp.servers.a]\ncommand = "x"\nargs = ["-y", "b c"]\n[mcp.servers.b]\nurl = "https://x"'
+        )
         catalog = find_servers(configuration, directory=home.project)
         assert targets_of(catalog) == {"a": "x -y 'b c'", "b": "https://x"}
         assert [(entry.is_project, entry.is_sandboxed) for entry in catalog.servers] == [(False, False)] * 2
@@ -216,7 +222,10 @@ class TestPlaces:
         configuration = home.read("", project, trusted=False)
         catalog = find_servers(configuration, directory=home.project)
         assert targets_of(catalog) == {}
-        assert [(entry.name, entry.settings.command) for entry in catalog.withheld] == [("json", "x"), ("toml", "y")]
+        assert [(entry.name, entry.settings.command) for entry in catalog.withheld] == [
+            ("json", "x"),
+            ("toml", "y"),
+        ]
         assert [withheld.key for withheld in configuration.withheld] == ["mcp.servers.toml.command"]
         trust_directory(home.project)
         catalog = find_servers(home.read("", project), directory=home.project)
@@ -232,7 +241,10 @@ class TestPlaces:
         assert targets_of(catalog) == {"same": "x2", "s2": "y", "s1": "y", "s0": "y"}
         assert catalog.servers[0].directory == home.project
         assert len(catalog.notes) == 2
-        assert f"the MCP server same is in {home.project}/.mcp.json and in {home.project}/.vscode/mcp.json" in catalog.notes[0]
+        assert (
+            f"the MCP server same is in {home.project}/.mcp.json and in {home.project}/.vscode/mcp.json"
+            in catalog.notes[0]
+        )
         off = home.read("[mcp]\nproject_files = false", trusted=True)
         assert targets_of(find_servers(off, directory=home.project, trusted=True)) == {}
 
@@ -263,16 +275,22 @@ class TestPlaces:
 
     def test_settings_change_a_server_of_a_file(self, home: Home) -> None:
         write_project(home, ".mcp.json", s={"command": "x", "env": {"A": "1", "B": "2"}})
-        user = '[mcp.servers.s]\nsandbox = false\ntrust = true\nenv.B = "3"\n[mcp.servers.none]\nenabled = false'
+        user = (
+            '[mcp.servers.s]\nsandbox = false\ntrust = true\nenv.B = "3"\n[mcp.servers.none]\nenabled = false'
+        )
         catalog = find_servers(home.read(user), directory=home.project, trusted=True)
         (entry,) = catalog.servers
         assert (entry.settings.trust, entry.is_sandboxed, entry.is_project) == (True, False, True)
         assert (entry.resolve().trust, entry.resolve().sandbox) == (True, False)
         assert entry.settings.env == {"A": "1", "B": "3"}
-        assert catalog.notes == ("mcp.servers.none has neither a command nor a url, and no project file defines that server",)
+        assert catalog.notes == (
+            "mcp.servers.none has neither a command nor a url, and no project file defines that server",
+        )
 
     def test_a_project_that_takes_a_name_gets_no_secrets_of_yours(self, home: Home) -> None:
-        user = '[mcp.servers.s]\nurl = "https://mine"\nheaders.Authorization = "Bearer 12345678"\ntrust = true'
+        user = (
+            '[mcp.servers.s]\nurl = "https://mine"\nheaders.Authorization = "Bearer 12345678"\ntrust = true'
+        )
         project = '[mcp.servers.s]\nurl = "https://theirs"'
         (entry,) = find_servers(home.read(user, project, trusted=True), directory=home.project).servers
         assert non_default_fields(entry.settings) == {"url": "https://theirs"}
@@ -284,7 +302,10 @@ class TestPlaces:
         catalog = find_servers(home.read(user, project, trusted=True), directory=home.project)
         (entry,) = catalog.servers
         assert (entry.target, entry.is_sandboxed, entry.resolve().trust) == ("x --evil", True, False)
-        assert "mcp.servers.s.trust was ignored, because toolglot.toml defines or changes this server" in catalog.notes[0]
+        assert (
+            "mcp.servers.s.trust was ignored, because toolglot.toml defines or changes this server"
+            in catalog.notes[0]
+        )
 
     @pytest.mark.parametrize("trusted", [True, False])
     @pytest.mark.parametrize("project", [
@@ -295,14 +316,18 @@ class TestPlaces:
     def test_no_project_trusts_its_own_server(self, home: Home, project: str, trusted: bool) -> None:
         write_project(home, ".mcp.json", s={"command": "y", "trust": True, "autoApprove": ["*"]})
         user = '[mcp.servers.mine]\ncommand = "z"'
-        catalog = find_servers(home.read(user, project, trusted=trusted), directory=home.project, trusted=trusted)
+        catalog = find_servers(
+            home.read(user, project, trusted=trusted), directory=home.project, trusted=trusted
+        )
         entries = [*catalog.servers, *catalog.withheld]
         assert {entry.name for entry in entries} == {"s", "mine"}
         assert not any(entry.settings.trust for entry in entries)
         assert any("trust was ignored" in note for note in catalog.notes) == trusted
 
     def test_a_server_without_sense_does_not_break_the_configuration(self, home: Home) -> None:
-        configuration = home.read('[mcp.servers.a]\ncommand = "x"\nurl = "https://x"\n[mcp.servers.b]\ncommand = "y"')
+        configuration = home.read(
+            '[mcp.servers.a]\ncommand = "x"\nurl = "https://x"\n[mcp.servers.b]\ncommand = "y"'
+        )
         bad, good = find_servers(configuration, directory=home.project).servers
         with pytest.raises(UsageError, match=r"the MCP server a .* is not valid: .*both are set"):
             bad.resolve()
@@ -330,7 +355,14 @@ class TestVariables:
         server = entry(
             tmp_path,
             command="${workspaceFolder}/bin${/}server",
-            args=["${env:GITHUB_TOKEN}", "${NONE:-default}", "${EMPTY:-x}", "${EMPTY}", "$HOME", "${workspaceFolderBasename}"],
+            args=[
+                "${env:GITHUB_TOKEN}",
+                "${NONE:-default}",
+                "${EMPTY:-x}",
+                "${EMPTY}",
+                "$HOME",
+                "${workspaceFolderBasename}",
+            ],
             env={"T": "a ${GITHUB_TOKEN}"},
             cwd="sub",
         ).resolve()
@@ -374,10 +406,14 @@ class TestVariables:
         assert "answer-12345678" in secret_values()
         assert entry(tmp_path, command="x", args=["${input:d}"], inputs=inputs).resolve().args == ("eu",)
 
-    def test_a_project_gets_no_key_of_a_provider(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_project_gets_no_key_of_a_provider(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-12345678")
         assert entry(tmp_path, command="x", args=["${OPENAI_API_KEY}"]).resolve().args == ("sk-12345678",)
-        with pytest.raises(UsageError, match=r"requests OPENAI_API_KEY, which is a provider key: add it to policy\.keep_env"):
+        with pytest.raises(
+            UsageError, match=r"requests OPENAI_API_KEY, which is a provider key: add it to policy\.keep_env"
+        ):
             entry(tmp_path, is_project=True, command="x", args=["${OPENAI_API_KEY}"]).resolve()
 
     def test_a_project_gets_no_key_that_you_have_configured(self, home: Home) -> None:
@@ -417,18 +453,30 @@ class TestVariables:
         assert entry(tmp_path, is_project=True, command="x", env_file=".env").resolve().env == {"A": "1"}
 
     def test_what_a_program_replaces_itself(self, tmp_path: Path) -> None:
-        assert entry(tmp_path, command="sh", args=["-c", "echo $${1} $$ $${x.y}"]).resolve().args[1] == "echo ${1} $$ ${x.y}"
+        assert (
+            entry(tmp_path, command="sh", args=["-c", "echo $${1} $$ $${x.y}"]).resolve().args[1]
+            == "echo ${1} $$ ${x.y}"
+        )
         with pytest.raises(UsageError, match=r"or \$\$\{1\} if the program itself"):
             entry(tmp_path, command="sh", args=["-c", "echo ${1}"]).resolve()
 
     def test_who_trusts_a_server_is_told_which_variables_it_gets(self, tmp_path: Path) -> None:
-        headers = {"A": "Bearer ${AWS_SECRET_ACCESS_KEY}", "B": "${env:B:-x} ${input:i} ${workspaceFolder} $${C}"}
+        headers = {
+            "A": "Bearer ${AWS_SECRET_ACCESS_KEY}",
+            "B": "${env:B:-x} ${input:i} ${workspaceFolder} $${C}",
+        }
         server = entry(tmp_path, is_project=True, url="https://x", headers=headers)
         assert server.claim == "https://x (receives your variables AWS_SECRET_ACCESS_KEY, B)"
         assert entry(tmp_path, command="x").claim == "x"
         oauth = {"client_id": "${A_TOKEN}", "client_secret": "${B_TOKEN}"}
-        assert entry(tmp_path, url="https://x", oauth=oauth).claim == "https://x (receives your variables A_TOKEN, B_TOKEN)"
-        assert entry(tmp_path, command="x", cwd="${C}", env_file="${D}").claim == "x (receives your variables C, D)"
+        assert (
+            entry(tmp_path, url="https://x", oauth=oauth).claim
+            == "https://x (receives your variables A_TOKEN, B_TOKEN)"
+        )
+        assert (
+            entry(tmp_path, command="x", cwd="${C}", env_file="${D}").claim
+            == "x (receives your variables C, D)"
+        )
 
     def test_a_url_may_be_a_variable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SERVER", "https://x")
@@ -438,7 +486,10 @@ class TestVariables:
             entry(tmp_path, url="${SERVER}/mcp").resolve()
 
     def test_what_is_shown_has_no_secrets(self, tmp_path: Path) -> None:
-        assert "sk-abc" not in entry(tmp_path, command="x", args=["--api-key", "sk-abc12345678901234567890"]).target
+        assert (
+            "sk-abc"
+            not in entry(tmp_path, command="x", args=["--api-key", "sk-abc12345678901234567890"]).target
+        )
 
 
 def test_servers_in_python(home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,9 +14,13 @@ from toolglot.mcp import McpServer
 
 def read(home: Home, settings: str = "", **fields: Any) -> ServerCatalog:
     """Return the servers of a user, with one that has these fields."""
-    tables: dict[str, dict[str, Any]] = {name: value for name, value in fields.items() if isinstance(value, dict)}
+    tables: dict[str, dict[str, Any]] = {
+        name: value for name, value in fields.items() if isinstance(value, dict)
+    }
     lines = [f"[mcp.servers.s.{name}]\n{toml(value)}" for name, value in tables.items()]
-    lines.insert(0, "[mcp.servers.s]\n" + toml({name: value for name, value in fields.items() if name not in tables}))
+    lines.insert(
+        0, "[mcp.servers.s]\n" + toml({name: value for name, value in fields.items() if name not in tables})
+    )
     return find_servers(home.read("\n".join([settings, *lines])), directory=home.project)
 
 
@@ -46,17 +50,32 @@ USES: list[tuple[dict[str, Any], str]] = [
     ({"command": "/usr/bin/env", "args": ["A=b", "bash", "${workspaceFolder}/start.sh"]}, "its argument"),
     ({"command": "bash", "args": ["-c", "cd ${workspaceFolder} && npm start"]}, "its argument"),
     ({"command": "bash", "args": ["-lc", "sleep 1; exec ${workspaceFolder}/server"]}, "its argument"),
-    ({"command": "sh", "args": ["-c", "PYTHONPATH='${workspaceFolder}/src' python3 -m server"]}, "its argument"),
+    (
+        {"command": "sh", "args": ["-c", "PYTHONPATH='${workspaceFolder}/src' python3 -m server"]},
+        "its argument",
+    ),
     ({"command": "sh", "args": ["-c", "bash -c 'cd ${workspaceFolder}; ./server'"]}, "its argument"),
-    ({"command": "env", "args": ["PYTHONPATH=${workspaceFolder}", "python3", "-m", "server"]}, "its argument"),
+    (
+        {"command": "env", "args": ["PYTHONPATH=${workspaceFolder}", "python3", "-m", "server"]},
+        "its argument",
+    ),
     ({"command": "env", "args": ["--chdir=${workspaceFolder}", "python3", "-m", "server"]}, "its argument"),
     ({"command": "timeout", "args": ["60", "python3", "${workspaceFolder}/server.py"]}, "its argument"),
     ({"command": "make", "args": ["-C", "${workspaceFolder}", "serve"]}, "its argument"),
-    ({"command": "cargo", "args": ["run", "--manifest-path", "${workspaceFolder}/Cargo.toml"]}, "its argument"),
+    (
+        {"command": "cargo", "args": ["run", "--manifest-path", "${workspaceFolder}/Cargo.toml"]},
+        "its argument",
+    ),
     ({"command": "go", "args": ["run", "-C", "${workspaceFolder}", "./cmd"]}, "its argument"),
-    ({"command": "docker", "args": ["compose", "-f", "${workspaceFolder}/compose.yml", "run", "x"]}, "its argument"),
+    (
+        {"command": "docker", "args": ["compose", "-f", "${workspaceFolder}/compose.yml", "run", "x"]},
+        "its argument",
+    ),
     ({"command": "poetry", "args": ["--directory", "${workspaceFolder}", "run", "server"]}, "its argument"),
-    ({"command": "python3", "args": ["-c", "import sys; sys.path.insert(0, '${workspaceFolder}')"]}, "its argument"),
+    (
+        {"command": "python3", "args": ["-c", "import sys; sys.path.insert(0, '${workspaceFolder}')"]},
+        "its argument",
+    ),
     ({"command": "x", "env": {"PYTHONPATH": "/opt:${workspaceFolder}/src"}}, "PYTHONPATH"),
     ({"command": "x", "env": {"NODE_OPTIONS": "--require=${workspaceFolder}/hook.js"}}, "NODE_OPTIONS"),
     ({"command": "x", "env": {"LD_PRELOAD": "${workspaceFolder}/lib.so"}}, "LD_PRELOAD"),
@@ -65,7 +84,8 @@ HARMLESS: list[dict[str, Any]] = [
     {"command": "x"},
     {"command": "x", "cwd": "${HOME}/other"},
     {"command": "/usr/bin/x", "cwd": "/opt"},
-    {"command": "npx", "args": ["-y", "some-server", "${workspaceFolder}"]},  # data: what a file server serves
+    # data: what a file server serves
+    {"command": "npx", "args": ["-y", "some-server", "${workspaceFolder}"]},
     {"command": "uvx", "args": ["mcp-server-git", "--repository", "${workspaceFolder}"]},
     {"command": "python3", "args": ["-m", "server", "--database", "${workspaceFolder}/a.db"]},
     {"command": "python3", "args": ["/opt/server.py"]},
@@ -89,7 +109,9 @@ NOTES = 'builtin.write = ["~/notes"]'
 
 
 @pytest.mark.parametrize(("fields", "sentence"), USES)
-def test_code_of_the_workspace_needs_trust_or_a_sandbox(home: Home, fields: dict[str, Any], sentence: str) -> None:
+def test_code_of_the_workspace_needs_trust_or_a_sandbox(
+    home: Home, fields: dict[str, Any], sentence: str
+) -> None:
     catalog = read(home, NOTES, **fields)
     (entry,) = catalog.servers
     assert entry.is_sandboxed
@@ -100,7 +122,8 @@ def test_code_of_the_workspace_needs_trust_or_a_sandbox(home: Home, fields: dict
 
     (entry,) = read(home, NOTES, **fields, sandbox=False).servers
     with pytest.raises(
-        UsageError, match=r"is in the workspace, which is not trusted; run toolglot trust .*, or set sandbox = true"
+        UsageError,
+        match=r"is in the workspace, which is not trusted; run toolglot trust .*, or set sandbox = true",
     ):
         entry.resolve()
     (entry,) = read(home, NOTES, **fields, sandbox=True).servers
@@ -109,13 +132,19 @@ def test_code_of_the_workspace_needs_trust_or_a_sandbox(home: Home, fields: dict
     for directory in (home.project, home.directory / "notes"):
         trust_directory(directory)
     catalog = read(home, NOTES, **fields)
-    assert (catalog.servers[0].is_sandboxed, catalog.servers[0].resolve().sandbox, catalog.notes) == (False, False, ())
+    assert (catalog.servers[0].is_sandboxed, catalog.servers[0].resolve().sandbox, catalog.notes) == (
+        False,
+        False,
+        (),
+    )
     refuse_trust(home.project / "sub")
     assert read(home, command="x", cwd="${workspaceFolder}/sub").servers[0].is_sandboxed
 
 
 @pytest.mark.parametrize("fields", HARMLESS)
-def test_other_servers_run_as_the_user_in_a_directory_of_their_own(home: Home, fields: dict[str, Any]) -> None:
+def test_other_servers_run_as_the_user_in_a_directory_of_their_own(
+    home: Home, fields: dict[str, Any]
+) -> None:
     catalog = read(home, NOTES, **fields)
     (entry,) = catalog.servers
     server = entry.resolve()
@@ -139,7 +168,10 @@ def test_an_env_file_of_the_workspace_decides_what_is_loaded(home: Home) -> None
     file.write_text(json.dumps({"servers": {"s": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}))
     (entry,) = find_servers(home.read(), files=[file], directory=home.project).servers
     assert entry.is_sandboxed
-    assert "its env file is in the workspace" in find_servers(home.read(), files=[file], directory=home.project).notes[0]
+    assert (
+        "its env file is in the workspace"
+        in find_servers(home.read(), files=[file], directory=home.project).notes[0]
+    )
 
 
 def test_an_answer_can_name_the_workspace(home: Home) -> None:
@@ -150,7 +182,8 @@ def test_an_answer_can_name_the_workspace(home: Home) -> None:
     (entry,) = find_servers(home.read(), files=[file], directory=home.project).servers
     assert not entry.is_sandboxed  # as far as is known
     assert [
-        entry.resolve(lambda wanted, directory=directory: directory).sandbox for directory in (str(home.project), "/opt", "")
+        entry.resolve(lambda wanted, directory=directory: directory).sandbox
+        for directory in (str(home.project), "/opt", "")
     ] == [
         True,
         False,
@@ -173,7 +206,9 @@ def test_who_relied_on_the_workspace_is_told(home: Home, args: list[str], word: 
         (home.project / name).touch()
     notes = read(home, command="python3", args=args).notes
     hint = 'if it should be, set cwd = "${workspaceFolder}" for it'
-    expected = f"the MCP server s does not start in the workspace, so {word!r} is not looked for there: {hint}"
+    expected = (
+        f"the MCP server s does not start in the workspace, so {word!r} is not looked for there: {hint}"
+    )
     assert notes == ((expected,) if word else ())
     trust_directory(home.project)
     assert read(home, command="python3", args=args, cwd="${workspaceFolder}").notes == ()

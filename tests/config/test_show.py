@@ -35,24 +35,33 @@ def run(*words: str) -> None:
 
 
 class TestShow:
-    def test_every_value_stands_there_with_its_origin(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_every_value_stands_there_with_its_origin(
+        self, home: Home, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         configuration = home.read(USER, PROJECT)
         show_configuration(configuration, json=False)
         lines = capsys.readouterr().out.splitlines()
         assert lines[1].split(maxsplit=2) == ["defer", '["all"]', f"(project file {home.project_file})"]
-        assert any(line.split(maxsplit=2) == ["limits.max_iterations", "5", f"(user file {home.user_file})"] for line in lines)
+        assert any(
+            line.split(maxsplit=2) == ["limits.max_iterations", "5", f"(user file {home.user_file})"]
+            for line in lines
+        )
         assert any(line.split() == ["generation.top_p", "unset"] for line in lines)
         shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "ignored"))]
         assert len(shown) == len(configuration.values)
         first_default = lines.index("")
         assert all(" file " in line for line in lines[:first_default])
 
-    def test_what_was_held_back_is_at_the_end_with_what_to_do(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_was_held_back_is_at_the_end_with_what_to_do(
+        self, home: Home, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         show_configuration(home.read(USER, PROJECT), json=False)
         title, tools, header, alias = capsys.readouterr().out.splitlines()[-4:]
         assert title == f"ignored because {home.project} is not trusted (run `toolglot trust`):"
         assert tools == '  tools = ["evil:tools"]: only a trusted directory may set it'
-        assert header == '  providers.anthropic.headers.x-more = "[hidden]": only a trusted directory may set it'
+        assert (
+            header == '  providers.anthropic.headers.x-more = "[hidden]": only a trusted directory may set it'
+        )
         assert alias.startswith("  aliases.")
 
     @pytest.mark.parametrize("as_json", [True, False])
@@ -77,7 +86,9 @@ class TestShow:
         assert document["held_back"][0] == {"key": "tools", "value": ["evil:tools"], "why": reason}
         assert (document["project"], document["trusted"]) == (str(home.project), False)
 
-    def test_without_a_file_it_says_that_these_are_the_defaults(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_without_a_file_it_says_that_these_are_the_defaults(
+        self, home: Home, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         show_configuration(home.read(), json=False)
         assert capsys.readouterr().out.startswith("all settings have their default values\n")
 
@@ -92,11 +103,22 @@ class TestWhere:
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].split() == ["user", "file", str(home.user_file)]
         assert lines[1].split() == ["project", "file", str(home.project_file)]
-        assert lines[2].split() == ["trusted", "directories", str(home.state / "trust.json"), "(does", "not", "exist)"]
+        assert lines[2].split() == [
+            "trusted",
+            "directories",
+            str(home.state / "trust.json"),
+            "(does",
+            "not",
+            "exist)",
+        ]
 
     def test_as_json(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         run("config", "path", "--json")
-        assert json.loads(capsys.readouterr().out)[0] == {"what": "user file", "path": str(home.user_file), "exists": False}
+        assert json.loads(capsys.readouterr().out)[0] == {
+            "what": "user file",
+            "path": str(home.user_file),
+            "exists": False,
+        }
 
 
 class TestTrustFolder:
@@ -130,7 +152,9 @@ class TestTrustFolder:
             run("trust", str(home.project))
         assert not is_trusted(home.project)
 
-    def test_a_folder_without_a_file_may_be_trusted_in_advance(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_folder_without_a_file_may_be_trusted_in_advance(
+        self, home: Home, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         run("trust", str(home.project))
         assert capsys.readouterr().out.startswith(f"{home.project} is now trusted: ")
         assert is_trusted(home.project)
@@ -157,7 +181,9 @@ class TestTrustFolder:
         assert lines[-2].startswith(f"{home.project} is now trusted: ")
         assert lines[-1] == f"{below} is already trusted"  # with it
 
-    def test_what_was_not_trusted_has_no_effects_to_lose(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_was_not_trusted_has_no_effects_to_lose(
+        self, home: Home, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         (home.project / "AGENTS.md").write_text("Use tabs.")
         run("trust", str(home.project), "--remove")
         assert capsys.readouterr().out == f"{home.project} was not trusted\n"

@@ -21,7 +21,12 @@ thinking = "shown"
 
 
 def test_a_server_is_added_at_the_end() -> None:
-    fields = {"command": "npx", "args": ["-y", 'a "b"'], "env": {"TOKEN": "${T}", "a.b": "é\n"}, "sandbox": True}
+    fields = {
+        "command": "npx",
+        "args": ["-y", 'a "b"'],
+        "env": {"TOKEN": "${T}", "a.b": "é\n"},
+        "sandbox": True,
+    }
     changed = add_server(TEXT, "new one", fields)
     assert changed.startswith(TEXT)
     assert tomllib.loads(changed)["mcp"]["servers"]["new one"] == fields

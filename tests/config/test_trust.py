@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from homes import Home
 
-from toolglot.common.user_dirs import config_file, data_directory, ensure_private_directory, state_directory, write_private
+from toolglot.common.user_dirs import (
+    config_file,
+    data_directory,
+    ensure_private_directory,
+    state_directory,
+    write_private,
+)
 from toolglot.config.trust import (
     has_decision,
     is_trusted,
@@ -45,12 +51,17 @@ class TestDirectories:
         write_private(file, b"2")
         assert (file.read_bytes(), mode(file), mode(file.parent)) == (b"2", 0o600, 0o700)
         assert os.listdir(file.parent) == ["file"]
-        assert mode(file.parent.parent) == 0o700, "the first directory that is needed may be below the state directory"
+        assert mode(file.parent.parent) == 0o700, (
+            "the first directory that is needed may be below the state directory"
+        )
 
     def test_failures_are_named_and_leave_nothing_behind(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         (tmp_path / "taken").mkdir()
-        with pytest.raises(UsageError, match=r"^cannot create the directory '.*file/x': .*; set TOOLGLOT_STATE to use another"):
+        with pytest.raises(
+            UsageError,
+            match=r"^cannot create the directory '.*file/x': .*; set TOOLGLOT_STATE to use another",
+        ):
             ensure_private_directory(tmp_path / "file" / "x")
         with pytest.raises(UsageError, match=r"^cannot write '.*taken': "):
             write_private(tmp_path / "taken", b"")
@@ -108,7 +119,11 @@ class TestTrust:
         assert home.read("", "audit = false").settings.audit is True
         trust_directory(home.project)
         configuration = home.read("", "audit = false")
-        assert (configuration.settings.audit, configuration.trusted, configuration.project) == (False, True, home.project)
+        assert (configuration.settings.audit, configuration.trusted, configuration.project) == (
+            False,
+            True,
+            home.project,
+        )
 
     def test_a_missing_directory_cannot_be_trusted(self, home: Home) -> None:
         with pytest.raises(UsageError, match=r"^there is no directory '.*nowhere' to trust$"):
@@ -125,7 +140,9 @@ def test_a_damaged_list_is_an_error_that_names_it(home: Home, damage: bytes) -> 
     for work in (is_trusted, has_decision, trust_directory, refuse_trust, revoke_trust):
         with pytest.raises(MalformedData) as error:
             work(home.project)
-        assert str(error.value).startswith(f"the list of trusted directories {str(trust_file())!r} is damaged (")
+        assert str(error.value).startswith(
+            f"the list of trusted directories {str(trust_file())!r} is damaged ("
+        )
     with pytest.raises(MalformedData):
         home.read("", "model = 'simulator'")
     assert trust_file().read_bytes() == damage
@@ -133,7 +150,9 @@ def test_a_damaged_list_is_an_error_that_names_it(home: Home, damage: bytes) -> 
 
 def test_an_unreadable_list_is_an_error(home: Home) -> None:
     trust_file().mkdir(parents=True)
-    with pytest.raises(ToolglotError, match=r"^cannot read the list of trusted directories '.*trust\.json': "):
+    with pytest.raises(
+        ToolglotError, match=r"^cannot read the list of trusted directories '.*trust\.json': "
+    ):
         is_trusted(home.project)
 
 

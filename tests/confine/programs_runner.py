@@ -1,4 +1,7 @@
-"""Make calls of built-in tools in a directory: `python programs_runner.py PLAN`. Prints the text of each result."""
+"""Make calls of built-in tools in a directory: `python programs_runner.py PLAN`.
+
+Prints the text of each result.
+"""
 
 import asyncio
 import json
@@ -41,7 +44,13 @@ async def call_all(plan: dict[str, Any]) -> list[str]:
 def main() -> None:
     plan: dict[str, Any] = json.loads(sys.argv[1])
     reason = probe_level(SandboxLevel(plan["level"])) if plan.get("level") else ""
-    print(json.dumps({"skip": reason} if reason else {"texts": asyncio.run(call_all(plan)), "package": toolglot.__file__}))
+    print(
+        json.dumps(
+            {"skip": reason}
+            if reason
+            else {"texts": asyncio.run(call_all(plan)), "package": toolglot.__file__}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -38,9 +38,49 @@ from toolglot.mcp.client.servers import McpServer
 HERE = Path(__file__).parent
 # What our tools, or the programs that they start, would start by name.
 NAMES = (
-    *("google-chrome", "google-chrome-stable", "chromium", "chrome", "bwrap", "rg", "git", "grep", "bash", "sh", "setsid"),
-    *("python3", "python", "node", "dirname", "uname", "which", "readlink", "id", "cat", "mkdir", "rm", "ps", "kill", "env"),
-    *("ldd", "ldconfig", "dpkg", "lsb_release", "xdg-settings", "xdg-open", "dbus-launch", "gdb", "sed", "awk", "ls", "ip"),
+    *(
+        "google-chrome",
+        "google-chrome-stable",
+        "chromium",
+        "chrome",
+        "bwrap",
+        "rg",
+        "git",
+        "grep",
+        "bash",
+        "sh",
+        "setsid",
+    ),
+    *(
+        "python3",
+        "python",
+        "node",
+        "dirname",
+        "uname",
+        "which",
+        "readlink",
+        "id",
+        "cat",
+        "mkdir",
+        "rm",
+        "ps",
+        "kill",
+        "env",
+    ),
+    *(
+        "ldd",
+        "ldconfig",
+        "dpkg",
+        "lsb_release",
+        "xdg-settings",
+        "xdg-open",
+        "dbus-launch",
+        "gdb",
+        "sed",
+        "awk",
+        "ls",
+        "ip",
+    ),
 )
 
 
@@ -55,13 +95,19 @@ class Project:
 
     def plant(self, name: str) -> None:
         path = self.programs / name
-        path.write_text(f'#!/bin/sh\necho {name} >> {self.base}/escaped\nPATH=/usr/bin:/bin exec {name} "$@"\n')
+        path.write_text(
+            f'#!/bin/sh\necho {name} >> {self.base}/escaped\nPATH=/usr/bin:/bin exec {name} "$@"\n'
+        )
         path.chmod(0o755)
 
     def install(self) -> None:
-        """Make the directory of programs a virtual environment with toolglot in it, as users of the library have."""
+        """Make the directory of programs a virtual environment with toolglot in it, as users of the library
+        have.
+        """
         shutil.rmtree(self.programs.parent)
-        subprocess.run([find_python(self.user)[0], "-m", "venv", "--without-pip", str(self.programs.parent)], check=True)
+        subprocess.run(
+            [find_python(self.user)[0], "-m", "venv", "--without-pip", str(self.programs.parent)], check=True
+        )
         self.packages = next((self.programs.parent / "lib").glob("python*/site-packages"))
         source = Path(toolglot.__file__).parent
         shutil.copytree(source, self.packages / "toolglot")
@@ -120,7 +166,9 @@ def test_no_program_of_the_workspace_is_started(project: Project) -> None:
         ("web_open", {"target": "http://127.0.0.1:1234/"}),  # refused, once the browser has started
         hosts=["127.0.0.1:1234"],
     )
-    broken = project.call(("web_open", {"target": "http://127.0.0.1:1234/"}), hosts=["127.0.0.1:1234"], browser="/bin/false")
+    broken = project.call(
+        ("web_open", {"target": "http://127.0.0.1:1234/"}), hosts=["127.0.0.1:1234"], browser="/bin/false"
+    )
     assert "could not be reached" in broken[0]
     assert [text for text in texts[:2] if "a.py" not in text] == []
     assert "print" in texts[2]
@@ -149,8 +197,14 @@ echo finished > evil.d/written
 
 
 def read_tree(directory: Path) -> dict[str, tuple[int, bytes]]:
-    paths = [path for path in directory.rglob("*") if (path.is_symlink() or path.is_file()) and path.suffix != ".pyc"]
-    return {str(path): (path.lstat().st_mode, b"" if path.is_symlink() else path.read_bytes()) for path in paths}
+    paths = [
+        path
+        for path in directory.rglob("*")
+        if (path.is_symlink() or path.is_file()) and path.suffix != ".pyc"
+    ]
+    return {
+        str(path): (path.lstat().st_mode, b"" if path.is_symlink() else path.read_bytes()) for path in paths
+    }
 
 
 @pytest.mark.parametrize("level", [2, 1], ids=["bubblewrap", "landlock"])
@@ -173,7 +227,10 @@ def test_our_own_python_in_a_workspace_is_read_only(project: Project, level: int
         f"{relative}/toolglot/new.py",
         f"{relative}/usercustomize.py",
     )
-    moved = f"*** Begin Patch\n*** Update File: a.py\n*** Move to: {relative}/a.py\n@@\n-print('dog')\n+evil\n*** End Patch"
+    moved = (
+        "*** Begin Patch\n*** Update File: a.py\n*** Move to: "
+        f"{relative}/a.py\n@@\n-print('dog')\n+evil\n*** End Patch"
+    )
     calls: list[tuple[str, dict[str, Any]]] = [
         *(("write", {"path": path, "content": "evil"}) for path in paths),
         ("patch", {"text": moved}),
@@ -191,8 +248,12 @@ def test_our_own_python_in_a_workspace_is_read_only(project: Project, level: int
     assert project.list_escaped() == []
 
 
-def test_optional_packages_come_from_outside_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program in the workspace has its directory first in sys.path: a tool could write a module there that we start."""
+def test_optional_packages_come_from_outside_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program in the workspace has its directory first in sys.path: a tool could write a module there that
+    we start.
+    """
     for name in ("ast_grep_py", "playwright"):
         (tmp_path / "work" / name).mkdir(parents=True)
         (tmp_path / "work" / name / "__init__.py").write_text("raise SystemExit")
@@ -223,13 +284,24 @@ def test_links_through_the_workspace_do_not_count(tmp_path: Path, monkeypatch: p
         (tmp_path / "links" / name).symlink_to(target)
     (tmp_path / "links/tool").symlink_to(root / "bin/tool")
     monkeypatch.chdir(root)
-    inside = [root / "bin", root / "way", *(tmp_path / "links" / name for name in links), tmp_path / "links", "bin", ".", ""]
+    inside = [
+        root / "bin",
+        root / "way",
+        *(tmp_path / "links" / name for name in links),
+        tmp_path / "links",
+        "bin",
+        ".",
+        "",
+    ]
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, (*inside, good))))
     assert list(find_programs("tool", [Root(root)])) == [str(good / "tool")]
     assert safe_search_path([Root(root)]) == os.pathsep.join(map(str, (tmp_path / "links", good)))
-    assert find_program("tool", [Root(root, writable=False)]) == str(root / "bin/tool")  # nobody can write there
+    # nobody can write there
+    assert find_program("tool", [Root(root, writable=False)]) == str(root / "bin/tool")
     assert find_program("tool", [Root(Path("/"))]) == ""
-    assert [find_program(name, [Root(root)]) for name in ("bin/tool", "./bin/tool", f"{good}/tool", "")] == [""] * 4
+    assert [find_program(name, [Root(root)]) for name in ("bin/tool", "./bin/tool", f"{good}/tool", "")] == [
+        ""
+    ] * 4
     assert not is_outside(str(tmp_path / "links/loop"), [Root(root)])
 
 
@@ -251,7 +323,11 @@ STARTERS = {
         "execvp",
         "execvpe",
     }
-    | {f"{kind}{end}" for kind in ("exec", "spawn") for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")},
+    | {
+        f"{kind}{end}"
+        for kind in ("exec", "spawn")
+        for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
+    },
     "pty": {"spawn", "fork"},
     "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
     "anyio": {"open_process", "run_process"},
@@ -269,8 +345,10 @@ STARTER_NAMES = {
 ALLOWED = {
     "toolglot.confine.programs": {"subprocess.Popen", "subprocess.run", "shutil.which"},  # the rule
     "toolglot.mcp.client.launch": {"shutil.which"},  # only to say why a program is not started
-    "toolglot.mcp.client.stdio": {"anyio.open_process", "create_windows_process"},  # what `prepare_server` has found
-    "toolglot.confine.supervisor": {"os.fork", "os.execve"},  # a program of its own, which becomes the command
+    # what `prepare_server` has found
+    "toolglot.mcp.client.stdio": {"anyio.open_process", "create_windows_process"},
+    # a program of its own, which becomes the command
+    "toolglot.confine.supervisor": {"os.fork", "os.execve"},
     "toolglot.builtin.web.browser": {"async_playwright"},  # the driver of a package outside the workspace
     "toolglot.engine.signin.entra": {"DefaultAzureCredential"},  # in `safe_programs`
     "toolglot.cli.chat.input": {"enable_open_in_editor"},  # with `open_in_editor` instead of the package's
@@ -287,21 +365,35 @@ def list_starters(source: str) -> set[str]:
             case ast.Import(names=names):
                 modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in names}
             case ast.ImportFrom(module=module, names=names):
-                starters |= {f"{module}.{alias.name}" for alias in names if alias.name in STARTERS.get(module or "", ())}
+                starters |= {
+                    f"{module}.{alias.name}"
+                    for alias in names
+                    if alias.name in STARTERS.get(module or "", ())
+                }
                 starters |= {alias.name for alias in names if alias.name in STARTER_NAMES}
             case _:
                 pass
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if id(node) not in types:
-                starters |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
+                starters |= (
+                    {f"{modules[name]}.{attribute}"}
+                    if attribute in STARTERS.get(modules.get(name, ""), ())
+                    else set()
+                )
                 starters |= {attribute} & STARTER_NAMES
             case ast.Attribute(attr=attribute) if attribute in STARTER_NAMES:
                 starters.add(attribute)
             case ast.keyword(arg=str(argument)) if argument in STARTER_NAMES:
                 starters.add(argument)
-            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute)), *_]):
-                starters |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute)), *_]
+            ):
+                starters |= (
+                    {f"{modules[name]}.{attribute}"}
+                    if attribute in STARTERS.get(modules.get(name, ""), ())
+                    else set()
+                )
             case _:
                 pass
     return starters
@@ -350,7 +442,10 @@ def test_a_program_of_the_workspace_is_not_started(tmp_path: Path, monkeypatch: 
 
 
 def test_what_no_tool_can_change_may_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home directory as the workspace: what begins with a dot is closed to tools there. Our own Python is, everywhere."""
+    """A home directory as the workspace: what begins with a dot is closed to tools there.
+
+    Our own Python is, everywhere.
+    """
     home, packages = tmp_path / "home", tmp_path / "home/a/.venv"
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr("toolglot.confine.programs.own_program_paths", lambda: (packages, home))
@@ -360,17 +455,35 @@ def test_what_no_tool_can_change_may_be_started(tmp_path: Path, monkeypatch: pyt
     (home / ".local/bin/link").symlink_to("../../bin/tool")
     (home / "bin/link").symlink_to("../.local/bin/tool")
     roots = [Root(home), Root(home / ".config/project")]
-    paths = (".local/bin/tool", "a/.venv/bin/tool", "bin/tool", "a/bin/tool", ".config/project/bin/tool", ".local/bin/link")
-    assert [is_startable(str(home / path), roots) for path in (*paths, "bin/link", "a/../.local/bin/tool")] == [
+    paths = (
+        ".local/bin/tool",
+        "a/.venv/bin/tool",
+        "bin/tool",
+        "a/bin/tool",
+        ".config/project/bin/tool",
+        ".local/bin/link",
+    )
+    assert [
+        is_startable(str(home / path), roots) for path in (*paths, "bin/link", "a/../.local/bin/tool")
+    ] == [
         *(True, True, False, False, False, False),
         *(False, True),
     ]
-    assert [is_startable(str(home / path), [Root(home), Root(tmp_path)]) for path in paths[:3]] == [True, True, False]
+    assert [is_startable(str(home / path), [Root(home), Root(tmp_path)]) for path in paths[:3]] == [
+        True,
+        True,
+        False,
+    ]
     assert not any(is_outside(str(home / path), roots) for path in paths)
-    assert safe_search_path(roots, f"{home}/bin:{home}/.local/bin::bin:/usr/bin") == f"{home}/.local/bin:/usr/bin"
+    assert (
+        safe_search_path(roots, f"{home}/bin:{home}/.local/bin::bin:/usr/bin")
+        == f"{home}/.local/bin:/usr/bin"
+    )
 
 
-def test_packages_that_start_programs_find_none_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_start_programs_find_none_of_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
@@ -384,7 +497,11 @@ def test_packages_that_start_programs_find_none_of_the_workspace(tmp_path: Path,
             assert os.environ["PATH"] == "/usr/bin:/bin"
         assert (os.environ["LD_LIBRARY_PATH"], os.environ.get("PYTHONPATH")) == ("/opt/lib", None)
         assert library_variables() == {"LD_LIBRARY_PATH": "/opt/lib"}
-    assert [os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")] == [path, libraries, ".:src"]
+    assert [os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")] == [
+        path,
+        libraries,
+        ".:src",
+    ]
     with safe_programs():
         os.environ["PATH"] = "/changed"
     assert os.environ["PATH"] == "/changed"
@@ -396,7 +513,9 @@ def test_the_root_directory_is_nobodys_project(monkeypatch: pytest.MonkeyPatch) 
     assert current_workspace() == ()
 
 
-def test_our_workers_load_no_library_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_workers_load_no_library_of_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:relative::/opt/lib")
     sandbox = ServerSandbox(Workspace(tmp_path), ShellOptions(), tmp_path.with_name("state"))
@@ -407,4 +526,5 @@ def test_our_workers_load_no_library_of_the_workspace(tmp_path: Path, monkeypatc
     finally:
         sandbox.close()
     assert started.env["LD_LIBRARY_PATH"] == "/opt/lib"
-    assert started.env["PATH"] == os.environ["PATH"]  # the server in the sandbox may use programs of the workspace
+    # the server in the sandbox may use programs of the workspace
+    assert started.env["PATH"] == os.environ["PATH"]

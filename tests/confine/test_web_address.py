@@ -13,39 +13,120 @@ from toolglot.confine.web_address import AddressGuard, Site, is_public, parse_si
 from toolglot.errors import ToolError, UsageError
 
 PUBLIC = [
-    *("1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8"),
+    *(
+        "1.1.1.1",
+        "8.8.8.8",
+        "93.184.216.34",
+        "172.32.0.1",
+        "100.128.0.1",
+        "2606:4700::1111",
+        "::ffff:8.8.8.8",
+    ),
     "64:ff9b::808:808",
 ]
 CLOSED = [
-    *("0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "168.63.129.16"),
-    *("169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.168.1.1", "198.18.0.1"),
+    *(
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.1",
+        "100.64.0.1",
+        "100.100.100.200",
+        "127.0.0.1",
+        "127.255.255.254",
+        "168.63.129.16",
+    ),
+    *(
+        "169.254.169.254",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.0.0.192",
+        "192.0.2.1",
+        "192.168.1.1",
+        "198.18.0.1",
+    ),
     *("198.51.100.1", "203.0.113.9", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255"),
-    *("::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1"),
-    *("64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1", "100::1"),
+    *(
+        "::",
+        "::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+        "::127.0.0.1",
+        "64:ff9b::7f00:1",
+    ),
+    *(
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "fe80::1",
+        "fec0::1",
+        "ff02::1",
+        "100::1",
+    ),
     *("2001::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "3fff::1", "5f00::1"),
 ]
 
 
-@pytest.mark.parametrize(("address", "expected"), [*((text, True) for text in PUBLIC), *((text, False) for text in CLOSED)])
+@pytest.mark.parametrize(
+    ("address", "expected"), [*((text, True) for text in PUBLIC), *((text, False) for text in CLOSED)]
+)
 def test_public_addresses(address: str, expected: bool) -> None:
     assert is_public(ip_address(address)) is expected
 
 
 NOT_OPENED = [
-    *("file:///etc/passwd", "FILE:///etc/passwd", "data:text/html,hi", "view-source:http://a.test/", "ftp://a.test/"),
-    *("javascript:alert(1)", "about:blank", "chrome://settings", "blob:http://a.test/1", "ws://a.test/", "gopher://a.test:70/"),
+    *(
+        "file:///etc/passwd",
+        "FILE:///etc/passwd",
+        "data:text/html,hi",
+        "view-source:http://a.test/",
+        "ftp://a.test/",
+    ),
+    *(
+        "javascript:alert(1)",
+        "about:blank",
+        "chrome://settings",
+        "blob:http://a.test/1",
+        "ws://a.test/",
+        "gopher://a.test:70/",
+    ),
     *("http://user@a.test/", "http://user:word@a.test/", "http://a.test@127.0.0.1/"),
 ]
 MALFORMED = [
-    *("", "a.test", "//a.test/", "http:", "http:/a.test", "http:a.test", "http://", "http:///x", "http://:80/"),
-    *("http://a.test:0/", "http://a.test:99999/", "http://a.test:x/", "http://[::1/", "http://a b.test/", "http://a.test/\n"),
-    *("\thttp://a.test/", "http://a.test\\@b.test/", "http:\\\\a.test", "http://a.test/\x00", "http://a.test/\ud800"),
+    *(
+        "",
+        "a.test",
+        "//a.test/",
+        "http:",
+        "http:/a.test",
+        "http:a.test",
+        "http://",
+        "http:///x",
+        "http://:80/",
+    ),
+    *(
+        "http://a.test:0/",
+        "http://a.test:99999/",
+        "http://a.test:x/",
+        "http://[::1/",
+        "http://a b.test/",
+        "http://a.test/\n",
+    ),
+    *(
+        "\thttp://a.test/",
+        "http://a.test\\@b.test/",
+        "http:\\\\a.test",
+        "http://a.test/\x00",
+        "http://a.test/\ud800",
+    ),
     "http://a.test/" + "a" * 8000,
 ]
 
 
 @pytest.mark.parametrize(
-    ("url", "kind"), [*((url, "not_allowed") for url in NOT_OPENED), *((url, "validation") for url in MALFORMED)]
+    ("url", "kind"),
+    [*((url, "not_allowed") for url in NOT_OPENED), *((url, "validation") for url in MALFORMED)],
 )
 def test_what_is_not_the_url_of_a_page_is_refused_in_one_sentence(url: str, kind: str) -> None:
     with pytest.raises(ToolError) as raised:
@@ -56,7 +137,11 @@ def test_what_is_not_the_url_of_a_page_is_refused_in_one_sentence(url: str, kind
 
 
 def test_a_site_has_scheme_host_and_port() -> None:
-    urls = {"HTTPS://A.Test./x": "a.test", "http://a.test:8080": "a.test:8080", "http://[::1]:81/": "[::1]:81"}
+    urls = {
+        "HTTPS://A.Test./x": "a.test",
+        "http://a.test:8080": "a.test:8080",
+        "http://[::1]:81/": "[::1]:81",
+    }
     sites = [parse_site(url) for url in urls]
     assert sites == [Site("https", "a.test", 443), Site("http", "a.test", 8080), Site("http", "::1", 81)]
     assert list(map(str, sites)) == list(urls.values())
@@ -82,7 +167,17 @@ NAMES = {
     "six.test": ["::ffff:127.0.0.1"],
     "none.test": [],
 }
-REFUSED = ["inside.test", "both.test", "odd.test", "scope.test", "six.test", "127.0.0.1", "::1", "INSIDE.test.", "0.0.0.0"]
+REFUSED = [
+    "inside.test",
+    "both.test",
+    "odd.test",
+    "scope.test",
+    "six.test",
+    "127.0.0.1",
+    "::1",
+    "INSIDE.test.",
+    "0.0.0.0",
+]
 
 
 @pytest.mark.parametrize("host", REFUSED)
@@ -138,7 +233,9 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("allowed", "host", "port", "opens"), ALLOWED)
-def test_the_user_can_allow_hosts_and_networks(allowed: tuple[str, ...], host: str, port: int, opens: bool) -> None:
+def test_the_user_can_allow_hosts_and_networks(
+    allowed: tuple[str, ...], host: str, port: int, opens: bool
+) -> None:
     if opens:
         assert resolve_with(host, port, allowed=allowed, answers=NAMES)
     else:
@@ -152,7 +249,8 @@ def test_an_invalid_allow_entry_is_refused(entry: str) -> None:
         AddressGuard((entry,))
 
 
-# In a network of its own: two addresses of this machine, one network with neighbours, and a way to everywhere else.
+# In a network of its own: two addresses of this machine, one network with neighbours, and a way to everywhere
+# else.
 NETWORK = """
 ip link set lo up && ip addr add 8.8.4.4/32 dev lo && ip link add v0 type veth peer name v1 && ip addr add 9.9.9.9/20 dev v0 &&
 ip addr add 2600:1:2:3::9/64 dev v0 nodad && ip link set v0 up && ip link set v1 up && ip route add default via 9.9.9.254 &&
@@ -177,7 +275,15 @@ print(*opened)
 @pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs unshare and ip")
 @pytest.mark.parametrize("allowed", ["", "9.9.9.0/24"])
 def test_the_machines_own_public_addresses_and_its_neighbours_are_refused(allowed: str) -> None:
-    namespace = ["unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",)), "sh", "-c", NETWORK, "sh"]
+    namespace = [
+        "unshare",
+        "--net",
+        *(() if os.geteuid() == 0 else ("--map-root-user",)),
+        "sh",
+        "-c",
+        NETWORK,
+        "sh",
+    ]
     if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
         pytest.skip("networks of one's own are not possible here")
     argv = [*namespace, sys.executable, "-c", SCRIPT, allowed, *LOCAL, *REMOTE]

@@ -1,7 +1,8 @@
-"""A raw HTTP/1.1 server and a proxy on loopback, for tests of the transport and for the comparison of clients.
+"""A raw HTTP/1.1 server and a proxy on loopback, for tests of the transport and for the comparison of
+clients.
 
-A path's first part names a script: bytes to write, or one of `wait` (until the test says go), `stall` (until the client has
-gone), `close`, `reset`.
+A path's first part names a script: bytes to write, or one of `wait` (until the test says go), `stall` (until
+the client has gone), `close`, `reset`.
 """
 
 import asyncio
@@ -136,14 +137,19 @@ class Server(Listener):
                 else:
                     if step == "reset":
                         option = struct.pack("ii", 1, 0)
-                        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
+                        writer.get_extra_info("socket").setsockopt(
+                            socket.SOL_SOCKET, socket.SO_LINGER, option
+                        )
                         writer.transport.abort()
                     return
             self.active_requests -= 1
 
 
 class Proxy(Listener):
-    """Forwards plain requests and opens tunnels; every name is this machine. `refuse`: the status it answers with instead."""
+    """Forwards plain requests and opens tunnels; every name is this machine.
+
+    `refuse`: the status it answers with instead.
+    """
 
     def __init__(self, refuse: str = "") -> None:
         super().__init__()

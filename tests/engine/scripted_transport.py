@@ -43,7 +43,10 @@ Part = bytes | Exception | HangForever | HoldUntilReleased
 
 
 class ScriptedReply(NamedTuple):
-    """One answer: its head, then its parts. Where the first part is a Hang or a Hold and `late`, the head waits for it."""
+    """One answer: its head, then its parts.
+
+    Where the first part is a Hang or a Hold and `late`, the head waits for it.
+    """
 
     parts: tuple[Part, ...] = ()
     status: int = 200
@@ -151,7 +154,15 @@ def stream_reply(*parts: Part, **options: Any) -> ScriptedReply:
 def whole_reply(text: str = "Hello world") -> ScriptedReply:
     message = {"role": "assistant", "content": text}
     return ScriptedReply(
-        (dumps({"id": "c1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}),)
+        (
+            dumps(
+                {
+                    "id": "c1",
+                    "model": "m",
+                    "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                }
+            ),
+        )
     )
 
 
@@ -159,12 +170,25 @@ def call_reply(name: str, arguments: str, id: str = "call_1") -> ScriptedReply:
     call = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     return ScriptedReply(
-        (dumps({"id": "c1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}),)
+        (
+            dumps(
+                {
+                    "id": "c1",
+                    "model": "m",
+                    "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+                }
+            ),
+        )
     )
 
 
 def error_reply(
-    status: int, message: str = "no", *, code: str = "", headers: Mapping[str, str] | None = None, **options: Any
+    status: int,
+    message: str = "no",
+    *,
+    code: str = "",
+    headers: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> ScriptedReply:
     error = {"message": message, "type": code or "error", "code": code or None, **options}
     return ScriptedReply((dumps({"error": error}),), status, {**JSON, **(headers or {})})

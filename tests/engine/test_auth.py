@@ -45,7 +45,9 @@ def test_header_of_every_provider(provider: str) -> None:
     assert headers(provider, KEY) == dict([HEADERS[PROFILES[provider].auth]])
 
 
-@pytest.mark.parametrize(("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in row.key_env])
+@pytest.mark.parametrize(
+    ("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in row.key_env]
+)
 def test_variables_of_every_provider(provider: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, f"  {KEY}\n")
     assert KEY in "".join(headers(provider).values())
@@ -95,7 +97,9 @@ async def _later() -> str:
     return f" {KEY} "
 
 
-@pytest.mark.parametrize(("key", "renewable"), [(lambda: KEY, True), (lambda: f"{KEY}\n", True), (_later, True), (KEY, False)])
+@pytest.mark.parametrize(
+    ("key", "renewable"), [(lambda: KEY, True), (lambda: f"{KEY}\n", True), (_later, True), (KEY, False)]
+)
 def test_strings_and_functions(key: Any, renewable: bool) -> None:
     source = KeySource(resolve_profile("openai-chat", "m"), key)
     assert source.is_renewable == renewable
@@ -119,7 +123,15 @@ def test_errors_of_a_function_are_not_wrapped() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["a b c d e f", "key-with-\r\nx-evil: 1", "schlüssel-123", "key\x00-zero-1", "key\x7f-delete", "key\x1b-escape"]
+    "bad",
+    [
+        "a b c d e f",
+        "key-with-\r\nx-evil: 1",
+        "schlüssel-123",
+        "key\x00-zero-1",
+        "key\x7f-delete",
+        "key\x1b-escape",
+    ],
 )
 def test_keys_that_are_not_allowed_in_a_header(bad: str) -> None:
     with pytest.raises(AuthenticationFailed, match="characters") as caught:
@@ -240,18 +252,29 @@ class TestKeyring:
             *["Bearer another-key"] * 2,
         ]
         with pytest.raises(AuthenticationFailed):
-            ask("openai-chat:m", ScriptedTransport(error_reply(401, "no"), error_reply(401, "no"), whole_reply()))
+            ask(
+                "openai-chat:m",
+                ScriptedTransport(error_reply(401, "no"), error_reply(401, "no"), whole_reply()),
+            )
 
     def test_it_is_not_read_for_a_server_that_needs_no_key(self, memory: Memory) -> None:
         store_key("compatible", KEY)
         memory.asked = 0
-        transport = ScriptedTransport(whole_reply(), error_reply(401, "who are you?"), whole_reply(), whole_reply())
+        transport = ScriptedTransport(
+            whole_reply(), error_reply(401, "who are you?"), whole_reply(), whole_reply()
+        )
         ask("compatible:m", transport, 3, base_url="http://host/v1")
-        assert [request.headers.get("authorization") for request in transport.requests] == [None, None, *[f"Bearer {KEY}"] * 2]
+        assert [request.headers.get("authorization") for request in transport.requests] == [
+            None,
+            None,
+            *[f"Bearer {KEY}"] * 2,
+        ]
         assert memory.asked == 1
 
     def test_a_server_that_needs_a_missing_key(self) -> None:
-        transport = ScriptedTransport(error_reply(401, "who are you?"), error_reply(401, "who are you?"), whole_reply())
+        transport = ScriptedTransport(
+            error_reply(401, "who are you?"), error_reply(401, "who are you?"), whole_reply()
+        )
         with pytest.raises(AuthenticationFailed, match="who are you"):
             ask("compatible:m", transport, base_url="http://host/v1")
         assert len(transport.requests) == 2
@@ -275,11 +298,15 @@ class TestKeyring:
         assert login is not None
         assert login[0].token == "gho_2"
 
-    def test_a_failing_keyring_counts_as_empty_and_logs_no_secret(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failing_keyring_counts_as_empty_and_logs_no_secret(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         keyring.set_keyring(Broken())
         caplog.set_level(logging.DEBUG, "toolglot")
         assert load_key("anthropic") is None
-        assert [record.getMessage() for record in caplog.records] == ["the system keyring failed: KeyringError"]
+        assert [record.getMessage() for record in caplog.records] == [
+            "the system keyring failed: KeyringError"
+        ]
         assert not store_key("anthropic", KEY)
         assert not delete_key("anthropic")
         with pytest.raises(AuthenticationFailed, match="ANTHROPIC_API_KEY"):
@@ -305,9 +332,12 @@ class TestDescribeKeyOrigin:
         assert describe_key_origin(PROFILES[provider]) is None
 
     @pytest.mark.parametrize(
-        ("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in (*row.key_env, *row.token_env)]
+        ("provider", "name"),
+        [(row.id, name) for row in PROFILES.values() for name in (*row.key_env, *row.token_env)],
     )
-    def test_a_variable(self, provider: str, name: str, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_variable(
+        self, provider: str, name: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         store_key(provider, KEY)
         monkeypatch.setenv(name, KEY)
         assert describe_key_origin(PROFILES[provider]) == f"variable {name}"

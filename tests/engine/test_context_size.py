@@ -30,13 +30,17 @@ class Server:
         return await ScriptedTransport(ScriptedReply((data,), status)).send(request)
 
 
-def ask(model: str, answers: dict[str, Any], num_ctx: int | None = None, **options: Any) -> tuple[int | None, Server]:
+def ask(
+    model: str, answers: dict[str, Any], num_ctx: int | None = None, **options: Any
+) -> tuple[int | None, Server]:
     server = Server(answers)
     engine = create_engine(model, transport=server, **options)
     return asyncio.run(fetch_context_size(engine, num_ctx)), server
 
 
-LLAMA_CPP: dict[str, Any] = {"/props": {"default_generation_settings": {"n_ctx": 4096, "params": {}}, "total_slots": 1}}
+LLAMA_CPP: dict[str, Any] = {
+    "/props": {"default_generation_settings": {"n_ctx": 4096, "params": {}}, "total_slots": 1}
+}
 
 
 @pytest.mark.parametrize("base_url", [None, "http://box:1", "http://box:1/v1", "http://box:1/v1/"])
@@ -46,12 +50,17 @@ def test_llama_cpp_says_what_a_slot_has(base_url: str | None) -> None:
 
 
 def loaded(name: str, size: int) -> dict[str, Any]:
-    return {"/api/ps": {"models": [{"name": "other:latest", "context_length": 1}, {"name": name, "context_length": size}]}}
+    return {
+        "/api/ps": {
+            "models": [{"name": "other:latest", "context_length": 1}, {"name": name, "context_length": size}]
+        }
+    }
 
 
 @pytest.mark.parametrize(("answers", "size"), [
     (loaded("qwen3:latest", 32768), 32768),
-    (loaded("qwen3:8b", 32768) | {"/api/show": {"parameters": "stop  \"a\"\nnum_ctx    8192\ntop_k 20"}}, 8192),
+    (loaded("qwen3:8b", 32768) | {"/api/show": {"parameters": "stop  \"a\"\nnum_ctx    8192\ntop_k "
+                                                              "20"}}, 8192),
     ({"/api/ps": {"models": []}, "/api/show": {"parameters": "temperature 1"}}, OLLAMA_DEFAULT),
     ({"/api/ps": {"models": []}, "/api/show": {"model_info": {"qwen3.context_length": 40960}}}, OLLAMA_DEFAULT),
 ])  # fmt: skip
@@ -65,7 +74,9 @@ def test_what_requests_ask_ollama_for_needs_no_question() -> None:
     assert ask("llama.cpp:m", LLAMA_CPP, num_ctx=16384)[0] == 4096  # it cannot be asked for
 
 
-@pytest.mark.parametrize("answers", [{}, {"/props": b"<html>"}, {"/props": []}, {"/props": {"default_generation_settings": 1}}])
+@pytest.mark.parametrize(
+    "answers", [{}, {"/props": b"<html>"}, {"/props": []}, {"/props": {"default_generation_settings": 1}}]
+)
 def test_a_server_that_does_not_say_is_not_asked_again(answers: dict[str, Any]) -> None:
     size, server = ask("llama.cpp:m", answers)
     assert (size, len(server.requests)) == (None, 1)

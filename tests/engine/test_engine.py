@@ -40,7 +40,14 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.config import RetryConfig, ToolConfig
-from toolglot.values.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
+from toolglot.values.events import (
+    ReplyDone,
+    ReplyStarted,
+    Retrying,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+)
 from toolglot.values.messages import (
     Conversation,
     Origin,
@@ -94,7 +101,11 @@ def test_whole_answer() -> None:
     assert (answered.retries, answered.repairs, answered.losses) == (0, (), ())
     assert answered.seconds >= 0
     (request,) = transport.requests
-    assert (request.method, request.stream, request.url) == ("POST", False, "https://api.openai.com/v1/chat/completions")
+    assert (request.method, request.stream, request.url) == (
+        "POST",
+        False,
+        "https://api.openai.com/v1/chat/completions",
+    )
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.headers["content-type"] == "application/json"
     assert transport.bodies[0]["model"] == "gpt-4o"
@@ -137,7 +148,10 @@ async def test_events_are_shown_as_they_come() -> None:
 
 def test_own_defaults_give_way_to_the_caller() -> None:
     transport = ScriptedTransport(HELLO_WORLD)
-    stream(transport, stream_request(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}))
+    stream(
+        transport,
+        stream_request(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}),
+    )
     assert transport.bodies[0]["stream_options"] == {"include_usage": False}
     assert transport.bodies[0]["user"] == "u"
 
@@ -157,7 +171,11 @@ def test_the_model_is_the_engines() -> None:
     with pytest.raises(errors.UsageError, match="anthropic:MODEL"):
         Engine(resolve_profile("anthropic"), transport=ScriptedTransport())
     engine = chat_engine(ScriptedTransport())
-    assert (engine.model, engine.name, repr(engine)) == ("gpt-4o", "openai-chat:gpt-4o", "Engine('openai-chat:gpt-4o')")
+    assert (engine.model, engine.name, repr(engine)) == (
+        "gpt-4o",
+        "openai-chat:gpt-4o",
+        "Engine('openai-chat:gpt-4o')",
+    )
 
 
 async def test_close_closes_the_transport_where_it_can_be() -> None:
@@ -224,7 +242,9 @@ def test_attempts_end() -> None:
     assert transport.all_closed
 
 
-PAY = error_reply(429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"})
+PAY = error_reply(
+    429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"}
+)
 IN_200 = ScriptedReply((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
 
 
@@ -258,8 +278,18 @@ def test_it_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPatch) 
         await real(0)
 
     monkeypatch.setattr("toolglot.engine.engine.asyncio.sleep", sleep)
-    body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": "39s"}]}}
-    refusals = [error_reply(429, headers={"retry-after": "7"}), error_reply(429, headers={"retry-after-ms": "1500"})]
+    body = {
+        "error": {
+            "code": 429,
+            "status": "RESOURCE_EXHAUSTED",
+            "message": "m",
+            "details": [{"retryDelay": "39s"}],
+        }
+    }
+    refusals = [
+        error_reply(429, headers={"retry-after": "7"}),
+        error_reply(429, headers={"retry-after-ms": "1500"}),
+    ]
     transport = ScriptedTransport(*refusals, ScriptedReply((dumps(body),), 429), whole_reply())
     assert ask(transport, retry=RetryConfig(max_retries=5)).retries == 3
     assert delays == [7.0, 1.5, 39.0]
@@ -281,7 +311,10 @@ BROKEN: dict[str, tuple[Any, type[errors.ToolglotError]]] = {
     "half a frame": ((b'data: {"id": "c1", "cho',), errors.TruncatedStream),
     "reset": ((RESET,), errors.ConnectionLost),
     "stalled": ((errors.TimedOut("nothing came", "idle"),), errors.TimedOut),
-    "error in 200": ((b'data: {"error": {"message": "overloaded", "code": "server_is_overloaded"}}\n\n',), errors.Overloaded),
+    "error in 200": (
+        (b'data: {"error": {"message": "overloaded", "code": "server_is_overloaded"}}\n\n',),
+        errors.Overloaded,
+    ),
     "not JSON": ((b"data: {oops}\n\n",), errors.MalformedReply),
 }
 
@@ -298,7 +331,9 @@ def test_a_stream_that_showed_nothing_is_retried(case: str, before: tuple[bytes,
     assert transport.all_closed
 
 
-CALL = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]})
+CALL = chunk(
+    {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]}
+)
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -317,7 +352,9 @@ async def test_a_stream_that_showed_something_is_not_retried(case: str, part: by
 
 @pytest.mark.parametrize("end", [(STOP,), (STOP, DONE)], ids=["finish reason", "and [DONE]"])
 @pytest.mark.parametrize("failure", [RESET, errors.TimedOut("no end", "idle")], ids=["reset", "stalled"])
-def test_a_failure_after_the_last_event_does_not_matter(end: tuple[bytes, ...], failure: errors.TransportError) -> None:
+def test_a_failure_after_the_last_event_does_not_matter(
+    end: tuple[bytes, ...], failure: errors.TransportError
+) -> None:
     transport = ScriptedTransport(stream_reply(STARTED, HELLO, *end, failure))
     events = stream(transport)
     assert isinstance(events[-1], ReplyDone)
@@ -333,14 +370,18 @@ def number_keys() -> Callable[[], str]:
 
 
 def used_keys(transport: ScriptedTransport) -> list[str]:
-    return [request.headers["authorization"].removeprefix("Bearer key-number-") for request in transport.requests]
+    return [
+        request.headers["authorization"].removeprefix("Bearer key-number-") for request in transport.requests
+    ]
 
 
 @pytest.mark.parametrize(("refusals", "keys", "retries"), [
     pytest.param([error_reply(401, "expired")], ["1", "2"], 0, id="renewed"),
     pytest.param([error_reply(500)], ["1", "2"], 1, id="retried"),
 ])  # fmt: skip
-def test_a_key_is_requested_before_each_attempt(refusals: list[ScriptedReply], keys: list[str], retries: int) -> None:
+def test_a_key_is_requested_before_each_attempt(
+    refusals: list[ScriptedReply], keys: list[str], retries: int
+) -> None:
     transport = ScriptedTransport(*refusals, whole_reply())
     assert ask(transport, key=number_keys()).retries == retries
     assert used_keys(transport) == keys
@@ -357,7 +398,11 @@ def test_a_refused_key_is_renewed_at_most_once(key: Any, attempts: int) -> None:
 
 def test_google_reports_a_wrong_key_as_an_invalid_request() -> None:
     """A 400 with the reason API_KEY_INVALID is about the key, and a new key helps."""
-    detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+    detail = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "API_KEY_INVALID",
+        "domain": "googleapis.com",
+    }
     message = "API key not valid. Please pass a valid API key."
     wrong = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "details": [detail]}}
     fine = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
@@ -379,7 +424,9 @@ ECHOES: dict[str, Any] = {
     "refusal": error_reply(401, f"Incorrect API key provided: {KEY}."),
     "refusal with a code": error_reply(400, "no", param=f"header {KEY}"),
     "plain text": ScriptedReply((f"no such key {KEY}".encode(),), 403, {"content-type": "text/plain"}),
-    "error in 200": ScriptedReply((dumps({"error": {"message": f"{KEY} is blocked", "code": "invalid_api_key"}}),)),
+    "error in 200": ScriptedReply(
+        (dumps({"error": {"message": f"{KEY} is blocked", "code": "invalid_api_key"}}),)
+    ),
     "a page in 200": ScriptedReply((f"<html>authorization: Bearer {KEY}</html>".encode(),)),
     "not an object": ScriptedReply((dumps([KEY]),)),
     "wrong shape": ScriptedReply((dumps({"choices": {"key": KEY}}),)),
@@ -399,7 +446,9 @@ def everything(error: BaseException | None) -> str:
 
 @pytest.mark.parametrize("case", ECHOES)
 @pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "streamed"])
-def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_key_in_errors_events_and_logs(
+    case: str, stream_it: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     engine = chat_engine(ScriptedTransport(*[ECHOES[case]] * 3))
     events = list[Any]()
@@ -427,10 +476,13 @@ SAMPLING = "Unsupported value: 'temperature' does not support 0.2 with this mode
 
 @pytest.mark.parametrize(("options", "refusals", "lost"), [
     (Options(top_k=3.0), [], ["top_k"]),
-    (Options(temperature=0.2), [error_reply(400, SAMPLING, code="unsupported_value")], ["temperature"]),  # the cure drops it
+    # the cure drops it
+    (Options(temperature=0.2), [error_reply(400, SAMPLING, code="unsupported_value")], ["temperature"]),
     (Options(), [], []),
 ])  # fmt: skip
-def test_strict_sends_nothing_that_loses_something(options: Options, refusals: list[ScriptedReply], lost: list[str]) -> None:
+def test_strict_sends_nothing_that_loses_something(
+    options: Options, refusals: list[ScriptedReply], lost: list[str]
+) -> None:
     request = text_request(options=options)
     assert [loss.subject for loss in ask(ScriptedTransport(*refusals, whole_reply()), request).losses] == lost
     transport = ScriptedTransport(*refusals, whole_reply())
@@ -462,7 +514,9 @@ def test_prepared_tools() -> None:
 
 def test_prepared_tools_are_in_the_providers_format_with_its_losses_and_as_the_configuration_allows() -> None:
     engine = chat_engine(ScriptedTransport(), "gemini:gemini-3-pro")
-    pattern = ToolDefinition("a", "A.", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}})
+    pattern = ToolDefinition(
+        "a", "A.", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}}
+    )
     config = ToolConfig(allow=frozenset({"a"}), tool_choice=ToolChoice("required"), parallel=False)
     prepared = engine.prepare_tools([pattern, WEATHER], config)
     assert prepared.tools == (pattern,)
@@ -488,7 +542,12 @@ def test_names_that_the_target_refuses_are_mapped_back() -> None:
     def answer(request: Any) -> ScriptedReply:
         name = transport.bodies[-1]["tools"][0]["function"]["name"]
         assert name != "math.add"
-        started = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": '{"a":'}}
+        started = {
+            "index": 0,
+            "id": "a",
+            "type": "function",
+            "function": {"name": name, "arguments": '{"a":'},
+        }
         continued = {"index": 0, "function": {"arguments": "1}"}}
         calls = [chunk({"tool_calls": [part]}) for part in (started, continued)]
         return stream_reply(STARTED, *calls, chunk({}, "tool_calls"), DONE)
@@ -603,7 +662,9 @@ async def test_partial_text() -> None:
 
 @pytest.mark.parametrize("late", [True, False], ids=["before the head", "after the head"])
 async def test_partial_text_is_not_of_an_earlier_reply(late: bool) -> None:
-    """What an interrupted run keeps is the text of the reply that was being read, never that of the one before."""
+    """What an interrupted run keeps is the text of the reply that was being read, never that of the one
+    before.
+    """
     hanging = ScriptedReply((HangForever(),), delays_head=late, headers={"content-type": "text/event-stream"})
     transport = ScriptedTransport(HELLO_WORLD, hanging)
     session = chat_engine(transport).new_state()
@@ -665,7 +726,8 @@ async def test_concurrent_conversations() -> None:
 
 REFUSED = error_reply(
     400,
-    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+    "instead.",
     code="unsupported_parameter",
 )
 LIMITED = Options(max_tokens=7)
@@ -706,7 +768,9 @@ async def test_a_running_session_is_healed_for_its_next_requests() -> None:
     ([REFUSED, error_reply(400, SAMPLING, code="unsupported_value")], True, 2, "temperature"),
     ([REFUSED], False, 1, "max_tokens"),
 ], ids=["the same refusal again", "another refusal", "not wanted"])  # fmt: skip
-def test_a_request_is_healed_at_most_once(replies: list[ScriptedReply], heal: bool, attempts: int, message: str) -> None:
+def test_a_request_is_healed_at_most_once(
+    replies: list[ScriptedReply], heal: bool, attempts: int, message: str
+) -> None:
     transport = ScriptedTransport(*replies, whole_reply())
     with pytest.raises(errors.InvalidRequest, match=message):
         ask(transport, text_request(options=LIMITED), heal=heal, **SERVER)
@@ -716,7 +780,9 @@ def test_a_request_is_healed_at_most_once(replies: list[ScriptedReply], heal: bo
 BUSY = error_reply(503, "busy")
 
 
-@pytest.mark.parametrize(("replies", "retries"), [([BUSY, REFUSED, BUSY], 2), ([error_reply(401), REFUSED, BUSY], 1)])
+@pytest.mark.parametrize(
+    ("replies", "retries"), [([BUSY, REFUSED, BUSY], 2), ([error_reply(401), REFUSED, BUSY], 1)]
+)
 def test_a_heal_is_no_retry(replies: list[ScriptedReply], retries: int) -> None:
     transport = ScriptedTransport(*replies, whole_reply())
     answered = ask(transport, text_request(options=LIMITED), key=number_keys(), **SERVER)
@@ -733,7 +799,9 @@ def test_a_heal_shows_no_events() -> None:
 async def test_sessions_that_are_refused_at_once_are_all_healed() -> None:
     """Both were sent before anything was known: the one that hears of it second is asked again too."""
     first, second = HoldUntilReleased(), HoldUntilReleased()
-    late = [ScriptedReply((hold, *REFUSED.parts), REFUSED.status, delays_head=True) for hold in (first, second)]
+    late = [
+        ScriptedReply((hold, *REFUSED.parts), REFUSED.status, delays_head=True) for hold in (first, second)
+    ]
     transport = ScriptedTransport(*late, whole_reply("one"), whole_reply("two"))
     engine = chat_engine(transport, **SERVER)
     tasks = [asyncio.create_task(engine.ask(text_request(options=LIMITED))) for _ in late]
@@ -747,7 +815,9 @@ async def test_sessions_that_are_refused_at_once_are_all_healed() -> None:
 
 
 async def test_a_request_goes_where_it_was_encoded_for() -> None:
-    """Another session's heal moves the engine to Responses while this one waits for its key: the body is still one of Chat."""
+    """Another session's heal moves the engine to Responses while this one waits for its key: the body is
+    still one of Chat.
+    """
     waits, go = asyncio.Event(), asyncio.Event()
     calls = 0
 
@@ -759,7 +829,9 @@ async def test_a_request_goes_where_it_was_encoded_for() -> None:
             await go.wait()
         return "some-key-1"
 
-    moved = error_reply(400, "Function tools are not supported here. To use function tools, use /v1/responses.")
+    moved = error_reply(
+        400, "Function tools are not supported here. To use function tools, use /v1/responses."
+    )
     done = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
 
     def right(request: HttpRequest) -> ScriptedReply:
@@ -794,7 +866,9 @@ class OpenEndedTransport(SimulatedTransport):
 
 
 @pytest.mark.parametrize("model", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
-def test_a_reply_is_not_held_up_by_a_connection_that_stays_open(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_is_not_held_up_by_a_connection_that_stays_open(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("toolglot.engine.engine._END_SECONDS", 0.01)
     monkeypatch.setattr("toolglot.engine.engine._USAGE_SECONDS", 0.02)
     engine = create_engine(f"simulator:{model}", transport=OpenEndedTransport())
@@ -829,7 +903,11 @@ def test_an_endless_reply_is_an_error(part: bytes, stream: bool, monkeypatch: py
     monkeypatch.setattr("toolglot.engine.engine._MAX_REPLY_BYTES", 1024**2)
     transport = ScriptedTransport(stream_reply(*[part] * 2000))
     with pytest.raises(errors.ReplyTooLarge, match="the reply exceeds 1 MB"):
-        run(collect_events(chat_engine(transport), stream_request()) if stream else chat_engine(transport).ask(text_request()))
+        run(
+            collect_events(chat_engine(transport), stream_request())
+            if stream
+            else chat_engine(transport).ask(text_request())
+        )
     assert transport.remaining == 0
     assert len(transport.requests) == 1  # the next one would be as large
     assert transport.answers[0].reads <= 1500

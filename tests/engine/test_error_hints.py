@@ -38,7 +38,8 @@ def fail(*script: Entry, model: str = "openai-chat:gpt-x", **options: Any) -> Re
 @pytest.mark.parametrize(("answer", "message"), [
     (
         refusal(401, "Incorrect API key provided."),
-        f"openai-chat:gpt-x: Incorrect API key provided (401 from {OPENAI_URL}); check the key passed as key=",
+        f"openai-chat:gpt-x: Incorrect API key provided (401 from {OPENAI_URL}); check the key passed as "
+        "key=",
     ),
     (
         refusal(403, "no access"),
@@ -96,7 +97,10 @@ def test_which_key_was_refused(options: dict[str, Any], key: str, monkeypatch: p
 def test_a_missing_key_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     error = fail(key=None)
-    assert str(error) == "openai-chat:gpt-x: no key for OpenAI Chat Completions: set OPENAI_API_KEY or pass key=…"
+    assert (
+        str(error)
+        == "openai-chat:gpt-x: no key for OpenAI Chat Completions: set OPENAI_API_KEY or pass key=…"
+    )
 
 
 LOCAL = "http://127.0.0.1:1"
@@ -116,9 +120,12 @@ def test_a_server_that_cannot_be_reached(model: str, options: dict[str, Any], hi
 
 
 def test_an_address_is_named_without_what_may_be_secret() -> None:
-    error = fail(refusal(500, "oops"), *[refusal(500, "oops")] * 2, base_url="https://user:secret@proxy.example/v1")
+    error = fail(
+        refusal(500, "oops"), *[refusal(500, "oops")] * 2, base_url="https://user:secret@proxy.example/v1"
+    )
     assert str(error) == (
-        "openai-chat:gpt-x: oops (500 from https://proxy.example/v1/chat/completions); try again later, or set fallbacks"
+        "openai-chat:gpt-x: oops (500 from https://proxy.example/v1/chat/completions); try again later, or "
+        "set fallbacks"
     )
 
 

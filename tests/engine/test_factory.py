@@ -18,13 +18,22 @@ from toolglot.tools.config import RetryConfig
 from toolglot.values.messages import Usage
 
 ONCE = RetryConfig(max_retries=0)
-URL_PARAMETERS = {"resource": "res", "version": "2025-04-01-preview", "project": "proj", "location": "europe-west1"}
+URL_PARAMETERS = {
+    "resource": "res",
+    "version": "2025-04-01-preview",
+    "project": "proj",
+    "location": "europe-west1",
+}
 
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for row in PROFILES.values():
-        for name in (*row.key_env, *row.base_env, *(name for names in row.url_parameter_env.values() for name in names)):
+        for name in (
+            *row.key_env,
+            *row.base_env,
+            *(name for names in row.url_parameter_env.values() for name in names),
+        ):
             monkeypatch.delenv(name, raising=False)
 
 
@@ -57,7 +66,11 @@ def url(model: str, **options: Any) -> str:
 CHAT = "/chat/completions"
 GOOGLE = "/v1/projects/proj/locations/europe-west1/publishers/google/models/m"
 URLS = {
-    **{row.id: row.base_url + row.path for row in PROFILES.values() if row.base_url and "{" not in row.base_url + row.path},
+    **{
+        row.id: row.base_url + row.path
+        for row in PROFILES.values()
+        if row.base_url and "{" not in row.base_url + row.path
+    },
     "openai-chat": f"https://api.openai.com/v1{CHAT}",
     "openai-responses": "https://api.openai.com/v1/responses",
     "anthropic": "https://api.anthropic.com/v1/messages",
@@ -95,7 +108,9 @@ def test_every_row_has_a_url_here() -> None:
 @pytest.mark.parametrize("provider", URLS)
 def test_urls(provider: str) -> None:
     assert url(f"{provider}:m", **parameters_of(provider)) == URLS[provider]
-    assert url(f"{provider}:m", stream=True, **parameters_of(provider)) == STREAMS.get(provider, URLS[provider])
+    assert url(f"{provider}:m", stream=True, **parameters_of(provider)) == STREAMS.get(
+        provider, URLS[provider]
+    )
 
 
 @pytest.mark.parametrize("end", ["", "/", "//"])
@@ -131,12 +146,16 @@ def test_a_base_url_that_holds_a_part_of_the_path(model: str, base: str, expecte
     assert url(model, base_url=base) == expected
 
 
-@pytest.mark.parametrize(("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in row.base_env])
+@pytest.mark.parametrize(
+    ("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in row.base_env]
+)
 def test_base_url_from_the_environment(provider: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = parameters_of(provider)
     monkeypatch.setenv(name, "https://proxy.example/llm")
     assert url(f"{provider}:m", **parameters).startswith("https://proxy.example/llm/")
-    assert url(f"{provider}:m", base_url="https://other.example", **parameters).startswith("https://other.example/")
+    assert url(f"{provider}:m", base_url="https://other.example", **parameters).startswith(
+        "https://other.example/"
+    )
     monkeypatch.setenv(name, "")
     if provider != "compatible":
         assert url(f"{provider}:m", **parameters) == URLS[provider]
@@ -145,7 +164,16 @@ def test_base_url_from_the_environment(provider: str, name: str, monkeypatch: py
 @pytest.mark.parametrize(
     "host",
     [
-        *("localhost:1234", "localhost", "192.168.0.7", "192.168.0.7:80", "http://h", "https://h", "http://h:5/p/", "h/path"),
+        *(
+            "localhost:1234",
+            "localhost",
+            "192.168.0.7",
+            "192.168.0.7:80",
+            "http://h",
+            "https://h",
+            "http://h:5/p/",
+            "h/path",
+        ),
         *("[::1]:1", "[::1]"),
     ],
 )
@@ -155,7 +183,11 @@ def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch:
     monkeypatch.setenv("OLLAMA_HOST", host)
     parsed, expected = urlsplit(url("ollama:m")), urlsplit(_parse_host(host) + "/api/chat")
     ports = {"http": 80, "https": 443}
-    assert (parsed.scheme, parsed.hostname, parsed.path) == (expected.scheme, expected.hostname, expected.path)
+    assert (parsed.scheme, parsed.hostname, parsed.path) == (
+        expected.scheme,
+        expected.hostname,
+        expected.path,
+    )
     assert (parsed.port or ports[parsed.scheme]) == expected.port
 
 
@@ -179,13 +211,17 @@ def test_vertex_locations(location: str, host: str, way: str, monkeypatch: pytes
 
 
 def test_vertex_without_a_location_is_global() -> None:
-    assert url("vertex:m", project="proj").startswith("https://aiplatform.googleapis.com/v1/projects/proj/locations/global/")
+    assert url("vertex:m", project="proj").startswith(
+        "https://aiplatform.googleapis.com/v1/projects/proj/locations/global/"
+    )
 
 
 def test_url_parameters_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_RESOURCE", "res")
     monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
-    assert url("azure-dated-chat:dep").endswith("/openai/deployments/dep/chat/completions?api-version=2024-10-21")
+    assert url("azure-dated-chat:dep").endswith(
+        "/openai/deployments/dep/chat/completions?api-version=2024-10-21"
+    )
     assert url("azure-dated-chat:dep", version="2025-01-01").endswith("api-version=2025-01-01")
 
 
@@ -212,7 +248,9 @@ def test_odd_names_in_a_url(provider: str, model: str) -> None:
     assert " " not in parsed.path
 
 
-@pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4.5:free", "~google/gemini-pro", "qwen3:32b", "a:b:c"])
+@pytest.mark.parametrize(
+    "model", ["anthropic/claude-sonnet-4.5:free", "~google/gemini-pro", "qwen3:32b", "a:b:c"]
+)
 def test_the_model_is_what_follows_the_first_colon(model: str) -> None:
     assert create_engine(f"openrouter:{model}", key=KEY, transport=ScriptedTransport()).model == model
 
@@ -284,14 +322,35 @@ def test_names_of_providers_do_not_collide() -> None:
 # ---- prices
 
 
-GPT_PRICES = {"gpt-4o": 2.5, "gpt-4o-2024-08-06": 2.5, "gpt-4o-mini": 0.15, "gpt-4.1": 2.0, "gpt-4o-audio-preview": None}
-GPT_5_PRICES = {"gpt-5": 1.25, "gpt-5-2025-08-07": 1.25, "gpt-5-mini": 0.25, "gpt-5.1": 1.25, "gpt-5-pro": 15.0, "gpt-5.4": 2.5}
+GPT_PRICES = {
+    "gpt-4o": 2.5,
+    "gpt-4o-2024-08-06": 2.5,
+    "gpt-4o-mini": 0.15,
+    "gpt-4.1": 2.0,
+    "gpt-4o-audio-preview": None,
+}
+GPT_5_PRICES = {
+    "gpt-5": 1.25,
+    "gpt-5-2025-08-07": 1.25,
+    "gpt-5-mini": 0.25,
+    "gpt-5.1": 1.25,
+    "gpt-5-pro": 15.0,
+    "gpt-5.4": 2.5,
+}
 INPUT_PRICES: dict[str, dict[str, float | None]] = {
     "openai": {**GPT_PRICES, **GPT_5_PRICES},
-    "anthropic": {"claude-sonnet-4-5-20250929": 3.0, "claude-opus-4-5": 5.0, "claude-haiku-4-5": 1.0, "claude-opus-5": 5.0},
+    "anthropic": {
+        "claude-sonnet-4-5-20250929": 3.0,
+        "claude-opus-4-5": 5.0,
+        "claude-haiku-4-5": 1.0,
+        "claude-opus-5": 5.0,
+    },
     "gemini": {"gemini-2.5-flash": 0.3, "gemini-2.5-flash-lite": 0.1, "gemini-3-pro": None},
     "groq": {"llama-4": None},
-    **{server: {"gpt-4o": None, "qwen3": None} for server in ("ollama", "llama.cpp", "vllm", "lmstudio", "copilot")},
+    **{
+        server: {"gpt-4o": None, "qwen3": None}
+        for server in ("ollama", "llama.cpp", "vllm", "lmstudio", "copilot")
+    },
 }
 
 
@@ -302,7 +361,11 @@ def test_prices(provider: str) -> None:
 
 
 def test_every_price_is_dated() -> None:
-    assert all(price.as_of and price.cached <= price.input <= price.output for rows in PRICES.values() for _, price in rows)
+    assert all(
+        price.as_of and price.cached <= price.input <= price.output
+        for rows in PRICES.values()
+        for _, price in rows
+    )
 
 
 def test_cost() -> None:
@@ -311,7 +374,8 @@ def test_cost() -> None:
     assert price.cost(Usage(input=1_000_000, cached=1_000_000)) == pytest.approx(0.5)
     assert price.cost(Usage(input=5, cached=10)) == pytest.approx(0.000005)
     assert price.cost(Usage()) == 0.0
-    assert price.cost(Usage(input=1_000_000, cache_write=400_000)) == pytest.approx(2.0)  # no other price is known
+    # no other price is known
+    assert price.cost(Usage(input=1_000_000, cache_write=400_000)) == pytest.approx(2.0)
     claude = create_engine("anthropic:claude-sonnet-4-5").profile.price
     assert claude is not None
     usage = Usage(input=1_000_000, cached=500_000, cache_write=400_000)
@@ -323,7 +387,9 @@ def test_cost() -> None:
 
 @pytest.mark.parametrize("provider", PROFILES)
 def test_headers(provider: str) -> None:
-    arguments: dict[str, Any] = {"base_url": "http://h"} if provider == "compatible" else {**parameters_of(provider)}
+    arguments: dict[str, Any] = (
+        {"base_url": "http://h"} if provider == "compatible" else {**parameters_of(provider)}
+    )
     headers = request_of(f"{provider}:m", **arguments).headers
     assert headers["content-type"] == "application/json"
     assert headers["user-agent"].startswith("toolglot")

@@ -1,4 +1,6 @@
-"""Refusals that a request is healed for: each rule with the words of a real provider, and what differs in the next body."""
+"""Refusals that a request is healed for: each rule with the words of a real provider, and what differs in the
+next body.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +15,36 @@ from toolglot.engine.engine import EngineResult, EngineState
 from toolglot.errors import ToolglotError
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.heal import HEAL_RULES, heal_profile
-from toolglot.values.messages import Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.messages import (
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
 from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition, ToolExample
 
-PARAMETERS: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
+PARAMETERS: Doc = {
+    "type": "object",
+    "properties": {"x": {"type": "string"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
 TOOL = ToolDefinition("get", "Gets.", PARAMETERS, strict=True)
 CALL = ToolCall("toolu_01", "get", {"x": "1"})
 RESULT = tool_results(ToolResult("toolu_01", (Text("one"),), "get"))
 
 
 def thought(wire: str, profile: str, model: str, opaque: Doc) -> list[Message]:
-    return [user("Hi"), Message("assistant", (Thinking("hm", opaque), CALL), Origin(wire, profile, model)), RESULT]
+    return [
+        user("Hi"),
+        Message("assistant", (Thinking("hm", opaque), CALL), Origin(wire, profile, model)),
+        RESULT,
+    ]
 
 
 SIGNATURE = {"signature": "c2ln", "type": "thinking"}
@@ -36,10 +57,16 @@ OK = {"text": "ok"}
 RESPONSES = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
 FINE = {
     "anthropic-messages": ScriptedReply(
-        (dumps({"id": "m", "type": "message", "content": [{"type": "text", **OK}], "stop_reason": "end_turn"}),)
+        (
+            dumps(
+                {"id": "m", "type": "message", "content": [{"type": "text", **OK}], "stop_reason": "end_turn"}
+            ),
+        )
     ),
     "openai-responses": RESPONSES,
-    "gemini": ScriptedReply((dumps({"candidates": [{"content": {"role": "model", "parts": [OK]}, "finishReason": "STOP"}]}),)),
+    "gemini": ScriptedReply(
+        (dumps({"candidates": [{"content": {"role": "model", "parts": [OK]}, "finishReason": "STOP"}]}),)
+    ),
     "openai-chat": whole_reply(),
 }
 
@@ -99,7 +126,9 @@ def sampling(name: str, model: str, words: str, code: str = "") -> Case:
 
 
 def limit(model: str, words: str, before: str, after: str, code: str = "") -> Case:
-    return Case(model, words, holds(before), holds(after), fields={"options": Options(max_tokens=7)}, code=code)
+    return Case(
+        model, words, holds(before), holds(after), fields={"options": Options(max_tokens=7)}, code=code
+    )
 
 
 def choice(model: str, words: str) -> Case:
@@ -129,12 +158,17 @@ CASES = {
         PLAIN,
         TOOLS,
     ),
-    "sampling, anthropic": sampling("temperature", "anthropic:next", "temperature: Extra inputs are not permitted"),
-    "sampling, deprecated": sampling("temperature", "anthropic:next", "`temperature` is deprecated for this model."),
+    "sampling, anthropic": sampling(
+        "temperature", "anthropic:next", "temperature: Extra inputs are not permitted"
+    ),
+    "sampling, deprecated": sampling(
+        "temperature", "anthropic:next", "`temperature` is deprecated for this model."
+    ),
     "sampling, value": sampling(
         "temperature",
         "openai-chat:next",
-        "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
+        "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value "
+        "is supported.",
         "unsupported_value",
     ),
     "sampling, parameter": sampling(
@@ -146,13 +180,17 @@ CASES = {
     "thinking, signature": opaque(SONNET, f"{BLOCK}Invalid `signature` in `thinking` block", "c2ln", CLAUDE),
     "thinking, modified": opaque(
         SONNET,
-        f"{BLOCK}`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+        f"{BLOCK}`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
+        "modified. "
         "These blocks must remain as they were in the original response.",
         "c2ln",
         CLAUDE,
     ),
     "reasoning, following": opaque(
-        GPT, "Item 'rs_1' of type 'reasoning' was provided without its required following item.", "gAAA", REASONED
+        GPT,
+        "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+        "gAAA",
+        REASONED,
     ),
     "reasoning, required": opaque(
         GPT,
@@ -162,7 +200,8 @@ CASES = {
     ),
     "reasoning, elsewhere": opaque(
         GPT,
-        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. Try again with `store` set to "
+        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. Try again with "
+        "`store` set to "
         "true, or remove this item from your input.",
         "gAAA",
         REASONED,
@@ -180,7 +219,8 @@ CASES = {
     ),
     "signature": Case(
         "gemini:gemini-next",
-        "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly.",
+        "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+        "work correctly.",
         silent("thoughtSignature"),
         says("thoughtSignature"),
         PLAIN,
@@ -205,7 +245,8 @@ CASES = {
     "strict, many": strict("Too many strict tools (25). Maximum: 20."),
     "limit, new name": limit(
         "compatible:m",
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+        "instead.",
         "max_tokens",
         "max_completion_tokens",
         "unsupported_parameter",
@@ -234,7 +275,9 @@ async def ask(session: EngineState, request: Request) -> EngineResult:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_refusal_is_healed_once_and_for_all(case: Case) -> None:
-    """The refused body had what was refused, the next one has not; the same words again are final; later requests are right."""
+    """The refused body had what was refused, the next one has not; the same words again are final; later
+    requests are right.
+    """
     refused = error_reply(400, case.words, code=case.code)
 
     def fine(request: Any) -> ScriptedReply:

@@ -38,7 +38,9 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 
 
 def request(url: str, *, stream: bool = True, **options: Any) -> HttpRequest:
-    return HttpRequest(url, options.pop("headers", HEADERS), options.pop("body", b'{"a": 1}'), stream, **options)
+    return HttpRequest(
+        url, options.pop("headers", HEADERS), options.pop("body", b'{"a": 1}'), stream, **options
+    )
 
 
 async def fetch(transport: Transport, url: str, *, stream: bool = True, **options: Any) -> bytes:
@@ -65,8 +67,13 @@ async def serve(timeouts: Timeouts = Timeouts()) -> AsyncGenerator[tuple[Server,
         yield server, transport
 
 
-async def expect_error(kind: type[Failure], transport: Transport, url: str, sentence: str, **options: Any) -> Failure:
-    """The request fails with one sentence that holds nothing of the request. HOST in it stands for the host of the URL."""
+async def expect_error(
+    kind: type[Failure], transport: Transport, url: str, sentence: str, **options: Any
+) -> Failure:
+    """The request fails with one sentence that holds nothing of the request.
+
+    HOST in it stands for the host of the URL.
+    """
     with pytest.raises(kind) as caught:
         await fetch(transport, f"{url}?key={SECRET}", **options)
     error = caught.value
@@ -88,7 +95,14 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONG = b"abcde" * 100
-BODIES = {"ok": b"ok", "chunks": b"abcdeabcde", "empty": b"", "until_close": b"abcde", "long_header": b"ok", "gzip": LONG}
+BODIES = {
+    "ok": b"ok",
+    "chunks": b"abcdeabcde",
+    "empty": b"",
+    "until_close": b"abcde",
+    "long_header": b"ok",
+    "gzip": LONG,
+}
 BODIES["deflate"] = LONG
 
 
@@ -148,7 +162,10 @@ async def test_a_request_is_sent_unchanged() -> None:
         post, get = server.requests
         assert post.line == "POST /ok/a%3Ab%2Fc~d?alt=sse&q=%20+ HTTP/1.1"
         assert post.body == b'{"a": 1}'
-        assert (post.headers["authorization"], post.headers["content-type"]) == (f"Bearer {SECRET}", "application/json")
+        assert (post.headers["authorization"], post.headers["content-type"]) == (
+            f"Bearer {SECRET}",
+            "application/json",
+        )
         assert post.headers["user-agent"] == "toolglot"
         assert "gzip" in post.headers["accept-encoding"]
         assert get.line == "GET /ok/%C3%A9 HTTP/1.1"
@@ -241,7 +258,9 @@ async def test_cancelling_an_upload_that_nobody_reads() -> None:
 
     async with Deaf() as server, connect() as transport:
         before = descriptors()
-        task = asyncio.create_task(transport.send(request(f"http://{server.address}/", body=bytes(20_000_000))))
+        task = asyncio.create_task(
+            transport.send(request(f"http://{server.address}/", body=bytes(20_000_000)))
+        )
         await wait_until(lambda: server.accepted)
         await asyncio.wait([task], timeout=0.05)
         assert descriptors() == before + 2
@@ -257,7 +276,8 @@ async def test_no_more_requests_at_once_than_max_connections() -> None:
         server.release.set()
         assert await requests == [b"abcde"] * 20
         assert server.max_active_requests == 3
-        for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
+        # a failure gives its place back
+        for path in ("close_head", "half_length", "close_head", "half_length"):
             with pytest.raises(ConnectionLost):
                 await fetch(transport, server.url(path))
         assert await fetch(transport, server.url("ok")) == b"ok"
@@ -325,7 +345,9 @@ async def test_a_forgotten_transport_closes_its_connections() -> None:
 @LINUX
 async def test_a_transport_that_is_dropped_with_a_reference_cycle_closes_its_connections() -> None:
     complaints: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: complaints.append(context["message"])
+    )
     async with Server() as server:
         before = descriptors()
         transport = HttpTransport()
@@ -376,7 +398,9 @@ asyncio.run(asyncio.wait_for(ask(), 5))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_it_is_imported_late_and_works_after_a_fork() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -386,7 +410,8 @@ def test_it_is_imported_late_and_works_after_a_fork() -> None:
 LOST = {
     **dict.fromkeys(("reset_head", "close_head"), "the connection to HOST was lost before its response"),
     **dict.fromkeys(
-        ("half_length", "half_chunks", "reset_body", "bad_gzip"), "the connection to HOST was lost during its response"
+        ("half_length", "half_chunks", "reset_body", "bad_gzip"),
+        "the connection to HOST was lost during its response",
     ),
     "garbage": "the response of HOST is not HTTP: ",
 }
@@ -467,7 +492,8 @@ async def test_each_timeout_has_its_own_length() -> None:
             except TimedOut as error:
                 return error.phase
 
-    assert await slow(0.2, Timeouts(first_byte=0.7, idle=0.7)) == b"abcdeabcde"  # longer than both, all in all
+    # longer than both, all in all
+    assert await slow(0.2, Timeouts(first_byte=0.7, idle=0.7)) == b"abcdeabcde"
     assert await slow(0.06, Timeouts(first_byte=5, idle=0.02)) == "idle"
     assert await slow(0.06, Timeouts(first_byte=0.02, idle=5)) == "first byte"
     assert await slow(0, Timeouts(connect=None, first_byte=None, idle=None)) == b"abcdeabcde"
@@ -485,7 +511,9 @@ async def test_connecting_times_out() -> None:
 async def test_nobody_listens() -> None:
     async with serve() as (server, transport):
         pass
-    await expect_error(ConnectFailed, transport, server.url("ok"), "could not connect to HOST: Connection refused")
+    await expect_error(
+        ConnectFailed, transport, server.url("ok"), "could not connect to HOST: Connection refused"
+    )
     await transport.close()
 
 
@@ -496,11 +524,16 @@ async def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     async with connect() as transport:
         await expect_error(
-            ConnectFailed, transport, "https://provider.test/", "unknown host HOST: check the base URL and your connection"
+            ConnectFailed,
+            transport,
+            "https://provider.test/",
+            "unknown host HOST: check the base URL and your connection",
         )
 
 
-@pytest.mark.parametrize("url", ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""])
+@pytest.mark.parametrize(
+    "url", ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""]
+)
 async def test_a_url_that_cannot_be_used(url: str) -> None:
     async with connect() as transport:
         with pytest.raises(UsageError, match="http:// or https://"):
@@ -509,8 +542,12 @@ async def test_a_url_that_cannot_be_used(url: str) -> None:
 
 async def test_a_header_that_cannot_be_sent() -> None:
     async with serve() as (server, transport):
-        with pytest.raises(UsageError, match=r"^the header Authorization contains a line break or a null character$") as caught:
-            await fetch(transport, server.url("ok"), headers={"A": "b", "Authorization": f"Bearer {SECRET}\n"})
+        with pytest.raises(
+            UsageError, match=r"^the header Authorization contains a line break or a null character$"
+        ) as caught:
+            await fetch(
+                transport, server.url("ok"), headers={"A": "b", "Authorization": f"Bearer {SECRET}\n"}
+            )
         assert SECRET not in "".join(traceback.format_exception(caught.value))
         assert not server.requests
 
@@ -547,12 +584,20 @@ async def test_tls_with_another_authority(authority: trustme.CA) -> None:
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, request: pytest.FixtureRequest) -> None:
+async def test_tls_with_a_wrong_certificate(
+    trusted: bool, authority: trustme.CA, request: pytest.FixtureRequest
+) -> None:
     if trusted:
         request.getfixturevalue("trust_authority")
-    async with Server(certify(authority, "other.test" if trusted else "127.0.0.1")) as server, connect() as transport:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # the server's side of it
-        await expect_error(ConnectFailed, transport, server.url("ok"), "the certificate of HOST is not trusted: ")
+    async with (
+        Server(certify(authority, "other.test" if trusted else "127.0.0.1")) as server,
+        connect() as transport,
+    ):
+        # the server's side of it
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        await expect_error(
+            ConnectFailed, transport, server.url("ok"), "the certificate of HOST is not trusted: "
+        )
         assert not server.requests
 
 
@@ -571,7 +616,9 @@ async def test_a_server_without_tls() -> None:
 FAR = "provider.test"
 
 
-def open_with_proxy(name: str, address: str, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[HttpTransport]:
+def open_with_proxy(
+    name: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> AbstractAsyncContextManager[HttpTransport]:
     """A client with a proxy from an environment variable, or from its argument."""
     if not name.lower().endswith("_proxy"):
         return connect(proxy=address)
@@ -616,7 +663,13 @@ DIRECT = [
     ("10.1.2.3", "10.0.0.0/8"),
     ("10.1.2.3", "10.1.2.3"),
 ]
-PROXIED = [(FAR, ""), (FAR, "rovider.test"), (FAR, "other.test,127.0.0.1"), (FAR, f"{FAR}:1"), ("10.1.2.3", "11.0.0.0/8,x")]
+PROXIED = [
+    (FAR, ""),
+    (FAR, "rovider.test"),
+    (FAR, "other.test,127.0.0.1"),
+    (FAR, f"{FAR}:1"),
+    ("10.1.2.3", "11.0.0.0/8,x"),
+]
 
 
 @pytest.mark.parametrize(
@@ -645,7 +698,9 @@ async def test_a_proxy_that_is_down(scheme: str) -> None:
     async with Proxy() as proxy:
         pass
     async with connect(proxy=f"http://me:{SECRET}@{proxy.address}") as transport:
-        await expect_error(ConnectFailed, transport, f"{scheme}://{FAR}:1/", "could not connect to the proxy for HOST: ")
+        await expect_error(
+            ConnectFailed, transport, f"{scheme}://{FAR}:1/", "could not connect to the proxy for HOST: "
+        )
 
 
 async def test_a_proxy_that_refuses() -> None:

@@ -43,7 +43,9 @@ OLLAMA = {"models": [{"name": "qwen3:8b"}]}
     ("gemini:x", GEMINI, "https://generativelanguage.googleapis.com/v1beta/models", ("gemini-2.5-flash", "gemini-2.5-pro")),
     ("ollama:x", OLLAMA, "http://127.0.0.1:11434/api/tags", ("qwen3:8b",)),
 ])  # fmt: skip
-def test_names_are_read_from_the_providers_own_list(model: str, answer: Any, url: str, names: tuple[str, ...]) -> None:
+def test_names_are_read_from_the_providers_own_list(
+    model: str, answer: Any, url: str, names: tuple[str, ...]
+) -> None:
     transport = provider(answer)
     assert asyncio.run(list_models(engine(model, transport))) == names
     assert (transport.requests[0].method, transport.requests[0].url) == ("GET", url)

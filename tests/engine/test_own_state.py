@@ -23,14 +23,27 @@ ANTHROPIC = {
         {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Rome"}},
     ],
 }  # fmt: skip
-GEMINI_CALL = {"functionCall": {"name": "get_weather", "args": {"city": "Rome"}}, "thoughtSignature": "signed-by-model"}
+GEMINI_CALL = {
+    "functionCall": {"name": "get_weather", "args": {"city": "Rome"}},
+    "thoughtSignature": "signed-by-model",
+}
 GEMINI = {
     "modelVersion": "gemini-3.6-flash",
     "candidates": [{"content": {"role": "model", "parts": [GEMINI_CALL]}, "finishReason": "STOP"}],
 }
-CALL = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'},
+}
 DETAILS = [{"type": "reasoning.text", "text": "Hm.", "signature": "signed-by-model", "index": 0}]
-ROUTED = {"role": "assistant", "content": None, "tool_calls": [CALL], "reasoning": "Hm.", "reasoning_details": DETAILS}
+ROUTED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [CALL],
+    "reasoning": "Hm.",
+    "reasoning_details": DETAILS,
+}
 OPENROUTER = {
     "model": "anthropic/claude-4.5-haiku-20251001",
     "choices": [{"index": 0, "message": ROUTED, "finish_reason": "tool_calls"}],
@@ -43,16 +56,22 @@ ALIASES = {
 }
 
 
-def ask_twice(model: str, next_model: str, reply: dict[str, Any], *, saved: bool = False) -> tuple[dict[str, Any], Any]:
+def ask_twice(
+    model: str, next_model: str, reply: dict[str, Any], *, saved: bool = False
+) -> tuple[dict[str, Any], Any]:
     """The second request of a tool loop, and what was lost in it."""
     transport = ScriptedTransport(*[ScriptedReply((dumps(reply),))] * 2)
     options = Options(max_tokens=4000, thinking_budget=2000)
 
     async def main() -> Any:
         history = Conversation([user("Weather in Rome?")])
-        first = await chat_engine(transport, model).ask(text_request(messages=history, tools=(WEATHER,), options=options))
+        first = await chat_engine(transport, model).ask(
+            text_request(messages=history, tools=(WEATHER,), options=options)
+        )
         history.append(first.reply.message)
-        history.append(tool_results(*(ToolResult(call.id, (Text("Sunny."),), call.name) for call in first.reply.calls)))
+        history.append(
+            tool_results(*(ToolResult(call.id, (Text("Sunny."),), call.name) for call in first.reply.calls))
+        )
         if saved:
             history, _ = load(save(history))
         request: Request = text_request(messages=history, tools=(WEATHER,), options=options)
@@ -94,7 +113,9 @@ def test_every_recorded_model_owns_what_it_said(
     for record in recordings(wire):
         if record["status"] != 200 or record["provider"] != provider or not record["request"]:
             continue
-        model: str = record["request"].get("model") or record["url_path"].partition("/models/")[2].partition(":")[0]
+        model: str = (
+            record["request"].get("model") or record["url_path"].partition("/models/")[2].partition(":")[0]
+        )
         profile = resolve_profile(profile_id, model)
         reader = create_reader(wire, streaming=record["streaming"], profile=profile.id, model=model)
         try:

@@ -37,7 +37,9 @@ def agent(transport: Any) -> Agent:
     (TimeoutError("slow"), TimedOut),
 ])  # fmt: skip
 @pytest.mark.parametrize("reading", [False, True], ids=["sending", "reading"])
-def test_errors_of_the_system_are_retried_and_are_ours(error: OSError, kind: type[TransportError], reading: bool) -> None:
+def test_errors_of_the_system_are_retried_and_are_ours(
+    error: OSError, kind: type[TransportError], reading: bool
+) -> None:
     transport = OwnTransport(error, reading=reading)
     assert agent(transport).run_sync("say hi").text == "hi"
     assert transport.count == 2

@@ -1,4 +1,6 @@
-"""The plugin for pytest: recorded over HTTP, replayed without a provider, in a fresh interpreter with warnings as errors."""
+"""The plugin for pytest: recorded over HTTP, replayed without a provider, in a fresh interpreter with
+warnings as errors.
+"""
 
 import os
 import subprocess
@@ -77,7 +79,9 @@ def provider() -> Iterator[str]:
 class Project:
     """Tests of a user, run with this Python in a fresh interpreter."""
 
-    def __init__(self, directory: Path, python: str | Path = sys.executable, *, plugins: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, directory: Path, python: str | Path = sys.executable, *, plugins: tuple[str, ...] = ()
+    ) -> None:
         """Without names of plugins, pytest finds those that are installed."""
         self.directory, self.command = directory, [python, "-W", "error", "-m", "pytest", *FLAGS]
         self.command += [word for plugin in plugins for word in ("-p", plugin)]
@@ -88,11 +92,16 @@ class Project:
         (self.directory / "test_agent.py").write_text(text, encoding="utf-8")
         key = {"KEY": SECRET} if "--toolglot-record" in words else {}
         command = [*self.command, *words]
-        return subprocess.run(command, env=self.variables | key, cwd=self.directory, capture_output=True, text=True)
+        return subprocess.run(
+            command, env=self.variables | key, cwd=self.directory, capture_output=True, text=True
+        )
 
     @property
     def recordings(self) -> dict[str, str]:
-        return {path.name: path.read_text("utf-8") for path in (self.directory / "recordings/test_agent").iterdir()}
+        return {
+            path.name: path.read_text("utf-8")
+            for path in (self.directory / "recordings/test_agent").iterdir()
+        }
 
     def check_record_and_replay(self, url: str, *options: str) -> None:
         """Record over HTTP, then replay without a provider and without a key."""
@@ -132,11 +141,14 @@ def test_a_test_that_fails_keeps_its_recording(provider: str, tmp_path: Path) ->
     project.run(TEST.replace("URL", provider), "-k", "stream", "--toolglot-record")
     before, changed = project.recordings, TEST.replace("URL", provider).replace("say Hello.", "say Goodbye.")
     assert "differs at body.messages[0].content" in project.run(changed, "-k", "stream").stdout
-    assert project.run(changed, "-k", "stream", "--toolglot-record").returncode == 1  # the answer is not what the test expects
+    # the answer is not what the test expects
+    assert project.run(changed, "-k", "stream", "--toolglot-record").returncode == 1
     assert project.recordings == before
 
 
-def test_a_recording_that_cannot_be_written_fails_the_test_and_keeps_the_one_before(provider: str, tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_written_fails_the_test_and_keeps_the_one_before(
+    provider: str, tmp_path: Path
+) -> None:
     project = Project(tmp_path, plugins=("toolglot.engine.pytest_plugin",))
     project.run(TEST.replace("URL", provider), "-k", "stream", "--toolglot-record")
     before = project.recordings

@@ -91,7 +91,9 @@ def test_limits_are_by_provider_or_model(pattern: str, name: str, is_limited: bo
 
 def test_both_apis_of_a_provider_share_its_limit() -> None:
     rates = {"openai": RequestRate(requests=1)}
-    assert [reserve_slot(rates, name, 0, 0).time for name in ("openai-chat:gpt-4o", "openai-responses:gpt-5.1")] == [0, 60]
+    assert [
+        reserve_slot(rates, name, 0, 0).time for name in ("openai-chat:gpt-4o", "openai-responses:gpt-5.1")
+    ] == [0, 60]
 
 
 def test_a_slot_that_was_not_used_is_free_again() -> None:
@@ -108,9 +110,13 @@ def test_a_slot_that_was_not_used_is_free_again() -> None:
     st.integers(1, 4),
     st.integers(30, 100),
 )
-def test_no_span_of_time_has_more_than_the_limit(steps: list[tuple[float, int, bool]], requests: int, tokens: int) -> None:
+def test_no_span_of_time_has_more_than_the_limit(
+    steps: list[tuple[float, int, bool]], requests: int, tokens: int
+) -> None:
     rate_limit._slots_of.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    rates, now, slots = {"anthropic": RequestRate(requests=requests, tokens=tokens, seconds=10)}, 0.0, list[Slot]()
+    rates = {"anthropic": RequestRate(requests=requests, tokens=tokens, seconds=10)}
+    now = 0.0
+    slots = list[Slot]()
     for wait, size, cancels in steps:
         now += wait
         slot = reserve_slot(rates, MODEL, now, size)
@@ -140,7 +146,9 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return delays
 
 
-def test_every_attempt_counts_and_says_why_it_waits(delays: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_every_attempt_counts_and_says_why_it_waits(
+    delays: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
     transport = ScriptedTransport(error_reply(500), whole_reply())
     state = chat_engine(transport, retry=RetryConfig(base=0)).new_state({"openai": RequestRate(requests=1)})
 
@@ -161,7 +169,9 @@ def test_the_usage_of_a_reply_replaces_the_estimate(delays: list[float]) -> None
     rates = {"openai": RequestRate(tokens=1_000)}
     message = {"role": "assistant", "content": "short"}
     usage = {"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100}
-    body = dumps({"id": "c1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+    body = dumps(
+        {"id": "c1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+    )
     transport = ScriptedTransport(ScriptedReply((body,)), ScriptedReply((body,)))
 
     async def ask_twice(text: str) -> None:

@@ -1,4 +1,6 @@
-"""Recordings: a tool loop recorded and replayed, misses that name the difference, broken files, and no keys in any of them."""
+"""Recordings: a tool loop recorded and replayed, misses that name the difference, broken files, and no keys
+in any of them.
+"""
 
 import asyncio
 import os
@@ -50,7 +52,11 @@ from toolglot.values.request import Request, ToolDefinition
 ADD = ToolDefinition(
     "math.add",
     "Adds.",
-    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
 )
 PROMPT = """think Two things at once.
 call get_weather {"city": "Paris"} call math.add {"a": 1, "b": 2}
@@ -61,7 +67,10 @@ WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
 
 async def loop(engine: Engine, *, stream: bool) -> tuple[list[Any], list[Reply], Conversation]:
     """A tool loop by hand: what was shown, what was answered, what is left."""
-    session, talk, events, replies = engine.new_state(), Conversation([user(PROMPT)]), list[Any](), list[Reply]()
+    session = engine.new_state()
+    talk = Conversation([user(PROMPT)])
+    events = list[Any]()
+    replies = list[Reply]()
     while True:
         async for batch in session.stream_batches(Request("", talk, (WEATHER, ADD), stream=stream)):
             events += batch
@@ -72,7 +81,12 @@ async def loop(engine: Engine, *, stream: bool) -> tuple[list[Any], list[Reply],
         if not reply.calls:
             return events, replies, talk
         talk.append(
-            tool_results(*(ToolResult(call.id, (Text(f"{call.name}: {call.text}"),), call.name) for call in reply.calls))
+            tool_results(
+                *(
+                    ToolResult(call.id, (Text(f"{call.name}: {call.text}"),), call.name)
+                    for call in reply.calls
+                )
+            )
         )
 
 
@@ -81,7 +95,10 @@ async def loop(engine: Engine, *, stream: bool) -> tuple[list[Any], list[Reply],
 def test_a_loop_is_replayed(provider: str, stream: bool, tmp_path: Path) -> None:
     path = tmp_path / "loop.jsonl"
     recorded = asyncio.run(
-        loop(create_engine(f"simulator:{provider}", transport=RecordingTransport(SimulatedTransport(), path)), stream=stream)
+        loop(
+            create_engine(f"simulator:{provider}", transport=RecordingTransport(SimulatedTransport(), path)),
+            stream=stream,
+        )
     )
     replay = ReplayTransport(path)
     assert replay.remaining_count == 3
@@ -90,13 +107,24 @@ def test_a_loop_is_replayed(provider: str, stream: bool, tmp_path: Path) -> None
     # pieces come otherwise cut, but they are the same pieces
     assert played[0] == recorded[0]
     assert recorded[1][-1].text == "All done."
-    assert [[call.name for call in reply.calls] for reply in recorded[1]] == [["get_weather", "math.add"], ["get_weather"], []]
+    assert [[call.name for call in reply.calls] for reply in recorded[1]] == [
+        ["get_weather", "math.add"],
+        ["get_weather"],
+        [],
+    ]
     assert replay.remaining_count == 0
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
-    "model", [*WIRES, "anthropic/claude-opus-5", "openai-responses/gpt-5", "ollama/deepseek-r1", "vertex/gemini-2.5-flash"]
+    "model",
+    [
+        *WIRES,
+        "anthropic/claude-opus-5",
+        "openai-responses/gpt-5",
+        "ollama/deepseek-r1",
+        "vertex/gemini-2.5-flash",
+    ],
 )
 def test_one_recording_serves_run_and_stream(model: str, stream: bool, tmp_path: Path) -> None:
     """State, signatures and usage included."""
@@ -111,7 +139,10 @@ def test_one_recording_serves_run_and_stream(model: str, stream: bool, tmp_path:
 
 def drop_raw(reply: Reply) -> Reply:
     """Without the text of arguments, which Anthropic has in streams only."""
-    blocks = (msgspec.structs.replace(block, raw=None) if isinstance(block, ToolCall) else block for block in reply.blocks)
+    blocks = (
+        msgspec.structs.replace(block, raw=None) if isinstance(block, ToolCall) else block
+        for block in reply.blocks
+    )
     return msgspec.structs.replace(reply, blocks=tuple(blocks))
 
 
@@ -187,13 +218,21 @@ def test_failures_are_recorded_with_the_headers_that_the_engine_reads(tmp_path: 
 def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
     """The engine stops reading there, and yet it is what the provider answered."""
     path = tmp_path / "error.jsonl"
-    broken = stream_reply(STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', DONE)
+    broken = stream_reply(
+        STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', DONE
+    )
 
     async def main(transport: Transport) -> list[str]:
         session = chat_engine(transport).new_state()
-        return [type(event).__name__ async for batch in session.stream_batches(stream_request()) for event in batch]
+        return [
+            type(event).__name__
+            async for batch in session.stream_batches(stream_request())
+            for event in batch
+        ]
 
-    recorded = asyncio.run(main(RecordingTransport(ScriptedTransport(broken, stream_reply(STARTED, HELLO, STOP, DONE)), path)))
+    recorded = asyncio.run(
+        main(RecordingTransport(ScriptedTransport(broken, stream_reply(STARTED, HELLO, STOP, DONE)), path))
+    )
     assert recorded[0] == "Retrying"
     assert len(path.read_bytes().splitlines()) == 2
     assert asyncio.run(main(ReplayTransport(path))) == recorded
@@ -201,7 +240,11 @@ def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
 
 def test_an_incomplete_response_is_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "lost.jsonl"
-    record(path, ScriptedTransport(ScriptedReply((b'{"id"', ConnectionLost("reset"))), whole_reply()), text_request())
+    record(
+        path,
+        ScriptedTransport(ScriptedReply((b'{"id"', ConnectionLost("reset"))), whole_reply()),
+        text_request(),
+    )
     (line,) = path.read_bytes().splitlines()
     assert loads_object(line)["answer"]["status"] == 200
 
@@ -245,14 +288,18 @@ def test_several_files(tmp_path: Path) -> None:
 
 async def test_many_at_once_give_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
-    engine = chat_engine(RecordingTransport(ScriptedTransport(*[whole_reply(f"{n} " + "x" * 5000) for n in range(30)]), path))
+    engine = chat_engine(
+        RecordingTransport(ScriptedTransport(*[whole_reply(f"{n} " + "x" * 5000) for n in range(30)]), path)
+    )
     await asyncio.gather(*(engine.ask(text_request(f"number {number}")) for number in range(30)))
     assert ReplayTransport(path).remaining_count == 30
 
 
 async def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
     inner = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
-    task = asyncio.create_task(chat_engine(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(text_request()))
+    task = asyncio.create_task(
+        chat_engine(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(text_request())
+    )
     await inner.waiting.wait()
     await cancel(task)
     assert inner.all_closed
@@ -302,7 +349,8 @@ async def test_a_recording_that_cannot_be_written_costs_nothing_but_itself(
     assert len(inner.requests) == 4
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"the recording {str(path)!r} cannot be written: File too large; the run continues, but nothing more is recorded"
+        f"the recording {str(path)!r} cannot be written: File too large; the run continues, but nothing more "
+        "is recorded"
     )
     assert ReplayTransport(path).remaining_count == 1
 
@@ -310,7 +358,9 @@ async def test_a_recording_that_cannot_be_written_costs_nothing_but_itself(
 # ---- bodies
 
 
-@pytest.mark.parametrize("data", [b"", *map(str.encode, ("\ufeff{}", "a\rb\r\nc\x0b\x1c\x85", "Zürich ☂")), b"\xff\x00\r\n"])
+@pytest.mark.parametrize(
+    "data", [b"", *map(str.encode, ("\ufeff{}", "a\rb\r\nc\x0b\x1c\x85", "Zürich ☂")), b"\xff\x00\r\n"]
+)
 def test_bodies_of_any_bytes(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bodies.jsonl"
 
@@ -321,7 +371,12 @@ def test_bodies_of_any_bytes(data: bytes, tmp_path: Path) -> None:
         await answer.close()
         return data
 
-    assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(ScriptedReply((data,) if data else ())), path))) == data
+    assert (
+        asyncio.run(
+            fetch(RecordingTransport(ScriptedTransport(ScriptedReply((data,) if data else ())), path))
+        )
+        == data
+    )
     assert len(path.read_bytes().splitlines()) == 1
     assert asyncio.run(fetch(ReplayTransport(path))) == data
 
@@ -352,13 +407,21 @@ MISSES: dict[str, tuple[list[Request], Request, list[str]]] = {
         text_request(messages=[user("One"), user("Two")]),
         ["body.messages[1]", "recorded nothing"],
     ),
-    "something missing": ([text_request("One", tools=(WEATHER,))], text_request("One"), ["body.tools", "sent nothing"]),
+    "something missing": (
+        [text_request("One", tools=(WEATHER,))],
+        text_request("One"),
+        ["body.tools", "sent nothing"],
+    ),
     "several differences": (
         [text_request("One")],
         text_request("Two", extras={"openai-chat": {"user": "u"}}),
         ["body.messages[0].content", "(and 1 more)"],
     ),
-    "the end of a long text": ([text_request(f"{LONG} at noon")], text_request(f"{LONG} at night"), ["noon", "night"]),
+    "the end of a long text": (
+        [text_request(f"{LONG} at noon")],
+        text_request(f"{LONG} at night"),
+        ["noon", "night"],
+    ),
     **{
         f"{recorded} is not {sent}": (
             [text_request(extras={"openai-chat": {"flag": recorded}})],
@@ -415,7 +478,9 @@ GOOD: dict[str, Any] = {
 
 
 def alter_record(part: str, **fields: Any) -> bytes:
-    return dumps({**GOOD, part: {key: value for key, value in {**GOOD[part], **fields}.items() if value is not ...}})
+    return dumps(
+        {**GOOD, part: {key: value for key, value in {**GOOD[part], **fields}.items() if value is not ...}}
+    )
 
 
 BROKEN = {
@@ -484,19 +549,26 @@ def test_no_key_in_a_recording(case: str, model: str, tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     arguments: dict[str, Any] = {"resource": "res"} if "azure" in model else {}
     record(
-        path, ScriptedTransport(*[ECHO[case]() for _ in range(3)]), text_request(f"my key is {KEY}"), model=model, **arguments
+        path,
+        ScriptedTransport(*[ECHO[case]() for _ in range(3)]),
+        text_request(f"my key is {KEY}"),
+        model=model,
+        **arguments,
     )
     assert clean(path)
 
 
 @pytest.mark.parametrize(
-    "name", ["Authorization", "X-API-Key", "x-goog-api-key", "Proxy-Authorization", "x-my-secret-key", "cookie"]
+    "name",
+    ["Authorization", "X-API-Key", "x-goog-api-key", "Proxy-Authorization", "x-my-secret-key", "cookie"],
 )
 def test_no_key_of_the_users_headers(name: str, tmp_path: Path) -> None:
     secret = "users-own-secret-5d1"
     path = tmp_path / "keys.jsonl"
     value = f"Bearer {secret}" if "uthorization" in name else secret
-    record(path, ScriptedTransport(error_reply(401, f"wrong: {secret}")), text_request(), headers={name: value})
+    record(
+        path, ScriptedTransport(error_reply(401, f"wrong: {secret}")), text_request(), headers={name: value}
+    )
     assert clean(path, secret)
 
 
@@ -519,10 +591,14 @@ def test_keys_are_redacted_when_requests_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nobody_signed_in")
-@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "openai-chat:gpt-4o", "gemini:gemini-3-pro-preview"])
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-sonnet-4-5", "openai-chat:gpt-4o", "gemini:gemini-3-pro-preview"]
+)
 def test_a_replay_needs_no_key(model: str, tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     simulated = create_engine(model, transport=RecordingTransport(SimulatedTransport(), path), key=KEY)
     recorded = asyncio.run(simulated.ask(text_request("say hello"))).reply
-    replayed = asyncio.run(create_engine(model, transport=ReplayTransport(path)).ask(text_request("say hello"))).reply
+    replayed = asyncio.run(
+        create_engine(model, transport=ReplayTransport(path)).ask(text_request("say hello"))
+    ).reply
     assert replayed.text == recorded.text == "hello"

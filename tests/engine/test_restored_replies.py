@@ -1,4 +1,6 @@
-"""What the engine needs of the wires: shared heads, calls in terms of the tools as defined, and the text so far."""
+"""What the engine needs of the wires: shared heads, calls in terms of the tools as defined, and the text so
+far.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,13 +49,17 @@ wires = pytest.mark.parametrize("provider", WIRES)
 
 # ---- calls in terms of the tools as defined
 
-ADD = ToolDefinition("math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+ADD = ToolDefinition(
+    "math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+)
 SQL = ToolDefinition("run sql", "Runs SQL.", kind="freeform")
 _PROPERTIES = {"a": {"type": "string"}, "b": {"type": "string"}}
 _STRICT = {"type": "object", "properties": _PROPERTIES, "required": ["a"], "additionalProperties": False}
 MAYBE = ToolDefinition("maybe", "Strict.", _STRICT, strict=True)
 LONG = ToolDefinition("x" * 200, "A long name.", {"type": "object", "properties": {}})
-CRM = ToolDefinition("find", "Finds.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="crm")
+CRM = ToolDefinition(
+    "find", "Finds.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="crm"
+)
 OFFERED = {"dotted": ADD, "freeform": SQL, "strict": MAYBE, "long": LONG, "namespace": CRM, "plain": WEATHER}
 
 
@@ -113,7 +119,9 @@ async def test_the_result_of_such_a_call_is_accepted(case: str, provider: str) -
     answered = await session.ask(text_request(messages=talk, tools=(tool,)))
     (call,) = answered.reply.calls
     talk = [*talk, answered.reply.message, tool_results(ToolResult(call.id, (Text("3"),), call.name))]
-    assert (await session.ask(text_request(messages=talk, tools=(tool,), tool_choice=ToolChoice("none")))).reply.text
+    assert (
+        await session.ask(text_request(messages=talk, tools=(tool,), tool_choice=ToolChoice("none")))
+    ).reply.text
 
 
 def encode_tools(*tools: ToolDefinition, provider: str = "openai-chat") -> EncodedBody:
@@ -129,7 +137,12 @@ def test_most_requests_need_no_restoring() -> None:
 
 def test_what_is_not_a_call_stays_the_same_object() -> None:
     body = encode_tools(ADD)
-    events: list[Event] = [ReplyStarted("r", "m"), TextDelta(0, "x"), ToolCallDelta(1, "{}"), BlockReady(0, Text("x"))]
+    events: list[Event] = [
+        ReplyStarted("r", "m"),
+        TextDelta(0, "x"),
+        ToolCallDelta(1, "{}"),
+        BlockReady(0, Text("x")),
+    ]
     assert all(event is other for event, other in zip(restore_events(events, body), events, strict=True))
     reply = Reply((Text("x"), ToolCall("c", "never_offered", {"a": 1})))
     assert restore_reply(reply, body) is reply
@@ -156,7 +169,9 @@ def test_two_tools_that_would_get_one_name_are_told_apart() -> None:
 
 
 @wires
-@pytest.mark.parametrize("words", ["say One two three.", 'think Hm.\nsay One two three.\ncall get_weather {"city": "Rome"}'])
+@pytest.mark.parametrize(
+    "words", ["say One two three.", 'think Hm.\nsay One two three.\ncall get_weather {"city": "Rome"}']
+)
 async def test_partial_text_is_what_was_shown(words: str, provider: str) -> None:
     session = create_engine(f"simulator:{provider}").new_state()
     shown = ""
@@ -227,7 +242,11 @@ def test_conversations_that_start_alike_share_a_head(provider: str, monkeypatch:
 
     monkeypatch.setattr(prefix, "reserve_names", counting)
     for number in range(5):
-        request = Request("m", [system("Be kind."), user(f"Hi {number}"), assistant("so"), user("more")], (ADD, WEATHER, SQL))
+        request = Request(
+            "m",
+            [system("Be kind."), user(f"Hi {number}"), assistant("so"), user("more")],
+            (ADD, WEATHER, SQL),
+        )
         before = len(seen)
         PrefixEncoder(profile, heads).encode(request)
         assert len(seen) - before == (number == 0)
@@ -281,9 +300,15 @@ def test_losses_of_one_conversation_do_not_reach_another() -> None:
 
 
 def test_a_loop_that_began_without_thinking_does_not_switch_it_off_for_others() -> None:
-    """On Anthropic's wire the head depends on the history: thinking is left out in the middle of such a loop only."""
+    """On Anthropic's wire the head depends on the history: thinking is left out in the middle of such a loop
+    only.
+    """
     heads, profile = HeadCache(), resolve_profile("anthropic", "m")
-    loop = [user("Hi"), assistant(ToolCall("c", "get_weather", {})), tool_results(ToolResult("c", (Text("r"),), "get_weather"))]
+    loop = [
+        user("Hi"),
+        assistant(ToolCall("c", "get_weather", {})),
+        tool_results(ToolResult("c", (Text("r"),), "get_weather")),
+    ]
     options = Options(max_tokens=4000, thinking_budget=2000)
     bodies = set[bool]()
     for messages in ([user("Hi")], loop, [user("Hi")], loop):

@@ -18,7 +18,9 @@ NOW = 1_800_000_000.0
 CONFIG = RetryConfig(max_retries=3, base=1.0, factor=2.0, max_delay=3.0, jitter=0.5, max_wait=60.0)
 
 
-def wait(error: errors.ToolglotError, headers: dict[str, str] | None = None, attempt: int = 0, chance: float = 0.0) -> Any:
+def wait(
+    error: errors.ToolglotError, headers: dict[str, str] | None = None, attempt: int = 0, chance: float = 0.0
+) -> Any:
     return retry_delay(error, headers or {}, attempt, CONFIG, chance=chance, now=NOW)
 
 
@@ -73,11 +75,33 @@ def test_dates_without_a_zone_are_in_gmt(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 PIECES = st.sampled_from(
-    ["Sun, ", "Sun ", "06", "6", " ", "Nov", "-", "1994", "94", "99999", "08:49:37", "08.49", ":", "GMT", "+0000", "-9999", ","]
+    [
+        "Sun, ",
+        "Sun ",
+        "06",
+        "6",
+        " ",
+        "Nov",
+        "-",
+        "1994",
+        "94",
+        "99999",
+        "08:49:37",
+        "08.49",
+        ":",
+        "GMT",
+        "+0000",
+        "-9999",
+        ",",
+    ]
 )
 
 
-@given(st.one_of(st.text(), st.lists(PIECES, max_size=9).map("".join), st.floats().map(str), st.integers().map(str)))
+@given(
+    st.one_of(
+        st.text(), st.lists(PIECES, max_size=9).map("".join), st.floats().map(str), st.integers().map(str)
+    )
+)
 def test_any_header_gives_a_delay_or_none(text: str) -> None:
     for name in ("retry-after", "retry-after-ms"):
         seconds = wait(errors.RateLimited("slow"), {name: text})
@@ -98,7 +122,14 @@ def test_retried_errors(error: errors.ToolglotError) -> None:
     assert wait(error, {"x-should-retry": "false"}) is None
 
 
-FINAL_TYPES = ("InvalidRequest", "ContextTooLong", "AuthenticationFailed", "PermissionDenied", "NotFound", "ContentBlocked")
+FINAL_TYPES = (
+    "InvalidRequest",
+    "ContextTooLong",
+    "AuthenticationFailed",
+    "PermissionDenied",
+    "NotFound",
+    "ContentBlocked",
+)
 
 
 @pytest.mark.parametrize("name", FINAL_TYPES)
@@ -125,7 +156,9 @@ def test_mistakes_of_the_caller_are_final() -> None:
     (None, [301, 302, 307, 308]),  # a base URL that leads elsewhere is wrong the second time too
 ])  # fmt: skip
 def test_statuses(delay: float | None, statuses: list[int]) -> None:
-    assert {status: wait(error_from_response(status, b"{}")) for status in statuses} == dict.fromkeys(statuses, delay)
+    assert {status: wait(error_from_response(status, b"{}")) for status in statuses} == dict.fromkeys(
+        statuses, delay
+    )
 
 
 @pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"])
@@ -182,6 +215,8 @@ def test_headers_go_before_the_body() -> None:
 
 def test_a_call_that_the_provider_refuses_is_retried() -> None:
     """Groq checks the model's call and refuses it: the request itself was right."""
-    refused = error_from_body({"error": {"message": "Failed to call a function.", "code": "tool_use_failed"}}, 400)
+    refused = error_from_body(
+        {"error": {"message": "Failed to call a function.", "code": "tool_use_failed"}}, 400
+    )
     assert wait(refused) is not None
     assert wait(error_from_body({"error": {"message": "bad", "code": "invalid_value"}}, 400)) is None

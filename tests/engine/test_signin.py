@@ -24,7 +24,12 @@ from toolglot.engine.signin import copilot
 from toolglot.engine.signin.adc import AdcSignIn
 from toolglot.engine.signin.copilot import CopilotSignIn, DeviceCode, GitHub, Login
 from toolglot.engine.signin.entra import SCOPE, EntraSignIn
-from toolglot.engine.signin.environment import KEY_VARIABLES, hide_environment, read_key_variable, secret_values
+from toolglot.engine.signin.environment import (
+    KEY_VARIABLES,
+    hide_environment,
+    read_key_variable,
+    secret_values,
+)
 from toolglot.engine.signin.tokens import CachedSignIn, Token
 from toolglot.errors import AuthenticationFailed, ConnectFailed, ServerFailed, ToolglotError, UsageError
 from toolglot.providers.catalog import resolve_profile
@@ -93,7 +98,9 @@ class VendorServer:
         status, value = _give(answer, received)
         data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
         handler.send_response(status)
-        handler.send_header("Content-Type", "application/text" if isinstance(value, str) else "application/json")
+        handler.send_header(
+            "Content-Type", "application/text" if isinstance(value, str) else "application/json"
+        )
         handler.send_header("Content-Length", str(len(data)))
         handler.send_header("Metadata-Flavor", "Google")
         handler.end_headers()
@@ -171,8 +178,12 @@ class Fetches(CachedSignIn):
 
 
 class TestTokenCache:
-    @pytest.mark.parametrize(("life", "good", "stale"), [(3600.0, 3479.0, 3481.0), (100.0, 49.0, 51.0), (None, 1e9, None)])
-    def test_tokens_are_kept_until_shortly_before_they_expire(self, life: float, good: float, stale: float | None) -> None:
+    @pytest.mark.parametrize(
+        ("life", "good", "stale"), [(3600.0, 3479.0, 3481.0), (100.0, 49.0, 51.0), (None, 1e9, None)]
+    )
+    def test_tokens_are_kept_until_shortly_before_they_expire(
+        self, life: float, good: float, stale: float | None
+    ) -> None:
         fetches = Fetches(life)
         for seconds, text in ((0.0, "token-1"), (good, "token-1"), (stale, "token-2")):
             if seconds is not None:
@@ -226,7 +237,9 @@ class TestCustomSignIn:
         assert headers("anthropic", Numbered()) == {"authorization": "Bearer token-1", "x-extra": "1"}
 
     def test_is_asked_for_a_fresh_token_once_after_a_401(self, server: VendorServer) -> None:
-        server.answers["/v1/chat/completions"] = in_turn((401, {"error": {"message": "expired"}}), (200, CHAT), (200, CHAT))
+        server.answers["/v1/chat/completions"] = in_turn(
+            (401, {"error": {"message": "expired"}}), (200, CHAT), (200, CHAT)
+        )
         sign_in = Numbered()
         ask("compatible:m", 2, base_url=f"{server.url}/v1", key=sign_in)
         assert bearers(server.requests) == ["token-1", "token-2", "token-2"]
@@ -234,7 +247,9 @@ class TestCustomSignIn:
 
     def test_two_refusals_are_final(self, server: VendorServer) -> None:
         server.answers["/v1/chat/completions"] = (401, {"error": {"message": "expired token-1 token-2"}})
-        message = error_text(lambda: ask("compatible:m", base_url=f"{server.url}/v1", key=Numbered()), "expired")
+        message = error_text(
+            lambda: ask("compatible:m", base_url=f"{server.url}/v1", key=Numbered()), "expired"
+        )
         assert len(server.requests) == 2
         assert "token-2" not in message
 
@@ -242,7 +257,11 @@ class TestCustomSignIn:
         fetches = Fetches()
 
         def answer(received: Received) -> tuple[int, Any]:
-            return (401, {"error": {"message": "expired"}}) if "token-1" in received.headers["authorization"] else (200, CHAT)
+            return (
+                (401, {"error": {"message": "expired"}})
+                if "token-1" in received.headers["authorization"]
+                else (200, CHAT)
+            )
 
         server.answers["/v1/chat/completions"] = answer
         engine = create_engine("compatible:m", base_url=f"{server.url}/v1", key=fetches)
@@ -275,19 +294,26 @@ class TestEntra:
 
     def test_a_refused_token_is_fetched_anew_once(self, server: VendorServer) -> None:
         path = "/openai/v1/chat/completions"
-        server.answers[path] = in_turn((401, {"error": {"code": "401", "message": "Access denied"}}), (200, CHAT))
+        server.answers[path] = in_turn(
+            (401, {"error": {"code": "401", "message": "Access denied"}}), (200, CHAT)
+        )
         assert ask("azure-chat:gpt-4o", base_url=server.url)[0].reply.text == "hi"
         assert bearers(server.requests_to(path)) == ["entra-1", "entra-2"]
 
     def test_a_refused_identity_is_one_sentence(self, server: VendorServer) -> None:
-        server.answers["/msi/token"] = (400, {"error": "invalid_request", "error_description": "no such identity"})
+        server.answers["/msi/token"] = (
+            400,
+            {"error": "invalid_request", "error_description": "no such identity"},
+        )
         error_text(lambda: headers("azure-chat"), "az login")
 
     def test_nobody_is_signed_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
         error_text(lambda: headers("azure-chat"), "Azure OpenAI", "AZURE_OPENAI_API_KEY", "key=", "az login")
         monkeypatch.setitem(sys.modules, "azure.identity", None)
-        error_text(lambda: headers("azure-chat"), "AZURE_OPENAI_API_KEY", "pip install 'toolglot[azure]'", "Entra")
+        error_text(
+            lambda: headers("azure-chat"), "AZURE_OPENAI_API_KEY", "pip install 'toolglot[azure]'", "Entra"
+        )
 
     @pytest.mark.parametrize(("kind", "variables", "arguments"), [
         ("ClientSecretCredential", SERVICE_PRINCIPAL, {"tenant_id": "t", "client_id": "c", "client_secret": "hide-me-1"}),
@@ -323,9 +349,13 @@ class TestEntra:
         for name, value in {**SERVICE_PRINCIPAL, "AZURE_TENANT_ID": "not a tenant!"}.items():
             monkeypatch.setenv(name, value)
         hide_environment()
-        assert "hide-me-1" not in error_text(lambda: headers("azure-chat"), "Entra returned no token", "tenant")
+        assert "hide-me-1" not in error_text(
+            lambda: headers("azure-chat"), "Entra returned no token", "tenant"
+        )
 
-    def test_describe_origin(self, monkeypatch: pytest.MonkeyPatch, server: VendorServer, tmp_path: Path) -> None:
+    def test_describe_origin(
+        self, monkeypatch: pytest.MonkeyPatch, server: VendorServer, tmp_path: Path
+    ) -> None:
         assert EntraSignIn().describe_origin() == "Entra sign-in"
         monkeypatch.delenv("IDENTITY_ENDPOINT")
         assert EntraSignIn().describe_origin() is None
@@ -350,10 +380,15 @@ class TestGoogle:
     VERTEX = "/v1/projects/p/locations/global/publishers/google/models/gemini-3-pro:generateContent"
 
     @pytest.fixture
-    def account(self, private_key: str, server: VendorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def account(
+        self, private_key: str, server: VendorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Path:
         """A service account's key file."""
         numbers = iter(range(1, 100))
-        server.answers["/token"] = lambda _: (200, {"access_token": f"google-{next(numbers)}", "expires_in": 3600})
+        server.answers["/token"] = lambda _: (
+            200,
+            {"access_token": f"google-{next(numbers)}", "expires_in": 3600},
+        )
         file = tmp_path / "account.json"
         key = {
             "type": "service_account",
@@ -395,12 +430,17 @@ class TestGoogle:
 
     @pytest.mark.usefixtures("account")
     def test_a_refused_account_is_one_sentence(self, server: VendorServer) -> None:
-        server.answers["/token"] = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+        server.answers["/token"] = (
+            400,
+            {"error": "invalid_grant", "error_description": "Invalid JWT Signature."},
+        )
         error_text(lambda: headers("vertex"), "Google refused", "gcloud auth application-default login")
 
     def test_nobody_answers(self, account: Path) -> None:
         account.write_text(
-            account.read_text().replace(json.loads(account.read_text())["token_uri"], "http://127.0.0.1:9/token")
+            account.read_text().replace(
+                json.loads(account.read_text())["token_uri"], "http://127.0.0.1:9/token"
+            )
         )
         with pytest.raises(ConnectFailed, match="Google's sign-in"):
             headers("vertex")
@@ -414,7 +454,10 @@ class TestGoogle:
         error_text(lambda: headers("vertex"), "GOOGLE_APPLICATION_CREDENTIALS", str(account))
 
     def test_the_machine_has_an_account(self, server: VendorServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As on Compute Engine. The package reads its variables when it is imported, so the places are set."""
+        """As on Compute Engine.
+
+        The package reads its variables when it is imported, so the places are set.
+        """
         host = server.url.removeprefix("http://")
         monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", False)
         monkeypatch.setattr("google.auth.compute_engine._metadata._GCE_METADATA_HOST", host)
@@ -426,8 +469,14 @@ class TestGoogle:
             "/computeMetadata/v1/project/project-id": (200, "p"),
             "/computeMetadata/v1/universe/universe-domain": (200, "googleapis.com"),
             f"{accounts}/default/": (200, {"email": "robot@p", "scopes": ["s"]}),
-            f"{accounts}/default/token": (200, {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"}),
-            f"{accounts}/robot@p/token": (200, {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"}),
+            f"{accounts}/default/token": (
+                200,
+                {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"},
+            ),
+            f"{accounts}/robot@p/token": (
+                200,
+                {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"},
+            ),
         }
         assert AdcSignIn().describe_origin() == "Google sign-in (this machine's account)"
         assert server.requests == []
@@ -443,7 +492,9 @@ class TestGoogle:
         monkeypatch.setitem(sys.modules, package, None)
         if package == "requests":
             monkeypatch.delitem(sys.modules, "google.auth.transport.requests", raising=False)
-        error_text(lambda: headers("vertex"), "GOOGLE_ACCESS_TOKEN", "pip install 'toolglot[vertex]'", "gcloud")
+        error_text(
+            lambda: headers("vertex"), "GOOGLE_ACCESS_TOKEN", "pip install 'toolglot[vertex]'", "gcloud"
+        )
         assert AdcSignIn().describe_origin() is None
 
     def test_describe_origin(self, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +516,12 @@ class TestCopilot:
         numbers = iter(range(1, 100))
         server.answers[self.PATH] = lambda _: (
             200,
-            {"token": f"tid={next(numbers)}", "expires_at": 1, "refresh_in": 1500, "endpoints": {"api": f"{server.url}/far"}},
+            {
+                "token": f"tid={next(numbers)}",
+                "expires_at": 1,
+                "refresh_in": 1500,
+                "endpoints": {"api": f"{server.url}/far"},
+            },
         )
         server.answers["/far/chat/completions"] = (200, CHAT)
         return server
@@ -482,7 +538,10 @@ class TestCopilot:
     def test_an_explicit_address_is_used(self, github: VendorServer) -> None:
         github.answers["/near/chat/completions"] = (200, CHAT)
         ask("copilot:gpt-4o", key=self.sign_in(github), base_url=f"{github.url}/near")
-        assert [urlsplit(received.path).path for received in github.requests] == [self.PATH, "/near/chat/completions"]
+        assert [urlsplit(received.path).path for received in github.requests] == [
+            self.PATH,
+            "/near/chat/completions",
+        ]
 
     def test_a_refused_token_is_exchanged_anew_once(self, github: VendorServer) -> None:
         github.answers["/far/chat/completions"] = in_turn((401, "unauthorized: token expired"), (200, CHAT))
@@ -503,7 +562,9 @@ class TestCopilot:
     @pytest.mark.parametrize("status", [401, 403, 404])
     def test_a_refused_login(self, status: int, github: VendorServer) -> None:
         github.answers[self.PATH] = (status, {"message": f"Bad credentials {LOGIN}"})
-        message = error_text(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "run `toolglot login copilot`")
+        message = error_text(
+            lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "run `toolglot login copilot`"
+        )
         assert LOGIN not in message
         assert len(github.requests) == 1
 
@@ -531,7 +592,9 @@ class TestCopilot:
         github.answers[self.PATH] = (200, answer)
         error_text(lambda: headers("copilot", self.sign_in(github)), words)
 
-    @pytest.mark.parametrize("answer", [{"token": "t"}, {"token": "t", "endpoints": None}, {"token": "t", "endpoints": {}}])
+    @pytest.mark.parametrize(
+        "answer", [{"token": "t"}, {"token": "t", "endpoints": None}, {"token": "t", "endpoints": {}}]
+    )
     def test_answers_without_an_address(self, answer: Any, github: VendorServer) -> None:
         github.answers[self.PATH] = (200, answer)
         token = asyncio.run(self.sign_in(github).token(fresh=False))
@@ -539,7 +602,11 @@ class TestCopilot:
 
     @pytest.mark.parametrize("api", ["http://api.example.com", "file:///etc", ""])
     def test_a_login_goes_over_https_only(self, api: str) -> None:
-        error_text(lambda: headers("copilot", CopilotSignIn(Login(LOGIN, api))), "not https", "toolglot login copilot")
+        error_text(
+            lambda: headers("copilot", CopilotSignIn(Login(LOGIN, api))),
+            "not https",
+            "toolglot login copilot",
+        )
 
     def test_it_needs_its_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         copilot.store_login(Login(LOGIN))
@@ -547,7 +614,9 @@ class TestCopilot:
         error_text(lambda: headers("copilot"), "pip install 'toolglot[copilot]'", "GITHUB_COPILOT_API_KEY")
         assert describe_key_origin(resolve_profile("copilot", "m")) is None
 
-    @pytest.mark.parametrize("name", ["GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"])
+    @pytest.mark.parametrize(
+        "name", ["GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"]
+    )
     def test_a_variable_goes_first_and_as_it_is(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, LOGIN)
         assert headers("copilot") == {"authorization": f"Bearer {LOGIN}"}
@@ -556,14 +625,21 @@ class TestCopilot:
         for name in ("GITHUB_TOKEN", "GH_TOKEN"):
             monkeypatch.setenv(name, LOGIN)
         error_text(
-            lambda: headers("copilot"), "GitHub Copilot", "GITHUB_COPILOT_API_KEY", "key=", "run `toolglot login copilot`"
+            lambda: headers("copilot"),
+            "GitHub Copilot",
+            "GITHUB_COPILOT_API_KEY",
+            "key=",
+            "run `toolglot login copilot`",
         )
 
     def test_a_login_in_a_file_is_its_owners_only(self, github: VendorServer) -> None:
         location = copilot.store_login(Login(LOGIN, github.url))
         assert Path(location) == copilot.login_file()
         if os.name == "posix":
-            assert (Path(location).stat().st_mode & 0o777, Path(location).parent.stat().st_mode & 0o777) == (0o600, 0o700)
+            assert (Path(location).stat().st_mode & 0o777, Path(location).parent.stat().st_mode & 0o777) == (
+                0o600,
+                0o700,
+            )
         assert CopilotSignIn().describe_origin() == f"GitHub sign-in ({location})"
         assert headers("copilot") == {"authorization": "Bearer tid=1"}
         assert [entry.name for entry in Path(location).parent.iterdir()] == ["copilot.json"]
@@ -605,11 +681,20 @@ class TestDeviceFlow:
         return login, self.pauses
 
     def test_start(self, server: VendorServer) -> None:
-        answer = {"device_code": "d", "user_code": "U-1", "verification_uri": "https://x", "expires_in": 899, "interval": "7"}
+        answer = {
+            "device_code": "d",
+            "user_code": "U-1",
+            "verification_uri": "https://x",
+            "expires_in": 899,
+            "interval": "7",
+        }
         server.answers["/login/device/code"] = (200, answer)
         code = asyncio.run(copilot.request_device_code(GitHub(server.url)))
         assert (code.user_code, code.expires_in, code.interval) == ("U-1", 899.0, 7.0)
-        assert parse_qs(server.requests[0].body) == {"client_id": ["Iv1.b507a08c87ecfe98"], "scope": ["read:user"]}
+        assert parse_qs(server.requests[0].body) == {
+            "client_id": ["Iv1.b507a08c87ecfe98"],
+            "scope": ["read:user"],
+        }
 
     @pytest.mark.parametrize("answer", [{"error": "unauthorized_client"}, {"device_code": 5}, {}])
     def test_failure_to_start(self, answer: Any, server: VendorServer) -> None:
@@ -618,8 +703,11 @@ class TestDeviceFlow:
         error_text(lambda: asyncio.run(start), "did not start", answer.get("error", "no reason"))
 
     def test_polling_interval(self, server: VendorServer) -> None:
-        pending, slower = (200, {"error": "authorization_pending"}), (200, {"error": "slow_down", "interval": 10})
-        server.answers[self.POLL] = in_turn(pending, slower, pending, (200, {"access_token": LOGIN, "token_type": "bearer"}))
+        pending = (200, {"error": "authorization_pending"})
+        slower = (200, {"error": "slow_down", "interval": 10})
+        server.answers[self.POLL] = in_turn(
+            pending, slower, pending, (200, {"access_token": LOGIN, "token_type": "bearer"})
+        )
         assert self.finish(server) == (Login(LOGIN, "https://api.x"), [5.0, 5.0, 10.0, 10.0])
         form = parse_qs(server.requests[0].body)
         assert form["device_code"] == ["device-1"]
@@ -654,7 +742,9 @@ class TestDeviceFlow:
     def test_enterprise_host(self, host: str | None, expected: GitHub) -> None:
         assert GitHub.for_host(host) == expected
 
-    @pytest.mark.parametrize("host", ["", "https://x.com", "x.com/path", "x.com:80", "a..b", "x@y.com", "ü.com"])
+    @pytest.mark.parametrize(
+        "host", ["", "https://x.com", "x.com/path", "x.com:80", "a..b", "x@y.com", "ü.com"]
+    )
     def test_invalid_host(self, host: str) -> None:
         with pytest.raises(UsageError, match="not a host"):
             GitHub.for_host(host)
@@ -662,18 +752,24 @@ class TestDeviceFlow:
 
 class TestHiddenVariables:
     def test_only_the_key_source_sees_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        secrets = {name: f"hide-me-{number}" for number, name in enumerate(sorted(KEY_VARIABLES | {"MY_KEY"}))}
+        secrets = {
+            name: f"hide-me-{number}" for number, name in enumerate(sorted(KEY_VARIABLES | {"MY_KEY"}))
+        }
         for name, value in secrets.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("toolglot.engine.signin.environment._extra_names", set[str]())
         hide_environment(keep=["GROQ_API_KEY"], extra=["MY_KEY"])
         child = subprocess.run(
-            [sys.executable, "-S", "-c", "import os; print(*os.environ.values())"], capture_output=True, text=True
+            [sys.executable, "-S", "-c", "import os; print(*os.environ.values())"],
+            capture_output=True,
+            text=True,
         )
         kept = secrets["GROQ_API_KEY"]
         assert child.stdout.split().count(kept) == 1
         assert child.stdout.replace(kept, "").count("hide-me") == 0
-        assert [value for name, value in os.environ.items() if "hide-me" in value and name != "GROQ_API_KEY"] == []
+        assert [
+            value for name, value in os.environ.items() if "hide-me" in value and name != "GROQ_API_KEY"
+        ] == []
         assert {name: read_key_variable(name) for name in secrets} == secrets
         assert secret_values() >= set(secrets.values())
         assert headers("anthropic") == {"x-api-key": secrets["ANTHROPIC_API_KEY"]}

@@ -24,7 +24,9 @@ ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 def engine(provider: str, *faults: str) -> Engine:
-    return create_engine(f"simulator:{provider}", transport=SimulatedTransport(Simulator(faults=faults)), retry=QUICK)
+    return create_engine(
+        f"simulator:{provider}", transport=SimulatedTransport(Simulator(faults=faults)), retry=QUICK
+    )
 
 
 PROMPT = "say One two three four five six."
@@ -48,7 +50,15 @@ def test_no_fault(provider: str, stream: bool) -> None:
     assert received[-1].reply.text == "One two three four five six."
 
 
-BEFORE = ["rate-limit:0", "rate-limit-date", "server-error", "overloaded", "reset", "html", "error-in-200-first"]
+BEFORE = [
+    "rate-limit:0",
+    "rate-limit-date",
+    "server-error",
+    "overloaded",
+    "reset",
+    "html",
+    "error-in-200-first",
+]
 
 
 @wires
@@ -77,7 +87,9 @@ def test_lasting_faults_are_errors(fault: str, provider: str, stream: bool) -> N
     ("half-json", errors.MalformedReply),
     ("error-in-200", errors.ProviderError),
 ])  # fmt: skip
-async def test_faults_after_something_was_shown(fault: str, kind: type[errors.ToolglotError], provider: str) -> None:
+async def test_faults_after_something_was_shown(
+    fault: str, kind: type[errors.ToolglotError], provider: str
+) -> None:
     shown = list[Any]()
     with pytest.raises(kind):
         await collect_into(shown, engine(provider, fault))
@@ -93,14 +105,23 @@ def test_the_same_faults_of_a_whole_reply_are_retried(fault: str, provider: str)
     assert received[-1].reply.text == "One two three four five six."
 
 
-FINAL = {"quota": errors.QuotaExceeded, "unauthorized": errors.AuthenticationFailed, "context-too-long": errors.ContextTooLong}
+FINAL = {
+    "quota": errors.QuotaExceeded,
+    "unauthorized": errors.AuthenticationFailed,
+    "context-too-long": errors.ContextTooLong,
+}
 SAME_WORDS = ("gemini", "ollama")  # an empty account and too many requests sound alike there
 
 
 @ways
 @pytest.mark.parametrize(
     ("fault", "provider"),
-    [(fault, provider) for fault in FINAL for provider in WIRES if fault != "quota" or provider not in SAME_WORDS],
+    [
+        (fault, provider)
+        for fault in FINAL
+        for provider in WIRES
+        if fault != "quota" or provider not in SAME_WORDS
+    ],
 )
 def test_final_faults(fault: str, provider: str, stream: bool) -> None:
     with pytest.raises(FINAL[fault]):
@@ -141,7 +162,12 @@ async def test_others_go_on_while_one_stalls() -> None:
 
 def request(path: str = "/@anthropic/v1/messages", **headers: str) -> HttpRequest:
     body = b'{"model":"claude-sonnet-4-5","max_tokens":10,"stream":true,"messages":[{"role":"user","content":"say Hi"}]}'
-    return HttpRequest(f"http://simulator{path}", {"X-API-Key": "k", "Anthropic-Version": "2023-06-01", **headers}, body, True)
+    return HttpRequest(
+        f"http://simulator{path}",
+        {"X-API-Key": "k", "Anthropic-Version": "2023-06-01", **headers},
+        body,
+        True,
+    )
 
 
 async def test_names_of_headers_are_in_lower_case() -> None:

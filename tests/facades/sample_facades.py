@@ -1,4 +1,6 @@
-"""Facades and base tools that the tests have made up: two harnesses with other names, shapes, units and words for one set."""
+"""Facades and base tools that the tests have made up: two harnesses with other names, shapes, units and words
+for one set.
+"""
 
 from typing import Any
 
@@ -19,7 +21,8 @@ BASES = ("read", "write", "edit", "shell", "patch", "ast_search")
 
 def base_tools(files: dict[str, str] | None = None, ran: list[str] | None = None) -> list[Tool]:
     """Built-in tools on files in memory; `ran` hears of every command."""
-    disk, heard = files if files is not None else {"a.txt": "one\ntwo\nthree\n"}, ran if ran is not None else []
+    disk = files if files is not None else {"a.txt": "one\ntwo\nthree\n"}
+    heard = ran if ran is not None else []
 
     @tool(effects="read", tags={BUILTIN_TAG}, quiet=True)
     async def read(path: str, start_line: int = 1, end_line: int | None = None) -> ToolOutput:
@@ -95,7 +98,13 @@ READ = make_view(
     result=_number_lines,
     aliases=("View", "Cat"),
 )
-WRITE = make_view("Write", "Write a file.", "write", {"file_path!": _FILE, "content!": string()}, fixed={"mode": "overwrite"})
+WRITE = make_view(
+    "Write",
+    "Write a file.",
+    "write",
+    {"file_path!": _FILE, "content!": string()},
+    fixed={"mode": "overwrite"},
+)
 EDIT = make_view(
     "Edit",
     "Replace text.",
@@ -145,13 +154,25 @@ EDITOR = View(
     name="editor",
     description="See and change files.",
     parameters=object_schema(
-        "command path", command=string(enum=["view", "create", "add"]), path=string(), text=string(), to=integer()
+        "command path",
+        command=string(enum=["view", "create", "add"]),
+        path=string(),
+        text=string(),
+        to=integer(),
     ),
     select_case=lambda native: native["command"],
     cases={
-        "view": Case(base="read", fields=(name_case("command", "view"), "path", Field(native="to", base="end_line"))),
-        "create": Case(base="write", fields=(name_case("command", "create"), "path", _TEXT), fixed={"mode": "create_only"}),
-        "add": Case(base="write", fields=(name_case("command", "add"), "path", _TEXT), fixed={"mode": "append"}),
+        "view": Case(
+            base="read", fields=(name_case("command", "view"), "path", Field(native="to", base="end_line"))
+        ),
+        "create": Case(
+            base="write",
+            fields=(name_case("command", "create"), "path", _TEXT),
+            fixed={"mode": "create_only"},
+        ),
+        "add": Case(
+            base="write", fields=(name_case("command", "add"), "path", _TEXT), fixed={"mode": "append"}
+        ),
     },
 )
 PATCH = View(

@@ -1,4 +1,6 @@
-"""A facade in use: calls are understood, results are worded, other tools are left alone, and nothing makes it fall over."""
+"""A facade in use: calls are understood, results are worded, other tools are left alone, and nothing makes it
+fall over.
+"""
 
 import logging
 from typing import Any
@@ -24,7 +26,9 @@ Arguments = dict[str, Any]
 acme, bravo = BoundFacade(ACME, "acme-1", BASES), BoundFacade(BRAVO, "bravo-1", BASES)
 
 
-def call(name: str, arguments: Arguments | None = None, *, raw: str | None = None, namespace: str = "") -> ToolCall:
+def call(
+    name: str, arguments: Arguments | None = None, *, raw: str | None = None, namespace: str = ""
+) -> ToolCall:
     return ToolCall("c1", name, arguments, raw, namespace=namespace)
 
 
@@ -45,11 +49,16 @@ def base_call_of(facade: BoundFacade, tool_call: ToolCall) -> tuple[str, Argumen
 class TestWhatAModelSees:
     def test_only_views_of_registered_base_tools_are_visible(self) -> None:
         assert [definition.name for definition in acme.definitions] == ["Read", "Write", "Edit", "Bash"]
-        assert [definition.name for definition in BoundFacade(ACME, "m", ["read", "shell"]).definitions] == ["Read", "Bash"]
+        assert [definition.name for definition in BoundFacade(ACME, "m", ["read", "shell"]).definitions] == [
+            "Read",
+            "Bash",
+        ]
         assert BoundFacade(ACME, "m", []).definitions == ()
 
     def test_a_view_with_commands_while_one_of_its_tools_is_there(self) -> None:
-        assert [definition.name for definition in BoundFacade(BRAVO, "m", ["write"]).definitions] == ["editor"]
+        assert [definition.name for definition in BoundFacade(BRAVO, "m", ["write"]).definitions] == [
+            "editor"
+        ]
 
     @pytest.mark.parametrize("facade_id", [facade.id for facade in list_facades("anthropic")])
     @pytest.mark.parametrize("name", ["web_search", "LS", "ls"])
@@ -59,13 +68,20 @@ class TestWhatAModelSees:
         is_shown = name == "web_search" and not facade_id.startswith("claude-code")
         assert (name in everything.names) == is_shown
         assert name not in without_search.names
-        arguments = {"action": {"type": "open_page", "url": "https://a.test/"}} if name == "web_search" else {"path": "a"}
+        arguments = (
+            {"action": {"type": "open_page", "url": "https://a.test/"}}
+            if name == "web_search"
+            else {"path": "a"}
+        )
         base = "web_open" if name == "web_search" else "list_dir"
         for bound in (everything, without_search):  # only the action `search` needs a search service
             assert base_call_of(bound, call(name, arguments))[0] == base
 
     def test_a_reserved_name_stays_with_its_tool(self) -> None:
-        first, second = (BoundFacade(facade, "m", BASES, reserved_names=["Bash", "View", "run"]) for facade in (ACME, BRAVO))
+        first, second = (
+            BoundFacade(facade, "m", BASES, reserved_names=["Bash", "View", "run"])
+            for facade in (ACME, BRAVO)
+        )
         assert [definition.name for definition in first.definitions] == ["Read", "Write", "Edit"]
         assert meaning_of(first, call("Bash", {"command": "ls"})) is None
         assert meaning_of(first, call("View", {"file_path": "a"})) is None  # an alias of Read, elsewhere
@@ -74,7 +90,13 @@ class TestWhatAModelSees:
 
     @pytest.mark.parametrize(
         ("model", "seen"),
-        [("acme-1", True), ("router/acme-1", True), ("acme-2", False), ("us.anthropic.claude-1", False), ("ACME-1", True)],
+        [
+            ("acme-1", True),
+            ("router/acme-1", True),
+            ("acme-2", False),
+            ("us.anthropic.claude-1", False),
+            ("ACME-1", True),
+        ],
     )
     def test_some_views_are_for_some_models(self, model: str, seen: bool) -> None:
         facade = replace(ACME, views=(replace(READ, models="^acme-1"),))
@@ -98,19 +120,26 @@ class TestWhatAModelSees:
         for name in ("View", "Look"):
             assert base_call_of(facade, call(name, {"file_path": "a"}))[0] == "read"
         shown = facade.render_message(
-            Message("assistant", (ToolCall("c", "x", {}, base_call=BaseCall("read", {"path": "a"}, "other")),)), is_own=False
+            Message(
+                "assistant", (ToolCall("c", "x", {}, base_call=BaseCall("read", {"path": "a"}, "other")),)
+            ),
+            is_own=False,
         )
         assert [call.name for call in shown.calls] == ["Read"]
 
     def test_a_visible_name_wins_over_a_hidden_one(self) -> None:
         older = replace(ACME.views[0], name="Edit", aliases=("ast_search", "Write"), hidden=True)
         facade = BoundFacade(replace(ACME, views=(older, *ACME.views)), "m", BASES)
-        assert base_call_of(facade, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}))[0] == "edit"
+        assert (
+            base_call_of(facade, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}))[0]
+            == "edit"
+        )
         assert base_call_of(facade, call("Write", {"file_path": "a", "content": "x"}))[0] == "write"
         assert meaning_of(facade, call("ast_search", {"pattern": "x"})) is None
 
     def test_its_note_names_only_tools_that_are_there(self) -> None:
-        files, tests = "Read files with Read. Change them with Edit, and read them before.", "Run tests with Bash or make."
+        files = "Read files with Read. Change them with Edit, and read them before."
+        tests = "Run tests with Bash or make."
         facade = replace(ACME, note=f"{files} {tests} Be brief.")
         assert BoundFacade(facade, "m", BASES).note == facade.note
         assert BoundFacade(facade, "m", ["read", "edit"]).note == f"{files} Be brief."
@@ -139,7 +168,9 @@ class TestCalls:
         (bravo, call("run", {"argv": ["ls"]}), "shell", {"command": "ls"}),
         (acme, call("Bash", raw="{'command': 'ls',}"), "shell", {"command": "ls"}),
     ])  # fmt: skip
-    def test_a_call_is_interpreted(self, facade: BoundFacade, tool_call: ToolCall, tool: str, arguments: Arguments) -> None:
+    def test_a_call_is_interpreted(
+        self, facade: BoundFacade, tool_call: ToolCall, tool: str, arguments: Arguments
+    ) -> None:
         assert base_call_of(facade, tool_call) == (tool, arguments)
         assert facade.interpret(tool_call).call.base_call == BaseCall(tool, arguments, facade.facade.id)
 
@@ -148,14 +179,18 @@ class TestCalls:
         ({"Command": "ls"}, {"command": "ls"}, "arguments"),
         ({"command": "ls", "colour": True}, {"command": "ls"}, "parameter 'colour'"),
     ])  # fmt: skip
-    def test_clear_mistakes_are_repaired_and_reported(self, arguments: Arguments, base: Arguments, subject: str) -> None:
+    def test_clear_mistakes_are_repaired_and_reported(
+        self, arguments: Arguments, base: Arguments, subject: str
+    ) -> None:
         meaning = meaning_of(acme, call("Bash", arguments))
         assert meaning is not None
         assert (meaning.tool, meaning.arguments) == ("shell", base)
         assert [(repair.subject, repair.where) for repair in meaning.repairs] == [(subject, "Bash")]
 
     def test_an_ignored_parameter_is_accepted_silently(self) -> None:
-        assert meaning_of(acme, call("Bash", {"command": "ls", "description": "Lists."})) == Meaning("shell", {"command": "ls"})
+        assert meaning_of(acme, call("Bash", {"command": "ls", "description": "Lists."})) == Meaning(
+            "shell", {"command": "ls"}
+        )
 
     @pytest.mark.parametrize(("tool_call", "words"), [
         (call("Read", {}), ("Read", "file_path")),
@@ -164,7 +199,9 @@ class TestCalls:
         (call("Bash", raw="not JSON at all"), ("Bash", "not valid JSON")),
         (call("Bash", raw="[1]"), ("Bash", "object")),
     ])  # fmt: skip
-    def test_mistakes_are_explained_in_native_terms(self, tool_call: ToolCall, words: tuple[str, ...]) -> None:
+    def test_mistakes_are_explained_in_native_terms(
+        self, tool_call: ToolCall, words: tuple[str, ...]
+    ) -> None:
         with pytest.raises(ToolError) as error:
             meaning_of(acme, tool_call)
         assert error.value.kind == "validation"
@@ -189,7 +226,10 @@ class TestCalls:
         assert tool_call.base_call == BaseCall("ast_search", {"pattern": "x"}, "acme")
         assert meaning_of(acme, tool_call) is None
         assert acme.interpret(call("ast_search", raw="{")).call.base_call is None
-        assert interpret(BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]), "ast_search").base_call is None
+        assert (
+            interpret(BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]), "ast_search").base_call
+            is None
+        )
 
     def test_a_call_of_another_facade_keeps_its_base_call(self) -> None:
         tool_call = interpret(acme, "Bash", command="ls", timeout=1000)
@@ -201,10 +241,14 @@ class TestCalls:
 
         picky = make_view("X", "", "shell", {"a": string()}, to_base=refuse)
         with pytest.raises(ToolError, match="X: a must not be 'b'") as error:
-            meaning_of(BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES), call("X", {"a": "b"}))
+            meaning_of(
+                BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES), call("X", {"a": "b"})
+            )
         assert error.value.tool == "X"
 
-    def test_a_failing_table_function_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failing_table_function_is_an_error_for_the_model(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         broken = make_view("X", "", "shell", {}, to_base=lambda native: {"command": native["gone"]})
         facade = BoundFacade(Facade(id="f", title="", views=(broken,)), "m", BASES)
         with caplog.at_level(logging.WARNING), pytest.raises(ToolError, match="X did not run") as error:
@@ -214,11 +258,17 @@ class TestCalls:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-NAMES = st.sampled_from(["file_path", "offset", "limit", "command", "timeout", "argv", "input", "path", "to", "text", "x"])
+NAMES = st.sampled_from(
+    ["file_path", "offset", "limit", "command", "timeout", "argv", "input", "path", "to", "text", "x"]
+)
 
 
 @given(
@@ -256,7 +306,8 @@ GONE = result("gone", is_error=True, error_kind="not_found")
 class TestResults:
     @pytest.mark.parametrize(("facade", "tool_call", "outcome", "text"), [
         (acme, call("Read", {"file_path": "a"}), result(data={"lines": ["one", "two"], "first": 1}), "1\tone\n2\ttwo"),
-        (acme, call("Write", {"file_path": "a", "content": ""}), result("wrote a"), "wrote a"),  # it has no renderer
+        # it has no renderer
+        (acme, call("Write", {"file_path": "a", "content": ""}), result("wrote a"), "wrote a"),
         (acme, call("Read", {"file_path": "a"}), GONE, "<error kind=not_found>gone</error>"),  # of the facade
         (acme, call("Bash", {"command": "ls"}), GONE, "Exit: gone"),  # of the case
         (acme, call("get_weather", {}), GONE, "gone"),
@@ -295,7 +346,12 @@ class TestResults:
 
     def test_media_stay_beside_the_text(self) -> None:
         picture = Media("image", "image/png", "aGk=")
-        result = render(acme, call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None))
+        result = render(
+            acme,
+            call("Bash", {"command": "ls"}),
+            {},
+            ToolResult("c1", (Text("a"), picture, Text("b")), data=None),
+        )
         assert result.content == (Text("ab\n[ls]"), picture)
 
     def test_an_invalid_call_may_lack_anything(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -344,28 +400,37 @@ class TestHistory:
         (acme, reply_with(interpret(acme, "Read", file_path="a")), False),
         (neutral, reply_with(interpret(neutral, "read", path="a")), False),
         (bravo, reply_with(interpret(acme, "Bash", command="ls")), True),
-        (bravo, reply_with(interpret(acme, "ast_search", pattern="x")), False),  # both show it under its own name
+        # both show it under its own name
+        (bravo, reply_with(interpret(acme, "ast_search", pattern="x")), False),
         (bravo, reply_with(call("get_weather", {"city": "Paris"})), False),
         (bravo, reply_with(acme.interpret(call("Bash", raw="{")).call), False),
         (bravo, reply_with(interpret(acme, "Read")), False),
         (bravo, user("Bash"), False),
         (bravo, assistant("Bash"), False),
     ])  # fmt: skip
-    def test_other_messages_stay_as_they_are(self, facade: BoundFacade, message: Message, is_own: bool) -> None:
+    def test_other_messages_stay_as_they_are(
+        self, facade: BoundFacade, message: Message, is_own: bool
+    ) -> None:
         assert facade.render_message(message, is_own=is_own) is message
 
     def test_the_view_that_loses_least_is_used(self) -> None:
         narrow = make_view("Peek", "", "read", {"path": string()})
         facade = BoundFacade(Facade(id="f", title="", views=(narrow, READ)), "m", BASES)
-        before = reply_with(ToolCall("c1", "r", {}, base_call=BaseCall("read", {"path": "a", "end_line": 2}, "other")))
+        before = reply_with(
+            ToolCall("c1", "r", {}, base_call=BaseCall("read", {"path": "a", "end_line": 2}, "other"))
+        )
         lost: dict[Loss, None] = {}
         assert facade.render_message(before, is_own=False, losses=lost).calls[0].name == "Read"
         assert lost == {}
 
     def test_losses_are_reported(self) -> None:
         lost: dict[Loss, None] = {}
-        bravo.render_message(reply_with(interpret(acme, "Bash", command="ls", timeout=1000)), is_own=False, losses=lost)
-        assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool cannot express it"]
+        bravo.render_message(
+            reply_with(interpret(acme, "Bash", command="ls", timeout=1000)), is_own=False, losses=lost
+        )
+        assert [str(loss) for loss in lost] == [
+            "parameter 'timeout' at run: this model's tool cannot express it"
+        ]
 
     def test_a_saved_call_that_makes_no_sense_has_our_name(self, caplog: pytest.LogCaptureFixture) -> None:
         before = reply_with(ToolCall("c1", "Bash", {}, base_call=BaseCall("shell", {"nothing": 1}, "acme")))

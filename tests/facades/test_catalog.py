@@ -27,26 +27,34 @@ from toolglot.facades.view import Facade
 from toolglot.providers.catalog import PROFILES
 
 MODELS = {
-    "claude-code": "claude-opus-4-8 claude-opus-4-9-20261001 claude-opus-4-10 claude-opus-5 claude-sonnet-5 claude-haiku-5 "
-    "claude-fable-5 claude-mythos-5-preview claude-opus-10 anthropic/claude-opus-4.8 claude-opus-4.8 claude-opus-4-8@20260901 "
+    "claude-code": "claude-opus-4-8 claude-opus-4-9-20261001 claude-opus-4-10 claude-opus-5 claude-sonnet-5 "
+    "claude-haiku-5 "
+    "claude-fable-5 claude-mythos-5-preview claude-opus-10 anthropic/claude-opus-4.8 claude-opus-4.8 "
+    "claude-opus-4-8@20260901 "
     "us.anthropic.claude-opus-5-v1:0 us-gov.anthropic.claude-opus-5 anthropic:claude-opus-5",
-    "claude-code-4.5": "claude-sonnet-4-5 claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 claude-haiku-4-5 "
-    "claude-3-5-sonnet-20241022 claude-3.7-sonnet anthropic/claude-sonnet-4.5 ~anthropic/claude-opus-4.6 claude-2.1 "
+    "claude-code-4.5": "claude-sonnet-4-5 claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 "
+    "claude-haiku-4-5 "
+    "claude-3-5-sonnet-20241022 claude-3.7-sonnet anthropic/claude-sonnet-4.5 ~anthropic/claude-opus-4.6 "
+    "claude-2.1 "
     "us.anthropic.claude-sonnet-4-5-v1:0 anthropic.claude-3-haiku-20240307-v1:0",
-    "gemini-cli": "gemini-3-pro-preview gemini-3.1-pro-preview-customtools google/gemini-3-flash models/gemini-3-pro",
-    "gemini-cli-2": "gemini-2.5-pro gemini-2.5-flash-lite google/gemini-2.5-flash gemini-pro-latest gemini-30b",
+    "gemini-cli": "gemini-3-pro-preview gemini-3.1-pro-preview-customtools google/gemini-3-flash "
+    "models/gemini-3-pro",
+    "gemini-cli-2": "gemini-2.5-pro gemini-2.5-flash-lite google/gemini-2.5-flash gemini-pro-latest "
+    "gemini-30b",
     "codex": "gpt-5.5 openai/gpt-5.5-mini",
     "codex-code-mode": "gpt-5.6-mini gpt-5.10 gpt-6 gpt-12-preview openai/gpt-5.6-sol",
     "codex-0.142": "gpt-5.2 gpt-5.3 gpt-5.4-mini gpt-5.1-codex-max gpt-5.2-codex openai/gpt-5.3-codex",
     "codex-shell-command": "gpt-5.1 gpt-5-codex gpt-5.1-codex gpt-5.1-codex-mini openai/gpt-5.1",
-    "codex-shell": "gpt-5 GPT-5 gpt-5-mini gpt-5-2025-08-07 openai/gpt-5-nano gpt-4o GPT-4o gpt-4.1-mini o3 o4-mini "
+    "codex-shell": "gpt-5 GPT-5 gpt-5-mini gpt-5-2025-08-07 openai/gpt-5-nano gpt-4o GPT-4o gpt-4.1-mini o3 "
+    "o4-mini "
     "openai/o1-pro ft:gpt-4o-mini-2024-07-18:org::abc",
     "codex-oss": "gpt-oss-120b openai/gpt-oss-20b gpt-oss:20b",
     "codex-local-shell": "codex-mini-latest openai/codex-mini",
     "openai": "chatgpt-4o-latest gpt-3.5-turbo computer-use-preview openai:computer-use-preview",
     "qwen-code": "qwen3-coder-plus qwen/qwen3-32b Qwen2.5-Coder:7b qwen3 qwen.qwen3-coder-480b",
     "kimi": "kimi-k2-instruct moonshotai/kimi-k3 kimi:latest",
-    NEUTRAL: "grok-4 mistral-large-latest devstral deepseek-chat glm-4.7 llama-3.3-70b-versatile olmo-2 phi4 some-model ~x/y "
+    NEUTRAL: "grok-4 mistral-large-latest devstral deepseek-chat glm-4.7 llama-3.3-70b-versatile olmo-2 phi4 "
+    "some-model ~x/y "
     "deepseek-r1-distill-qwen-32b google/gemma-3-27b-it openai:my-model gpt4all-j",
 }
 
@@ -76,7 +84,10 @@ def test_prefixes_of_routers_are_removed(model: str, bare: str) -> None:
 
 def test_the_documentation_names_the_same_facades() -> None:
     page = (Path(__file__).parents[2] / "docs" / "facades.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:3] for line in page.partition("| models | facade |")[2].partition("\n\n")[0].splitlines()[2:]]
+    rows = [
+        line.split("|")[1:3]
+        for line in page.partition("| models | facade |")[2].partition("\n\n")[0].splitlines()[2:]
+    ]
     pairs = [(re.findall(r"`([^`]+)`", models), facade.split("`")[1]) for models, facade in rows]
     named = [(model, facade) for models, facade in pairs for model in models]
     assert [(model, facade) for model, facade in named if facade_id_for_model(model) != facade] == []
@@ -91,7 +102,9 @@ def test_every_selected_facade_exists() -> None:
 def test_a_provider_of_one_family_has_its_facade() -> None:
     assert facade_id_for_provider("anthropic") == "claude-code"
     assert facade_id_for_provider("gemini") == facade_id_for_provider("vertex") == "gemini-cli"
-    assert {facade_id_for_provider(provider) for provider in ("openrouter", "azure-chat", "nobody")} == {"by model"}
+    assert {facade_id_for_provider(provider) for provider in ("openrouter", "azure-chat", "nobody")} == {
+        "by model"
+    }
 
 
 def test_a_facade_is_found_by_its_id() -> None:
@@ -116,7 +129,8 @@ def test_the_name_of_a_facade_stands_for_its_provider(name: str, provider: str) 
     ("anthropic", CLAUDE_FACADES, {"Read", "Write", "Edit", "Bash", "Grep"}),
     ("claude", CLAUDE_FACADES, {"WebSearch", "WebFetch"}),
     ("gemini", "gemini-cli gemini-cli-2", {"read_file", "write_file", "replace", "google_web_search", "web_fetch"}),
-    ("openai", f"codex codex-code-mode codex-0.142 {SHELLS} codex-oss codex-local-shell {API}", {"apply_patch"}),
+    ("openai", f"codex codex-code-mode codex-0.142 {SHELLS} codex-oss codex-local-shell "
+               f"{API}", {"apply_patch"}),
     ("qwen", "qwen-code", {"read_file"}),
     ("moonshotai", "kimi", {"Read"}),
 ])  # fmt: skip
@@ -125,14 +139,18 @@ def test_the_facades_of_a_provider_and_all_their_tools(provider: str, ids: str, 
     assert [facade.id for facade in facades] == ids.split()
     newest = facades[0]
     assert names <= {definition.name for definition in newest.definitions}
-    assert not {view.name for view in newest.views if view.hidden} & {definition.name for definition in newest.definitions}
+    assert not {view.name for view in newest.views if view.hidden} & {
+        definition.name for definition in newest.definitions
+    }
     assert find_facade(provider).provider == newest.provider if provider in FACADE_ALIASES else True
 
 
 def test_all_facades_are_listed_with_their_providers() -> None:
     assert [facade.id for facade in list_facades()] == [*FACADE_MODULES]
     assert [facade.id for facade in list_facades() if not facade.provider] == [NEUTRAL]
-    with pytest.raises(UnknownName, match=r"unknown provider of a facade 'antropic'; did you mean 'anthropic'"):
+    with pytest.raises(
+        UnknownName, match=r"unknown provider of a facade 'antropic'; did you mean 'anthropic'"
+    ):
         list_facades("antropic")
 
 
@@ -173,7 +191,9 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
     for view in facade.views:
         assert view.select_case or "" in view.cases, view.qualified_name
         shown = (view.parameters or {}).get("properties", {})
-        assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), view.qualified_name
+        assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), (
+            view.qualified_name
+        )
         assert not {*view.ignored} & {*view.accepts}, view.qualified_name
 
 
@@ -206,14 +226,18 @@ def test_a_version_of_a_program_shows_what_it_showed_the_model(name: str, model:
     assert find_facade(name, model).id == facade
 
 
-@pytest.mark.parametrize("name", ["codx@0.77", "codex@new", "codex@", "codex@0..1", "aider@1.0", "qwen-code@1"])
+@pytest.mark.parametrize(
+    "name", ["codx@0.77", "codex@new", "codex@", "codex@0..1", "aider@1.0", "qwen-code@1"]
+)
 def test_an_unknown_version_is_answered_with_those_that_there_are(name: str) -> None:
     with pytest.raises(UnknownName, match=r"unknown facade .*(codex@0\.77\.0|claude-code@2\.0\.30)"):
         find_facade(name)
 
 
 def test_a_version_before_the_oldest_known_one_is_an_error() -> None:
-    with pytest.raises(UsageError, match=r"^'codex@0\.76' is older than the oldest version that is known, codex@0\.77\.0$"):
+    with pytest.raises(
+        UsageError, match=r"^'codex@0\.76' is older than the oldest version that is known, codex@0\.77\.0$"
+    ):
         find_facade("codex@0.76")
 
 
@@ -229,9 +253,13 @@ def test_newer_versions_come_first() -> None:
 def test_everything_that_was_observed_can_be_shown(shared: Path) -> None:
     for row in loads_object((shared / "facades" / "observed.json").read_bytes())["observed"]:
         facade = find_facade(f"{row['program']}@{row['version'].split()[0]}", row["model"])
-        assert {tool.get("name") for tool in row["tools"]} & {definition.name for definition in facade.definitions}
+        assert {tool.get("name") for tool in row["tools"]} & {
+            definition.name for definition in facade.definitions
+        }
 
 
-@pytest.mark.parametrize(("alias", "id"), [("claude", "claude-code"), ("gemini", "gemini-cli"), ("gpt", "codex")])
+@pytest.mark.parametrize(
+    ("alias", "id"), [("claude", "claude-code"), ("gemini", "gemini-cli"), ("gpt", "codex")]
+)
 def test_a_facade_has_the_name_of_its_family_too(alias: str, id: str) -> None:
     assert find_facade(alias) is find_facade(id)

@@ -1,4 +1,7 @@
-"""Several things on the web in one call: the base tool `web`, and how Codex's models see it. No page is fetched here."""
+"""Several things on the web in one call: the base tool `web`, and how Codex's models see it.
+
+No page is fetched here.
+"""
 
 import asyncio
 import re
@@ -18,7 +21,9 @@ from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.values.messages import ToolCall, ToolResult
 
-LINKS = "See [the long one](https://b.test/), ![a picture](https://p.test/x.png) and [apples](https://a.test/)."
+LINKS = (
+    "See [the long one](https://b.test/), ![a picture](https://p.test/x.png) and [apples](https://a.test/)."
+)
 LONG = "\n".join(f"line {number} of many" for number in range(1, 2001))
 
 
@@ -38,7 +43,9 @@ class Net:
         return asyncio.run(self.executor.run(ToolCall("c1", "web", arguments))).result
 
     def native(self, **arguments: Any) -> ToolResult:
-        return asyncio.run(self.executor.run(self.facade.interpret(ToolCall("c1", "run", arguments, namespace="web")))).result
+        return asyncio.run(
+            self.executor.run(self.facade.interpret(ToolCall("c1", "run", arguments, namespace="web")))
+        ).result
 
 
 @pytest.fixture
@@ -50,7 +57,10 @@ def net() -> Iterator[Net]:
 
 class TestTheBaseTool:
     def test_parts_are_in_the_order_of_the_request(self, net: Net) -> None:
-        result = net.base(find=[{"ref_id": "w1", "pattern": "pears"}], open=[{"ref_id": "w2", "lineno": 7}, {"ref_id": "w1"}])
+        result = net.base(
+            find=[{"ref_id": "w1", "pattern": "pears"}],
+            open=[{"ref_id": "w2", "lineno": 7}, {"ref_id": "w1"}],
+        )
         assert not result.is_error
         assert [part["kind"] for part in result.data["parts"]] == ["open", "open", "find"]
         assert [part["data"]["ref"] for part in result.data["parts"]] == ["w2", "w1", "w1"]
@@ -58,7 +68,9 @@ class TestTheBaseTool:
         assert result.text == "\n\n---\n\n".join(part["text"] for part in result.data["parts"])
 
     def test_one_failure_does_not_affect_the_other_parts(self, net: Net) -> None:
-        result = net.base(search_query=[{"q": "x"}], open=[{"ref_id": "w9"}], find=[{"ref_id": "w1", "pattern": "apples"}])
+        result = net.base(
+            search_query=[{"q": "x"}], open=[{"ref_id": "w9"}], find=[{"ref_id": "w1", "pattern": "apples"}]
+        )
         assert not result.is_error
         assert [part["is_error"] for part in result.data["parts"]] == [True, True, False]
         assert "there is no ref 'w9'" in result.text
@@ -86,7 +98,9 @@ class TestAsCodexShowsIt:
         assert f"line {next_line} of many" in net.native(open=[{"ref_id": "w2", "lineno": next_line}]).text
 
     def test_several_things_are_one_result(self, net: Net) -> None:
-        result = net.native(open=[{"ref_id": "w2"}, {"ref_id": "w1", "lineno": 2}], find=[{"ref_id": "w1", "pattern": "app"}])
+        result = net.native(
+            open=[{"ref_id": "w2"}, {"ref_id": "w1", "lineno": 2}], find=[{"ref_id": "w1", "pattern": "app"}]
+        )
         page, other, matches = result.text.split("\n\n[w1] A\n")
         assert "(There is more: open ref_id w2 with lineno" in page
         assert "web_open" not in result.text

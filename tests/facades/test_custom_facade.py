@@ -1,4 +1,6 @@
-"""Facades that somebody wrote in Python: what their functions trip over never breaks a run, and what cannot work is said."""
+"""Facades that somebody wrote in Python: what their functions trip over never breaks a run, and what cannot
+work is said.
+"""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +22,16 @@ from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.search import search_tools_tool
-from toolglot.values.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
+from toolglot.values.messages import (
+    BaseCall,
+    Conversation,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    tool_results,
+    user,
+)
 
 from .meaning import render
 from .sample_facades import base_tools
@@ -103,8 +114,14 @@ def test_no_function_of_a_table_breaks_a_run(table: View, expected: tuple[tuple[
 @pytest.mark.parametrize("back", [falls, five, thing])
 def test_an_expression_without_arguments_is_none(back: Any, caplog: pytest.LogCaptureFixture) -> None:
     transport = make_transport()
-    tool_call = ToolCall("c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code"))
-    history = [user("Look."), Message("assistant", (tool_call,)), tool_results(ToolResult("c1", (Text("one"),)))]
+    tool_call = ToolCall(
+        "c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code")
+    )
+    history = [
+        user("Look."),
+        Message("assistant", (tool_call,)),
+        tool_results(ToolResult("c1", (Text("one"),))),
+    ]
     agent = Agent(
         make_engine("gemini", transport),
         tools=base_tools(),
@@ -130,7 +147,9 @@ def test_a_failing_renderer_is_logged_and_the_base_text_remains(
 ) -> None:
     facade = BoundFacade(mine(table), "m", ["read"])
     with caplog.at_level("WARNING"):
-        result = render(facade, ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),)))
+        result = render(
+            facade, ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),))
+        )
     assert (result.text, result.is_error, result.data, result.name) == ("one", False, None, "show")
     assert logged in caplog.text
 
@@ -156,7 +175,10 @@ def test_a_failure_may_be_a_success_of_this_harness() -> None:
 
     table = view({"successes": {"not_text"}, "result": name_code})
     facade = BoundFacade(mine(table), "m", ["read"])
-    for code, expected in (("not_text", ("binary: not_text", False, "")), ("io_error", ("no", True, "io_error"))):
+    for code, expected in (
+        ("not_text", ("binary: not_text", False, "")),
+        ("io_error", ("no", True, "io_error")),
+    ):
         result = ToolResult("c", (Text("no"),), is_error=True, error_kind="execution", error_code=code)
         shown = render(facade, ToolCall("c", "show", {"file": "a"}), {}, result)
         assert (shown.text, shown.is_error, shown.error_code) == expected
@@ -276,7 +298,9 @@ def test_a_facade_for_tools_of_the_user_and_built_in_ones() -> None:
 
 
 def test_a_result_that_the_facade_words_has_no_data() -> None:
-    case = Case(base="lookup", fields=(Field("word", "key"),), result=lambda context: f"found {context.data['key']}")
+    case = Case(
+        base="lookup", fields=(Field("word", "key"),), result=lambda context: f"found {context.data['key']}"
+    )
     agent = Agent("simulator", tools=[lookup], facade=mine(replace(FIND, cases={"": case})))
     result = agent.run_sync('call Find {"word": "x"}').outcomes[0].result
     assert (result.text, result.data) == ("found x", None)

@@ -24,7 +24,8 @@ CHUNK = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n x\n-y\n+z\n\n*** 
     ("read", {"path": "a", "max_lines": 4}, {"path": "a", "start_line": 1, "end_line": 4}),
     ("read", {"path": "a", "start_line": 1, "end_line": None}, {"path": "a"}),
     ("shell", {"argv": ["ls", "a b"]}, {"command": "ls 'a b'"}),
-    ("patch", {"ops": [{"type": "delete_file", "path": "a"}]}, {"text": "*** Begin Patch\n*** Delete File: a\n*** End Patch"}),
+    ("patch", {"ops": [{"type": "delete_file", "path": "a"}]}, {"text": "*** Begin Patch\n*** Delete File: "
+                                                                        "a\n*** End Patch"}),
 ])  # fmt: skip
 def test_forms_of_one_call_are_equal(tool: str, left: Doc, other: Doc) -> None:
     assert canonical_call(tool, left) == canonical_call(tool, other)
@@ -61,7 +62,8 @@ def test_calls_that_differ_stay_different(tool: str, left: Doc, other: Doc) -> N
         [("shell", {"command": "rg -n -U -A 2 -t py -e a ."})]),
     ("grep", {"pattern": "a", "exclude_line_regex": "b"}, []),
     ("write", {"path": "a", "content": "x\n", "mode": "append"}, []),
-    ("write", {"path": "a", "content": ""}, [("patch", {"text": "*** Begin Patch\n*** Add File: a\n*** End Patch"})]),
+    ("write", {"path": "a", "content": ""}, [("patch", {"text": "*** Begin Patch\n*** Add File: a\n*** End "
+                                                                "Patch"})]),
     ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}]}, [("edit", {"path": "a", "old": "x", "new": "y"})]),
     ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}] * 2}, []),
     ("multi_edit", {"path": "a", "edits": [{"old": "x\ny", "new": "z"}, {"old": "v\n", "new": ""}]},
@@ -82,7 +84,9 @@ def test_alternatives_do_the_same(tool: str, arguments: Doc, others: list[tuple[
     assert list(alternatives(tool, arguments)) == others
 
 
-LINES = st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], codec="utf-8"), max_size=8), min_size=1)
+LINES = st.lists(
+    st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], codec="utf-8"), max_size=8), min_size=1
+)
 
 
 @given(LINES)
@@ -100,8 +104,13 @@ def test_a_program_and_its_arguments_are_a_command_line(words: list[str]) -> Non
 
 
 def test_operations_are_rendered_as_a_patch() -> None:
-    ops = [{"type": "create_file", "path": "a", "diff": "+x\n"}, {"type": "update_file", "path": "b", "diff": "@@\n-y\n+z"}]
-    assert render_patch({"ops": ops}) == ("*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n@@\n-y\n+z\n*** End Patch")
+    ops = [
+        {"type": "create_file", "path": "a", "diff": "+x\n"},
+        {"type": "update_file", "path": "b", "diff": "@@\n-y\n+z"},
+    ]
+    assert render_patch({"ops": ops}) == (
+        "*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n@@\n-y\n+z\n*** End Patch"
+    )
 
 
 # ---- in use
@@ -159,7 +168,9 @@ def test_a_change_is_free_text_where_patches_are(tool: str, arguments: Doc, patc
     assert (call.name, call.freeform, call.raw, call.arguments) == ("apply_patch", True, patch, None)
 
 
-@pytest.mark.parametrize("arguments", [{"edits": 7}, {"edits": [None]}, {"text": 5}, {"then": 3, "command": []}])
+@pytest.mark.parametrize(
+    "arguments", [{"edits": 7}, {"edits": [None]}, {"text": 5}, {"then": 3, "command": []}]
+)
 @pytest.mark.parametrize("tool", ["multi_edit", "patch", "shell", "read"])
 def test_nonsense_in_a_saved_conversation_is_shown_anyway(tool: str, arguments: Doc) -> None:
     assert render_call("codex", "gpt-5.5", tool, arguments)[0].id == "c"

@@ -1,4 +1,6 @@
-"""Base calls in history as each facade expresses them: without loss where the scenarios say so, always as shown."""
+"""Base calls in history as each facade expresses them: without loss where the scenarios say so, always as
+shown.
+"""
 
 from typing import Any, cast
 
@@ -44,7 +46,9 @@ def draw_from(template: Any) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize(("facade_id", "scenario"), scenarios("expressible"))
 def test_an_expressible_call_survives_a_round_trip(facade_id: str, scenario: Arguments) -> None:
     view, base = view_of(facade_id, scenario["tool"]), scenario["expressible"]
-    required, optional = ({name: draw_from(value) for name, value in scenario[key].items()} for key in ("required", "optional"))
+    required, optional = (
+        {name: draw_from(value) for name, value in scenario[key].items()} for key in ("required", "optional")
+    )
     accepted = SchemaBinder(view.accepted_schema)
 
     @settings(max_examples=12)
@@ -76,7 +80,9 @@ def test_what_is_lost_is_reported(facade_id: str, scenario: Arguments) -> None:
     expression = view_of(facade_id, name).from_base(*scenario["express"])
     assert expression is not None
     assert expression[0] == native
-    assert [loss.subject for loss in expression[1]] == [f"parameter {parameter!r}" for parameter in scenario["lost"]]
+    assert [loss.subject for loss in expression[1]] == [
+        f"parameter {parameter!r}" for parameter in scenario["lost"]
+    ]
 
 
 @pytest.mark.parametrize(("facade_id", "scenario"), scenarios("inexpressible"))
@@ -86,7 +92,9 @@ def test_what_cannot_be_expressed_is_not(facade_id: str, scenario: Arguments) ->
 
 # ---- a law for all facades: history uses only what the model is shown
 
-MAY_BE_EMPTY = frozenset({"old", "new", "content", "source", "question", "header", "description", "explanation"})
+MAY_BE_EMPTY = frozenset(
+    {"old", "new", "content", "source", "question", "header", "description", "explanation"}
+)
 MAY_BE_ZERO = frozenset({"before", "after", "skip", "max_results", "after_line", "start_char", "limit"})
 STRINGS = ("a", "b.txt", "src/", ".", "https://a.example/x", "w3", "7")
 SCALARS: dict[str, st.SearchStrategy[Any]] = {

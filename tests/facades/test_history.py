@@ -1,5 +1,6 @@
-"""A conversation through facades: saved, loaded, handed to other models and back, on every wire; every request is accepted,
-what a model said goes back to it as it was, and rules speak of base tools whatever the model calls them."""
+"""A conversation through facades: saved, loaded, handed to other models and back, on every wire; every
+request is accepted, what a model said goes back to it as it was, and rules speak of base tools whatever the
+model calls them."""
 
 import asyncio
 import json
@@ -61,7 +62,9 @@ def end(words: str) -> Reply:
 def script(second: str) -> Script:
     """In capital letters; with commands; in our words; and in capital letters again."""
     spaces = second == "openai-responses"  # elsewhere the model sees one flat name
-    run = ToolCall("", "run" if spaces else "term__run", {"argv": ["pwd"]}, namespace="term" if spaces else "")
+    run = ToolCall(
+        "", "run" if spaces else "term__run", {"argv": ["pwd"]}, namespace="term" if spaces else ""
+    )
     return Script([*FIRST, turn(run), *REST])
 
 
@@ -94,7 +97,9 @@ class Played(NamedTuple):
 
 @cache
 def play_through(first: str, second: str, live: bool) -> Played:
-    """One conversation: Acme on the first, Bravo and ours on the second, Acme again on the first; saved and loaded between."""
+    """One conversation: Acme on the first, Bravo and ours on the second, Acme again on the first; saved and
+    loaded between.
+    """
 
     async def play() -> Played:
         transport, ran, outcomes = make_transport(script(second)), list[str](), list[ToolOutcome]()
@@ -109,7 +114,11 @@ def play_through(first: str, second: str, live: bool) -> Played:
             options: dict[str, Any] = {"tools": tools, "facade": facade, "system": "Be exact."}
             agent = Agent.load(data, engine, **options) if data else Agent(engine, **options)
             transport.watched = agent.conversation
-            result = (await collect_events(agent, f"Go on, {words}."))[1] if live else await agent.run(f"Go on, {words}.")
+            result = (
+                (await collect_events(agent, f"Go on, {words}."))[1]
+                if live
+                else await agent.run(f"Go on, {words}.")
+            )
             assert result.text == f"{words} is done."
             outcomes += result.outcomes
             data = agent.save()
@@ -119,7 +128,9 @@ def play_through(first: str, second: str, live: bool) -> Played:
 
 
 PAIRS = [
-    (first, WIRE_PROFILES[(index + step) % 5], step % 2 == 0) for index, first in enumerate(WIRE_PROFILES) for step in (1, 2)
+    (first, WIRE_PROFILES[(index + step) % 5], step % 2 == 0)
+    for index, first in enumerate(WIRE_PROFILES)
+    for step in (1, 2)
 ]
 
 
@@ -149,11 +160,24 @@ class TestHandOver:
             *(("read", None), ("patch", None)),
             *(("write", None), ("read", None)),
         ]
-        assert play_result.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
+        assert play_result.ran == [
+            "read a.txt",
+            "ls -l",
+            "read a.txt",
+            PATCH,
+            "pwd",
+            "read a.txt",
+            PATCH,
+            "read b.txt",
+        ]
 
     def test_results_are_rendered_as_in_the_harness(self, play_result: Played) -> None:
         texts = [outcome.result.text for outcome in play_result.outcomes]
-        assert texts[:3] == ["2\ttwo", "$ ls -l: 2\n[ls -l]", "<error kind=not_found>there is no nowhere</error>"]
+        assert texts[:3] == [
+            "2\ttwo",
+            "$ ls -l: 2\n[ls -l]",
+            "<error kind=not_found>there is no nowhere</error>",
+        ]
         assert texts[3].startswith("<error kind=validation>The call to Read was not run")
         assert texts[7] == "1"
 
@@ -174,8 +198,14 @@ class TestHandOver:
             *("editor", "editor", "apply_patch", run),
         ]
         # What this very model said a moment ago stays as it was said.
-        assert ours == [*("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"), *(*bravo[7:], "read", "patch")]
-        assert names(sent[-1].history) == [*acme, *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat")]
+        assert ours == [
+            *("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"),
+            *(*bravo[7:], "read", "patch"),
+        ]
+        assert names(sent[-1].history) == [
+            *acme,
+            *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat"),
+        ]
 
     def test_arguments_have_native_names(self, play_result: Played) -> None:
         sent = play_result.sent
@@ -186,7 +216,19 @@ class TestHandOver:
 
     def test_the_conversation_keeps_native_and_base_calls(self, play_result: Played) -> None:
         calls = [call for message in play_result.conversation for call in message.calls]
-        names = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
+        names = [
+            "Read",
+            "Bash",
+            "Read",
+            "Read",
+            "Nothing",
+            "Edit",
+            "ast_search",
+            "editor",
+            "editor",
+            "apply_patch",
+            "run",
+        ]
         assert [call.name for call in calls] == [*names, "read", "patch", "Write", "Cat"]
         meant = [call.base_call.tool if call.base_call else None for call in calls]
         assert meant == [
@@ -202,7 +244,9 @@ class TestHandOver:
             wire, profile = request.profile.wire, request.profile.id
             held = bound_items(wire, request.body, answer=False)
             assert [item for item in answers.get(profile, []) if item not in held] == []
-            answers.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(request.answer)), answer=True))
+            answers.setdefault(profile, []).extend(
+                bound_items(wire, loads_object(bytes(request.answer)), answer=True)
+            )
         assert answers[play_result.first]
 
     def test_within_a_facade_every_body_starts_with_the_one_before(self, play_result: Played) -> None:
@@ -219,9 +263,20 @@ class TestHandOver:
 # ---- the facades that there are, one after another
 
 WAY = (
-    *("anthropic/claude-sonnet-4-5", "gemini/gemini-3-pro-preview", "openai-responses/gpt-5.5", "ollama/qwen3"),
+    *(
+        "anthropic/claude-sonnet-4-5",
+        "gemini/gemini-3-pro-preview",
+        "openai-responses/gpt-5.5",
+        "ollama/qwen3",
+    ),
     *("openai-chat/gpt-4o", "openai-responses/gpt-5.1", "anthropic/claude-opus-5", "gemini/gemini-2.5-pro"),
-    *("openai-chat/gpt-5", "ollama/gpt-oss:20b", "openrouter/moonshotai/kimi-k3", "xai/grok-4", "anthropic/claude-sonnet-4-5"),
+    *(
+        "openai-chat/gpt-5",
+        "ollama/gpt-oss:20b",
+        "openrouter/moonshotai/kimi-k3",
+        "xai/grok-4",
+        "anthropic/claude-sonnet-4-5",
+    ),
 )
 
 
@@ -240,9 +295,13 @@ def native(agent: Agent, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
     facade = agent.view().model_view.facade
     assert facade is not None
-    ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
+    ours = tuple(
+        ToolCall("", name, arguments, base_call=BaseCall(name, arguments))
+        for name, arguments in calls(number)
+    )
     calls_made = facade.render_message(Message("assistant", ours), is_own=False).calls
-    return [replace(call, base_call=None) for call in calls_made if call.name in facade.visible_names]  # some lack one
+    # some lack one
+    return [replace(call, base_call=None) for call in calls_made if call.name in facade.visible_names]
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
@@ -256,26 +315,31 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
         for number, leg in enumerate(WAY):
             profile, _, model = leg.partition("/")
             agent.switch(make_engine(profile, transport, model=model))
-            (tmp_path / "a.txt").write_text(f"This is turn {number}.\n")  # a model with patches only may not have edited it
+            # a model with patches only may not have edited it
+            (tmp_path / "a.txt").write_text(f"This is turn {number}.\n")
             read, *others = native(agent, number)  # a file is read before it is changed
             replies += [turn(read), turn(*others), end("Done.")]
             result = await agent.run("Go on.")
             outcomes += result.outcomes
             count += 1 + len(others)
-            (tmp_path / "a.txt").write_text(f"This is turn {number + 1}.\n")  # some write patches, which `edit` does not become
+            # some write patches, which `edit` does not become
+            (tmp_path / "a.txt").write_text(f"This is turn {number + 1}.\n")
         return transport.sent, outcomes, agent
 
     sent, outcomes, agent = asyncio.run(play())
     assert list_refusals(sent) == []
     assert len(outcomes) == count > 2 * len(WAY)
     wrong = [
-        (outcome.call.name, outcome.call.arguments, outcome.result.text) for outcome in outcomes if outcome.result.is_error
+        (outcome.call.name, outcome.call.arguments, outcome.result.text)
+        for outcome in outcomes
+        if outcome.result.is_error
     ]
     assert wrong == []
     assert list_unpaired(agent.conversation) == []
     assert [error for request in sent for error in referee_errors(request)] == []
     strange: set[str] = set()
-    for exchange in sent:  # a model sees tools that it has, but for edits where it has patches, and plans where it has none
+    # a model sees tools that it has, but for edits where it has patches, and plans where it has none
+    for exchange in sent:
         asked = decode_request(exchange.profile.wire, exchange.body, profile=exchange.profile.id)
         strange = {*names(asked.messages)} - {tool.name for tool in asked.tools}
         assert strange <= {"edit", "todo"}, exchange.profile.model
@@ -285,7 +349,9 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
 # ---- one agent
 
 
-def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Agent, list[SentRequest]]:
+def agent_on(
+    provider: str, script: list[Reply] | None = None, **options: Any
+) -> tuple[Agent, list[SentRequest]]:
     transport = make_transport(Script(script) if script is not None else None)
     defaults: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
     return Agent(make_engine(provider, transport), **defaults), transport.sent
@@ -366,7 +432,9 @@ def test_the_next_model_sees_a_cancelled_call(provider: str) -> None:
     async def play() -> tuple[Agent, list[SentRequest]]:
         started, transport = asyncio.Event(), make_transport()
         agent = Agent(make_engine(provider, transport), tools=hanging(started), facade=ACME)
-        run = asyncio.create_task(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "sleep"}'))
+        run = asyncio.create_task(
+            agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "sleep"}')
+        )
         await started.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
@@ -392,7 +460,11 @@ def refuse(_: ApprovalRequest) -> bool:
 
 def test_a_refused_call_is_explained_in_native_terms() -> None:
     (outcome,) = run_on_claude('call Bash {"command": "rm"}', config=ASK, approve=refuse)
-    assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == ("shell", "Bash", "rejected")
+    assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == (
+        "shell",
+        "Bash",
+        "rejected",
+    )
     assert outcome.result.text == "Exit: The user did not approve the call. It did not run."
 
 
@@ -402,7 +474,9 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
         paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
         assert [request.tool for request in paused.requests] == ["shell"]
         transport, ran = make_transport(), list[str]()
-        other = Agent.load(agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
+        other = Agent.load(
+            agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO
+        )
         result = await other.resume({paused.requests[0].id: "yes"})
         assert ran == ["ls -l"]
         assert list_refusals(transport.sent) == []
@@ -423,7 +497,10 @@ class TestRules:
         assert [outcome.result.is_error for outcome in result.outcomes] == [False, True]
 
     def test_a_view_with_commands_runs_only_what_is_allowed(self) -> None:
-        prompt = 'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": "a.txt", "text": "x"}'
+        prompt = (
+            'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": '
+            '"a.txt", "text": "x"}'
+        )
         outcomes = run_on_claude(prompt, facade=BRAVO, config=ToolConfig(allow=frozenset({"read"})))
         assert [(outcome.call.name, outcome.result.error_kind) for outcome in outcomes] == [
             ("read", None),
@@ -447,11 +524,17 @@ class TestRules:
         prompt = 'call Bash {"command": "a", "timeout": 1000} call Bash {"command": "b"}'
         outcomes = run_on_claude(prompt, config=ASK, approve=approve)
         assert [outcome.result.is_error for outcome in outcomes] == [False, False]
-        assert [(request.tool, request.arguments) for request in asked] == [("shell", {"command": "a", "timeout": 1.0})]
+        assert [(request.tool, request.arguments) for request in asked] == [
+            ("shell", {"command": "a", "timeout": 1.0})
+        ]
 
     def test_the_audit_log_and_the_metrics_have_base_names(self, tmp_path: Path) -> None:
         agent, _ = agent_on("anthropic", audit=AuditLog(tmp_path / "audit.jsonl"))
-        asyncio.run(agent.run('call Read {"file_path": "a.txt"} call Read {"file_path": "b"} call Bash {"command": "ls"}'))
+        asyncio.run(
+            agent.run(
+                'call Read {"file_path": "a.txt"} call Read {"file_path": "b"} call Bash {"command": "ls"}'
+            )
+        )
         lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         assert sorted((line["tool"], line["outcome"]) for line in lines) == [
             ("read", "not_found"),
@@ -515,7 +598,10 @@ def test_a_native_call_that_is_started_early_runs_once() -> None:
 def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
     files = {"long.txt": "\n".join(f"line {number}" for number in range(1, 200))}
     handle = ResultStore().put("\n".join(f"{number}\tline {number}" for number in range(1, 200)))
-    prompt = f'call Read {{"file_path": "long.txt"}}\nthen call read_result {{"handle": "{handle}", "offset": 0, "limit": 40}}'
+    prompt = (
+        f'call Read {{"file_path": "long.txt"}}\nthen call read_result {{"handle": "{handle}", '
+        f'"offset": 0, "limit": 40}}'
+    )
     outcomes = run_on_claude(prompt, tools=base_tools(files), config=ToolConfig(max_result=300))
     first, page = (outcome.result.text for outcome in outcomes)
     assert first.startswith("1\tline 1\n2\tline 2\n")

@@ -56,7 +56,9 @@ def example(view: View) -> Arguments:
 
 
 @pytest.mark.parametrize(("facade_id", "view"), FUNCTIONS, ids=FUNCTION_IDS)
-def test_an_unknown_parameter_is_dropped_with_a_repair_unless_the_harness_refuses_it(facade_id: str, view: View) -> None:
+def test_an_unknown_parameter_is_dropped_with_a_repair_unless_the_harness_refuses_it(
+    facade_id: str, view: View
+) -> None:
     plain = interpret(facade_id, view.name, example(view))
     if find_facade(facade_id).refuses_unknown_parameters:
         with pytest.raises(ToolError, match="colour: is not a parameter"):
@@ -87,7 +89,9 @@ def test_a_missing_or_wrong_parameter_is_named_with_its_tool(facade_id: str, vie
 @pytest.mark.parametrize("name", ["read_file", "glob", "list_background_processes"])
 def test_gemini_may_wait_for_the_previous_call(name: str) -> None:
     call = example(view_of("gemini-cli", name))
-    assert interpret("gemini-cli", name, {**call, "wait_for_previous": True}) == interpret("gemini-cli", name, call)
+    assert interpret("gemini-cli", name, {**call, "wait_for_previous": True}) == interpret(
+        "gemini-cli", name, call
+    )
 
 
 def test_nearly_right_names_and_values_are_repaired() -> None:
@@ -122,7 +126,15 @@ HARNESSES = {
     "claude-code": ("claude-code", "claude-code-4.5", "claude-code-2.1", "claude-code-2.0"),
     "anthropic-api": ("anthropic-api", "agent-toolset"),
     "gemini-cli": ("gemini-cli-2",),
-    "codex": ("codex", "codex-code-mode", "codex-0.142", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
+    "codex": (
+        "codex",
+        "codex-code-mode",
+        "codex-0.142",
+        "codex-oss",
+        "codex-shell",
+        "codex-shell-command",
+        "openai",
+    ),
     "openai-api": ("openai", "codex-shell"),
     "qwen-code": ("qwen-code",),
     "kimi": ("kimi",),
@@ -133,8 +145,12 @@ RENAMED = {"web_click": "web_open", "local_shell": "shell", "web.run": "run"}
 
 
 def mapped_tools(shared: Path) -> Iterator[tuple[str, tuple[str, ...], str, Arguments]]:
-    """Each row of the table: its base tool, the facades that have the harness, the native tool, its parameters."""
-    for capability, harnesses in loads_object((shared / "facades" / "mapping.json").read_bytes())["map"].items():
+    """Each row of the table: its base tool, the facades that have the harness, the native tool, its
+    parameters.
+    """
+    for capability, harnesses in loads_object((shared / "facades" / "mapping.json").read_bytes())[
+        "map"
+    ].items():
         for key, row in harnesses.items():
             harness, _, tool = key.partition(".")
             name: str = re.split(r"[\[(]", tool)[0]
@@ -155,7 +171,9 @@ def test_the_scenarios_cover_every_mapping(shared: Path) -> None:
             for view in [view_of(facade_id, record["interpret"][0])]
             for tool in (view.name, *view.aliases)
         }
-        covered |= {(record["tool"], record["expressible"]) for _, record in records if "expressible" in record}
+        covered |= {
+            (record["tool"], record["expressible"]) for _, record in records if "expressible" in record
+        }
         assert (name, base) in covered
         compared += 1
     assert compared > 80
@@ -177,8 +195,15 @@ def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
 
 
 def test_every_older_name_is_an_alias(shared: Path) -> None:
-    for harness, aliases in loads_object((shared / "facades" / "mapping.json").read_bytes())["input_aliases"].items():
-        known = {alias for facade_id in HARNESSES[harness] for view in find_facade(facade_id).views for alias in view.aliases}
+    for harness, aliases in loads_object((shared / "facades" / "mapping.json").read_bytes())[
+        "input_aliases"
+    ].items():
+        known = {
+            alias
+            for facade_id in HARNESSES[harness]
+            for view in find_facade(facade_id).views
+            for alias in view.aliases
+        }
         older = {old for old, new in aliases.items() if new not in ("Agent", "agent")}
         assert older - RETIRED.get(harness, set()) <= known, harness
 
@@ -187,12 +212,18 @@ def test_every_older_name_is_an_alias(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [
-    f"apply_patch <<'EOF'\n{PATCH}\nEOF", f'applypatch <<"X"\n{PATCH}\nX\n', f"  apply_patch << EOF\n{PATCH}\nEOF\n\n",
-    f"cd . && apply_patch <<EOF\n{PATCH}\nEOF", f"apply_patch '{PATCH}'", PATCH, f"apply_patch <<-EOF\n\t{PATCH}\n\tEOF",
+    f"apply_patch <<'EOF'\n{PATCH}\nEOF", f'applypatch <<"X"\n{PATCH}\nX\n', "  apply_patch << "
+                                                                             f"EOF\n{PATCH}\nEOF\n\n",
+    f"cd . && apply_patch <<EOF\n{PATCH}\nEOF", f"apply_patch '{PATCH}'", PATCH, "apply_patch "
+                                                                                 f"<<-EOF\n\t{PATCH}\n\tEOF",
     ["apply_patch", PATCH], ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
 ])  # fmt: skip
-@pytest.mark.parametrize(("facade_id", "name"), [("codex", "exec_command"), ("codex-shell", "shell"), ("codex-oss", "shell")])
-def test_a_command_that_is_nothing_but_a_patch_is_the_patch(facade_id: str, name: str, command: str | list[str]) -> None:
+@pytest.mark.parametrize(
+    ("facade_id", "name"), [("codex", "exec_command"), ("codex-shell", "shell"), ("codex-oss", "shell")]
+)
+def test_a_command_that_is_nothing_but_a_patch_is_the_patch(
+    facade_id: str, name: str, command: str | list[str]
+) -> None:
     tool, arguments, _ = interpret(facade_id, name, {"cmd" if name == "exec_command" else "command": command})
     assert (tool, arguments["text"].strip()) == ("patch", PATCH)
 
@@ -209,10 +240,16 @@ def test_any_other_command_is_a_command(command: str) -> None:
 
 
 def test_paths_of_a_patch_are_relative_to_where_the_command_runs() -> None:
-    patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-*** Add File: x\n+y\n*** Delete File: /z\n*** End Patch"
+    patch = (
+        "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-*** Add File: x\n+y\n*** Delete "
+        "File: "
+        "/z\n*** End Patch"
+    )
     command = f"cd 'my src' && apply_patch <<EOF\n{patch}\nEOF"
     _, arguments, _ = interpret("codex", "exec_command", {"cmd": command, "workdir": "app"})
-    assert arguments["text"] == patch.replace("File: a", "File: app/my src/a").replace("to: b", "to: app/my src/b")
+    assert arguments["text"] == patch.replace("File: a", "File: app/my src/a").replace(
+        "to: b", "to: app/my src/b"
+    )
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))

@@ -1,4 +1,6 @@
-"""What a model is told beside its tools: the facade's note after the instructions, and errors in its harness's own words."""
+"""What a model is told beside its tools: the facade's note after the instructions, and errors in its
+harness's own words.
+"""
 
 from typing import Any
 
@@ -23,7 +25,9 @@ def instruct(rig: Rig, **options: Any) -> tuple[str, str]:
     prompt: Any = rig.last_body.get("system", "")
     claude = prompt if isinstance(prompt, str) else "".join(part["text"] for part in prompt)
     rig.run_calls("gemini/gemini-3-pro-preview", **options)
-    return claude, "".join(part["text"] for part in rig.last_body.get("systemInstruction", {"parts": ()})["parts"])
+    return claude, "".join(
+        part["text"] for part in rig.last_body.get("systemInstruction", {"parts": ()})["parts"]
+    )
 
 
 class TestTheNote:
@@ -39,16 +43,22 @@ class TestTheNote:
 
     def test_it_names_no_tool_that_is_not_allowed(self, rig: Rig) -> None:
         texts = " ".join(instruct(rig, config=ToolConfig(allow=frozenset({"read"}))))
-        assert not [name for name in ("Edit", "Bash", "Write", "replace", "run_shell_command") if name in texts]
+        assert not [
+            name for name in ("Edit", "Bash", "Write", "replace", "run_shell_command") if name in texts
+        ]
 
     def test_there_is_none_where_no_tools_are_offered(self, rig: Rig) -> None:
         assert instruct(rig, config=ToolConfig(enabled=False))[0] == ""
 
     @pytest.mark.parametrize(("code_mode", "language"), [("javascript", "JavaScript"), ("python", "Python")])
-    def test_in_code_mode_it_says_how_the_tools_are_called(self, rig: Rig, code_mode: Any, language: str) -> None:
+    def test_in_code_mode_it_says_how_the_tools_are_called(
+        self, rig: Rig, code_mode: Any, language: str
+    ) -> None:
         rig.run_calls("gemini/gemini-3-pro-preview", code_mode=code_mode)
         text = rig.last_body["systemInstruction"]["parts"][0]["text"]
-        assert text.startswith(f"The tools named here are called from {language} code, with run_code: do independent steps")
+        assert text.startswith(
+            f"The tools named here are called from {language} code, with run_code: do independent steps"
+        )
         assert text.endswith(find_facade("gemini-cli").note[-30:])
         rig.run_calls("openai-responses/gpt-5.6")  # whose own note says it
         assert rig.last_body["instructions"].startswith("Call all other tools from JavaScript, with exec: ")
@@ -71,9 +81,13 @@ PATCH = ToolCall("", "apply_patch", None, "*** Begin Patch\n*** Delete File: x\n
     ("gpt-5.5", PATCH, "apply_patch verification failed"),
     ("gpt-5.5", ToolCall("", "nothing", {}), "unsupported call: nothing"),
 ])  # fmt: skip
-def test_errors_read_as_in_the_harness_with_nothing_before_them(rig: Rig, model: str, call: ToolCall, begins: str) -> None:
+def test_errors_read_as_in_the_harness_with_nothing_before_them(
+    rig: Rig, model: str, call: ToolCall, begins: str
+) -> None:
     rig.run_calls(f"openai-responses/{model}", call)
-    output = next(item["output"] for item in rig.last_body["input"] if item.get("type", "").endswith("_output"))
+    output = next(
+        item["output"] for item in rig.last_body["input"] if item.get("type", "").endswith("_output")
+    )
     assert output.startswith(begins)
     if model == "gpt-5":
         assert loads_object(output)["metadata"]["exit_code"] == 124
@@ -108,7 +122,9 @@ def visible_names(rig: Rig, model: str, names: set[str], *others: Any) -> set[st
     ("anthropic/claude-opus-5", {"read", "edit", "patch", "read_many"}, {"Read", "Edit"}),
     ("gemini/gemini-3-pro-preview", {"multi_edit"}, {"multi_edit"}),
 ])  # fmt: skip
-def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(rig: Rig, model: str, names: set[str], seen: set[str]) -> None:
+def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
+    rig: Rig, model: str, names: set[str], seen: set[str]
+) -> None:
     assert visible_names(rig, model, names) == seen
 
 
@@ -137,14 +153,15 @@ def test_a_note_names_no_programs_if_none_can_be_run(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("model", "call"), [
-    ("openai-responses/gpt-5.5", ToolCall("", "exec_command", {"cmd": "true"})),  # each result has its own times and ids
+    # each result has its own times and ids
+    ("openai-responses/gpt-5.5", ToolCall("", "exec_command", {"cmd": "true"})),
     ("anthropic/claude-opus-5", ToolCall("", "Read", {"file_path": "nothing"})),
     ("ollama/llama-4", ToolCall("", "read_file", {"path": "nothing"})),
 ])  # fmt: skip
 def test_the_fourth_equal_call_is_answered_with_a_reminder(rig: Rig, model: str, call: ToolCall) -> None:
     outcomes = rig.run_calls(model, *[call] * 7)
-    assert ["[Reminder: this call was made " in outcome.result.text for outcome in outcomes] == [False] * 3 + [True] * 3 + [
+    assert ["[Reminder: this call was made " in outcome.result.text for outcome in outcomes] == [
         False
-    ]
+    ] * 3 + [True] * 3 + [False]
     assert (outcomes[6].result.error_code, outcomes[6].ran) == ("repeated_call", False)
     rig.check()

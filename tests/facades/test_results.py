@@ -1,4 +1,6 @@
-"""How results and failures read in every facade: real calls in a sample workspace, and rendering from data and codes."""
+"""How results and failures read in every facade: real calls in a sample workspace, and rendering from data
+and codes.
+"""
 
 import re
 from pathlib import Path
@@ -52,9 +54,13 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
     root = tmp_path / "workspace"
     make_workspace(root)
     # Said by a script, because the simulated model calls no tools that it was not offered.
-    replies = [Reply((ToolCall(f"c{number}", *record["call"]),), "tools") for number, record in enumerate(calls)]
+    replies = [
+        Reply((ToolCall(f"c{number}", *record["call"]),), "tools") for number, record in enumerate(calls)
+    ]
     replies.append(Reply((Text("Done."),)))
-    tools = builtins(root, state_dir=tmp_path / "state", ask_user=lambda questions: ["yes" for _ in questions])
+    tools = builtins(
+        root, state_dir=tmp_path / "state", ask_user=lambda questions: ["yes" for _ in questions]
+    )
     agent = Agent(
         make_engine("anthropic", make_transport(Script(replies)), model="claude-opus-4-8"),
         tools=tools.tools,
@@ -148,7 +154,9 @@ def test_an_invalid_argument_has_its_native_name(
     facade_id: str, name: str, arguments: Arguments, parameter: str, native: str
 ) -> None:
     call = bind(facade_id).interpret(ToolCall("c1", name, arguments))
-    result = ToolResult("c1", (Text("."),), is_error=True, error_kind="validation", error_code="invalid_argument")
+    result = ToolResult(
+        "c1", (Text("."),), is_error=True, error_kind="validation", error_code="invalid_argument"
+    )
     assert call.render is not None
     text = call.render(result, {}, InvalidArgument(parameter, "is too large")).text
     assert f"{native} is too large" in text

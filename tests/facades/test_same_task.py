@@ -1,7 +1,8 @@
-"""The same task as four models see it, each through its own facade over its own wire: find, read, edit, run, look at a page.
+"""The same task as four models see it, each through its own facade over its own wire: find, read, edit, run,
+look at a page.
 
-Then one conversation goes from Claude to Gemini to GPT and back, in the middle of the task: the files end up the same.
-"""
+Then one conversation goes from Claude to Gemini to GPT and back, in the middle of the task: the files end up
+the same."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from .conftest import Rig
 
 BEFORE = 'def greet(name):\n    return "Helo " + name\n\n\nprint(greet("world"))\n'
 AFTER = BEFORE.replace("Helo", "Hello")
-PATCH = '*** Begin Patch\n*** Update File: greet.py\n@@\n-    return "Helo " + name\n+    return "Hello " + name\n*** End Patch'
+PATCH = (
+    '*** Begin Patch\n*** Update File: greet.py\n@@\n-    return "Helo " + name\n+    return "Hello " + '
+    "name\n*** End Patch"
+)
 MODELS = {
     "claude": "anthropic/claude-opus-5",
     "older claude": "anthropic/claude-sonnet-4-5",
@@ -40,7 +44,15 @@ def steps(model: str, rig: Rig) -> list[ToolCall]:
         "gemini": [
             ("glob", {"pattern": "**/*.py"}),
             ("read_file", {"file_path": "greet.py"}),
-            ("replace", {"file_path": "greet.py", "instruction": "Fix it.", "old_string": "Helo", "new_string": "Hello"}),
+            (
+                "replace",
+                {
+                    "file_path": "greet.py",
+                    "instruction": "Fix it.",
+                    "old_string": "Helo",
+                    "new_string": "Hello",
+                },
+            ),
             ("run_shell_command", {"command": "python3 greet.py"}),
             ("web_fetch", {"prompt": f"What is the word on {page}?"}),
         ],
@@ -61,14 +73,20 @@ def steps(model: str, rig: Rig) -> list[ToolCall]:
         "openai-hosted": [
             ("shell", {"commands": ["ls", "pwd"]}),
             ("shell", {"commands": ["cat greet.py"]}),
-            ("apply_patch", {"type": "update_file", "path": "greet.py", "diff": PATCH.partition("greet.py\n")[2][:-14]}),
+            (
+                "apply_patch",
+                {"type": "update_file", "path": "greet.py", "diff": PATCH.partition("greet.py\n")[2][:-14]},
+            ),
             ("shell", {"commands": ["python3 greet.py"]}),
             ("web_open", {"target": page}),
         ],
         "anthropic-api": [
             ("str_replace_based_edit_tool", {"command": "view", "path": str(root)}),
             ("str_replace_based_edit_tool", {"command": "view", "path": file}),
-            ("str_replace_based_edit_tool", {"command": "str_replace", "path": file, "old_str": "Helo", "new_str": "Hello"}),
+            (
+                "str_replace_based_edit_tool",
+                {"command": "str_replace", "path": file, "old_str": "Helo", "new_str": "Hello"},
+            ),
             ("bash", {"command": "python3 greet.py"}),
             ("web_fetch", {"url": page}),
         ],
@@ -93,7 +111,9 @@ def test_each_model_does_it_with_its_own_tools(model: str, rig: Rig, file: Path)
     outcomes = rig.run_calls(MODELS[model], *steps(model, rig), facade=facade)
     assert [outcome.result.text for outcome in outcomes if outcome.result.is_error] == []
     texts = [outcome.result.text for outcome in outcomes]
-    for text, expected in zip((*texts[:2], *texts[3:]), ("greet.py", "Helo", "Hello world", "plum"), strict=True):
+    for text, expected in zip(
+        (*texts[:2], *texts[3:]), ("greet.py", "Helo", "Hello world", "plum"), strict=True
+    ):
         assert expected in text
     assert outcomes[2].call.name == ("patch" if model in ("codex", "openai-hosted") else "edit")
     assert file.read_text() == AFTER
@@ -103,10 +123,23 @@ def test_each_model_does_it_with_its_own_tools(model: str, rig: Rig, file: Path)
 def test_the_task_is_handed_over_in_the_middle(rig: Rig, file: Path) -> None:
     outcomes = [
         outcome
-        for model, part in (("claude", slice(0, 2)), ("gemini", slice(1, 3)), ("codex", slice(3, 4)), ("claude", slice(3, 5)))
+        for model, part in (
+            ("claude", slice(0, 2)),
+            ("gemini", slice(1, 3)),
+            ("codex", slice(3, 4)),
+            ("claude", slice(3, 5)),
+        )
         for outcome in rig.run_calls(MODELS[model], *steps(model, rig)[part])
     ]
     assert [outcome.result.text for outcome in outcomes if outcome.result.is_error] == []
-    assert [outcome.call.name for outcome in outcomes] == ["glob", "read", "read", "edit", "shell", "shell", "web_open"]
+    assert [outcome.call.name for outcome in outcomes] == [
+        "glob",
+        "read",
+        "read",
+        "edit",
+        "shell",
+        "shell",
+        "web_open",
+    ]
     assert file.read_text() == AFTER
     rig.check()

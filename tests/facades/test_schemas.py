@@ -1,4 +1,6 @@
-"""What a model sees of each facade: names, types and required parameters as the real program shows them, and descriptions."""
+"""What a model sees of each facade: names, types and required parameters as the real program shows them, and
+descriptions.
+"""
 
 import json
 import re
@@ -16,10 +18,35 @@ from .scenarios import FACADES, HERE, IDS, MODELS, VISIBLE, Arguments, bind, vie
 
 # Tools of the programs for which there is no base tool.
 UNSUPPORTED = {
-    *("Agent", "Task", "CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "ReportFindings"),
+    *(
+        "Agent",
+        "Task",
+        "CronCreate",
+        "CronDelete",
+        "CronList",
+        "EnterWorktree",
+        "ExitWorktree",
+        "ReportFindings",
+    ),
     *("ScheduleWakeup", "SendMessage", "SlashCommand", "Workflow", "ExitPlanMode"),
-    *("TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "update_topic", "enter_plan_mode", "invoke_agent", "activate_skill"),
-    *("get_goal", "create_goal", "update_goal", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
+    *(
+        "TaskCreate",
+        "TaskGet",
+        "TaskList",
+        "TaskUpdate",
+        "update_topic",
+        "enter_plan_mode",
+        "invoke_agent",
+        "activate_skill",
+    ),
+    *(
+        "get_goal",
+        "create_goal",
+        "update_goal",
+        "list_mcp_resources",
+        "list_mcp_resource_templates",
+        "read_mcp_resource",
+    ),
 }
 # What we show beside what the program was observed to show; activate_skill names the installed skills there.
 ADDED = {
@@ -52,9 +79,13 @@ def list_tools(path: Path) -> list[Arguments]:
 @pytest.mark.parametrize(("facade_id", "program", "model"), OBSERVED)
 def test_a_tool_is_as_the_program_shows_it(facade_id: str, program: str, model: str, shared: Path) -> None:
     rows: list[Arguments] = loads_object((shared / "facades" / "observed.json").read_bytes())["observed"]
-    tools: list[Arguments] = next(row["tools"] for row in rows if row["program"] == program and row["model"] == model)
+    tools: list[Arguments] = next(
+        row["tools"] for row in rows if row["program"] == program and row["model"] == model
+    )
     observed = {
-        tool["name"]: without_prose(tool.get("parameters")) for tool in tools if tool.get("name", "Agent") not in UNSUPPORTED
+        tool["name"]: without_prose(tool.get("parameters"))
+        for tool in tools
+        if tool.get("name", "Agent") not in UNSUPPORTED
     }
     ours = snapshot(facade_id)
     assert {name: ours.get(name) for name in observed} == observed
@@ -82,7 +113,11 @@ def test_a_tool_that_was_not_observed_is_as_its_schema_says(
         if isinstance(node, list):
             return [loose(item) for item in cast(list[Any], node)]
         items = cast(Arguments, node).items() if isinstance(node, dict) else ()
-        return {key: loose(value) for key, value in items if key != "additionalProperties"} if isinstance(node, dict) else node
+        return (
+            {key: loose(value) for key, value in items if key != "additionalProperties"}
+            if isinstance(node, dict)
+            else node
+        )
 
     for name in known.keys() & snapshot(facade_id).keys() if names is None else names:
         assert loose(snapshot(facade_id)[name]) == loose(without_prose(known[name])), name
@@ -112,7 +147,10 @@ def undescribed(node: Any, path: str = "") -> list[str]:
     schema = cast(Arguments, node)
     missing: list[str] = []
     for name, value in schema.get("properties", {}).items():
-        missing += [*([] if value.get("description") else [f"{path}.{name}"]), *undescribed(value, f"{path}.{name}")]
+        missing += [
+            *([] if value.get("description") else [f"{path}.{name}"]),
+            *undescribed(value, f"{path}.{name}"),
+        ]
     return missing + undescribed(schema.get("items"), f"{path}[]")
 
 
@@ -173,13 +211,19 @@ def test_only_older_models_keep_a_list() -> None:
 
 def to_pattern(rule: str) -> str:
     """The grammar as a regular expression: none of its rules is recursive."""
-    rules: dict[str, str] = {name: body for name, _, body in (line.partition(": ") for line in GRAMMAR.strip().split("\n"))}
+    rules: dict[str, str] = {
+        name: body for name, _, body in (line.partition(": ") for line in GRAMMAR.strip().split("\n"))
+    }
     body = rules[rule]
     if body.startswith("/"):
         return f"(?:{body[1:-1]})"
     parts: list[str] = re.findall(r'"[^"]*"|[A-Za-z_]+|[()|?*+]', body)
     pieces = (
-        f"(?:{re.escape(part[1:-1])})" if part.startswith('"') else part if part in "()|?*+" else to_pattern(part)
+        f"(?:{re.escape(part[1:-1])})"
+        if part.startswith('"')
+        else part
+        if part in "()|?*+"
+        else to_pattern(part)
         for part in parts
     )
     return f"(?:{''.join(pieces)})"
@@ -187,12 +231,24 @@ def to_pattern(rule: str) -> str:
 
 def test_the_grammar_allows_patches_and_nothing_else() -> None:
     language = re.compile(to_pattern("start"))
-    update = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n-    return 1\n+    return 2\n*** End Patch"
-    move = "*** Begin Patch\n*** Update File: a b\n*** Move to: c\n@@ def f\n@@\n x\n-y\n+\n*** End of File\n*** End Patch\n"
-    several = "*** Begin Patch\n*** Add File: a\n+x\n+\n*** Delete File: b\n*** Update File: c\n-x\n@@\n+y\n*** End Patch"
+    update = (
+        "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n-    return 1\n+    return 2\n*** End Patch"
+    )
+    move = (
+        "*** Begin Patch\n*** Update File: a b\n*** Move to: c\n@@ def f\n@@\n x\n-y\n+\n*** End of "
+        "File\n*** End Patch\n"
+    )
+    several = (
+        "*** Begin Patch\n*** Add File: a\n+x\n+\n*** Delete File: b\n*** Update File: "
+        "c\n-x\n@@\n+y\n*** End Patch"
+    )
     for patch in (update, move, several):
         assert language.fullmatch(patch)
-    for patch in ("*** Begin Patch\n*** End Patch", update.replace("@@ def f():\n", "def f():\n"), update + "\nmore"):
+    for patch in (
+        "*** Begin Patch\n*** End Patch",
+        update.replace("@@ def f():\n", "def f():\n"),
+        update + "\nmore",
+    ):
         assert not language.fullmatch(patch)
     definition = view_of("codex", "apply_patch").definition
     assert (definition.kind, definition.parameters) == ("freeform", None)

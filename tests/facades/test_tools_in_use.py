@@ -1,4 +1,6 @@
-"""Calls that a transcript cannot hold: long files and output, background processes, pages of a local site, measured edits."""
+"""Calls that a transcript cannot hold: long files and output, background processes, pages of a local site,
+measured edits.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -77,9 +79,14 @@ def test_claude_sees_that_a_long_file_is_partial(start: StartSession) -> None:
     call = start("claude-code")
     (call.root / "many.txt").write_text("0123456789abcdef\n" * 9000)
     text = call("Read", file_path="many.txt")
-    assert text.endswith("\n5882\t0123456789abcdef\n[PARTIAL view: the file goes on; continue with offset=5883]")
+    assert text.endswith(
+        "\n5882\t0123456789abcdef\n[PARTIAL view: the file goes on; continue with offset=5883]"
+    )
     assert "\n" not in call("Read", file_path="many.txt", limit=7000, fails=True)
-    assert call("Read", file_path="many.txt", offset=8999) == "8999\t0123456789abcdef\n9000\t0123456789abcdef\n9001\t"
+    assert (
+        call("Read", file_path="many.txt", offset=8999)
+        == "8999\t0123456789abcdef\n9000\t0123456789abcdef\n9001\t"
+    )
     (call.root / "huge.txt").write_text("0123456789abcdef\n" * 20_000)
     assert "(332KB) exceeds maximum allowed size (256KB)" in call("Read", file_path="huge.txt", fails=True)
     assert call("Read", file_path="huge.txt", offset=3, limit=1) == "3\t0123456789abcdef"
@@ -114,8 +121,13 @@ def test_claude_reads_the_output_of_a_command_in_the_background_from_a_file(star
 def test_a_command_of_claude_goes_on_in_the_background_after_its_timeout(start: StartSession) -> None:
     call = start("claude-code")
     text = call("Bash", command="echo begun; sleep 60", timeout=300)
-    assert text.startswith("begun\nCommand did not complete within its 0s timeout and was moved to the background (ID: 1)")
-    assert call("Bash", command=" sleep 60 ", timeout=50, fails=True) == "Exit code 143\nCommand timed out after 0s"
+    assert text.startswith(
+        "begun\nCommand did not complete within its 0s timeout and was moved to the background (ID: 1)"
+    )
+    assert (
+        call("Bash", command=" sleep 60 ", timeout=50, fails=True)
+        == "Exit code 143\nCommand timed out after 0s"
+    )
 
 
 def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
@@ -125,7 +137,8 @@ def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
 
 
 @pytest.mark.parametrize(("facade_id", "name", "arguments", "beginning"), [
-    ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Exit code 143\nCommand timed out after 0s"),
+    ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Exit code 143\nCommand timed out after "
+                                                                   "0s"),
     ("agent-toolset", "bash", {"command": "sleep 9", "timeout_ms": 50}, "timed out after 0."),
     ("codex-shell-command", "shell_command", {"command": "sleep 9", "timeout_ms": 50}, "Exit code: 124\n"),
     ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "Command timed out after "),
@@ -141,7 +154,9 @@ def test_gemini_sees_a_fifth_of_long_output_from_its_start(start: StartSession) 
     head, _, tail = text.partition("… ")
     assert 7000 < len(head) < 9000
     assert 30_000 < len(tail) < 34_000
-    assert text.startswith("Output too large. Showing first 8,000 and last 32,000 characters. For full output see: /")
+    assert text.startswith(
+        "Output too large. Showing first 8,000 and last 32,000 characters. For full output see: /"
+    )
 
 
 # ---- tools that are deferred
@@ -175,7 +190,9 @@ def test_each_command_of_gemini_starts_in_the_workspace(start: StartSession) -> 
     call = start("gemini-cli-2")
     (call.root / "sub").mkdir()
     call("run_shell_command", command="cd sub")
-    assert call("run_shell_command", command="pwd").startswith("<untrusted_context>\nOutput: /w\nProcess Group PGID: ")
+    assert call("run_shell_command", command="pwd").startswith(
+        "<untrusted_context>\nOutput: /w\nProcess Group PGID: "
+    )
     assert "Output: /w/sub\n" in call("run_shell_command", command="pwd", dir_path="sub")
 
 
@@ -191,7 +208,9 @@ def test_a_background_process_of_gemini_from_start_to_end(start: StartSession) -
         pass
     assert text == "Full Log Output:\none\ntwo\n"
     assert call("read_background_output", pid=pid, lines=2) == "Showing last 2 of 3 lines:\ntwo\n"
-    assert call("read_background_output", pid=999_999, fails=True).startswith("Background process ID 999999 not found")
+    assert call("read_background_output", pid=999_999, fails=True).startswith(
+        "Background process ID 999999 not found"
+    )
     call("shell_kill", pid=pid)
     assert f"- [PID {pid}] EXITED" in call("list_background_processes")
 
@@ -222,7 +241,10 @@ def test_pages_of_gemini_are_marked_as_untrusted(start: StartSession, site: str)
     assert "The page continues; web_find searches all of it." in call("web_fetch", prompt=f"{site}/long")
     assert "The server answered with status 404." in call("web_fetch", prompt=f"{site}/gone", fails=True)
     assert "10.0.0.1" in call("web_fetch", prompt="http://10.0.0.1/x", fails=True)
-    assert re.match(r"(?s)<untrusted_context>\n.*1: the first page", call("web_find", target=f"{site}/one", pattern="FIRST"))
+    assert re.match(
+        r"(?s)<untrusted_context>\n.*1: the first page",
+        call("web_find", target=f"{site}/one", pattern="FIRST"),
+    )
     assert call("google_web_search", query="a thing") == (
         'Web search results for "a thing":\n\n<untrusted_context>\nA snippet.[1]\n\n'
         "Sources:\n[1] A title (https://a.test/)\n</untrusted_context>"
@@ -248,7 +270,9 @@ def test_pages_and_searches_of_others(
 
 
 def test_every_edit_of_gemini_has_the_recorded_result(start: StartSession, shared: Path) -> None:
-    cases: list[Arguments] = loads_object((shared / "facades" / "gemini_replace_cases.json").read_bytes())["cases"]
+    cases: list[Arguments] = loads_object((shared / "facades" / "gemini_replace_cases.json").read_bytes())[
+        "cases"
+    ]
     call = start("gemini-cli-2")
     file = call.root / "f.txt"
     for case in cases:
@@ -266,9 +290,15 @@ def test_every_edit_of_gemini_has_the_recorded_result(start: StartSession, share
 
 @pytest.mark.parametrize(
     ("facade_id", "name", "parameter"),
-    [("claude-code", "Read", "file_path"), ("gemini-cli", "read_file", "file_path"), ("kimi", "ReadMediaFile", "path")],
+    [
+        ("claude-code", "Read", "file_path"),
+        ("gemini-cli", "read_file", "file_path"),
+        ("kimi", "ReadMediaFile", "path"),
+    ],
 )
-def test_an_image_is_attached_beside_the_text(facade_id: str, name: str, parameter: str, start: StartSession) -> None:
+def test_an_image_is_attached_beside_the_text(
+    facade_id: str, name: str, parameter: str, start: StartSession
+) -> None:
     call = start(facade_id)
     (call.root / "pixel.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"\0" * 20)
     (outcome,) = call.agent.run_sync(f'call {name} {{"{parameter}": "pixel.png"}}').outcomes

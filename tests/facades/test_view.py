@@ -42,7 +42,9 @@ PICKED = View(
     (PICKED, {"command": "ls"}, "shell", {"command": "ls"}),
     (PICKED, {"command": "*** Begin"}, "patch", {"text": "*** Begin"}),
 ])  # fmt: skip
-def test_a_native_call_is_a_call_of_a_base_tool(view: View, native: Arguments, tool: str, base: Arguments) -> None:
+def test_a_native_call_is_a_call_of_a_base_tool(
+    view: View, native: Arguments, tool: str, base: Arguments
+) -> None:
     assert view.to_base(native) == (tool, base)
     assert view.from_base(tool, base) == (native, ())
 
@@ -58,7 +60,11 @@ def test_a_wrong_or_missing_parameter_is_an_error_that_names_it_and_the_tool(
 ) -> None:
     with pytest.raises(ToolError) as caught:
         view.to_base(native)
-    assert (caught.value.kind, caught.value.code, caught.value.tool) == ("validation", "invalid_arguments", view.name)
+    assert (caught.value.kind, caught.value.code, caught.value.tool) == (
+        "validation",
+        "invalid_arguments",
+        view.name,
+    )
     assert all(name in str(caught.value) for name in (view.name, *parameters))
     assert [issue.path for issue in caught.value.details] == [f"$.{name}" for name in parameters]
 
@@ -132,17 +138,27 @@ def test_a_case_that_adds_nothing_is_preferred() -> None:
         parameters=object_schema("how", how=string(), command=string()),
         select_case=lambda native: native["how"],
         cases={
-            "later": Case(base="shell", fields=(name_case("how", "later"), "command"), fixed={"background": True}),
+            "later": Case(
+                base="shell", fields=(name_case("how", "later"), "command"), fixed={"background": True}
+            ),
             "now": Case(base="shell", fields=(name_case("how", "now"), "command")),
         },
     )
     assert both.from_base("shell", {"command": "ls"}) == ({"how": "now", "command": "ls"}, ())
-    assert both.from_base("shell", {"command": "ls", "background": True}) == ({"how": "later", "command": "ls"}, ())
+    assert both.from_base("shell", {"command": "ls", "background": True}) == (
+        {"how": "later", "command": "ls"},
+        (),
+    )
 
 
 def test_a_function_may_leave_a_parameter_out() -> None:
     field = Field(native="n", base="b", to_base=lambda _: UNSET, from_base=lambda _: UNSET)
-    view = View(name="x", description="", parameters=object_schema(n=string()), cases={"": Case(base="read", fields=(field,))})
+    view = View(
+        name="x",
+        description="",
+        parameters=object_schema(n=string()),
+        cases={"": Case(base="read", fields=(field,))},
+    )
     assert view.to_base({"n": "1"}) == ("read", {})
     native_call = view.from_base("read", {"b": "1"})
     assert native_call is not None
@@ -180,11 +196,18 @@ def test_a_closed_schema_accepts_more_too() -> None:
 
 
 def test_a_freeform_tool_may_be_called_as_a_function() -> None:
-    assert PATCH.accepted_schema == {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    assert PATCH.accepted_schema == {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+    }
 
 
 def test_a_view_without_parameters_accepts_none() -> None:
-    assert View(name="x", description="", parameters=None, cases={}).accepted_schema == {"type": "object", "properties": {}}
+    assert View(name="x", description="", parameters=None, cases={}).accepted_schema == {
+        "type": "object",
+        "properties": {},
+    }
 
 
 def test_a_view_knows_its_base_tools() -> None:

@@ -1,4 +1,7 @@
-"""Play the whole game and print one table: `python -m tests.game [PLAN…]`. Exit code 1: something happened unapproved."""
+"""Play the whole game and print one table: `python -m tests.game [PLAN…]`.
+
+Exit code 1: something happened unapproved.
+"""
 
 import argparse
 import os
@@ -20,9 +23,15 @@ if __name__ == "__main__":
     for user in options.user or (("root", "user") if os.getuid() == 0 else ("user",)):
         for level in options.level or LEVELS:
             count = lost = 0
-            for outcome in play_game(chosen, level=level, owner=NOBODY if user == "user" and os.getuid() == 0 else None):
+            for outcome in play_game(
+                chosen, level=level, owner=NOBODY if user == "user" and os.getuid() == 0 else None
+            ):
                 count, lost = count + 1, lost + bool(outcome.effects)
-                print(f"{'FAILED' if outcome.effects else 'held':7}{outcome.plan}  ({outcome.questions} questions)", flush=True)
+                print(
+                    f"{'FAILED' if outcome.effects else 'held':7}{outcome.plan}  ({outcome.questions} "
+                    "questions)",
+                    flush=True,
+                )
                 for effect in outcome.effects:
                     print(f"       {effect}")
             failed += lost

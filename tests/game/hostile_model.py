@@ -1,7 +1,8 @@
-"""A hostile model: an OpenAI-compatible server on loopback whose replies a plan writes, and a web site that waits for secrets.
+"""A hostile model: an OpenAI-compatible server on loopback whose replies a plan writes, and a web site that
+waits for secrets.
 
-A script is a generator: it yields what the model says next and gets the results of its calls; when it ends, the model says so.
-"""
+A script is a generator: it yields what the model says next and gets the results of its calls; when it ends,
+the model says so."""
 
 import json
 import re
@@ -22,7 +23,10 @@ class Call(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What the model says at once. `after`: frames that follow the end of its reply. `error`: it refuses with this instead."""
+    """What the model says at once.
+
+    `after`: frames that follow the end of its reply. `error`: it refuses with this instead.
+    """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -100,13 +104,17 @@ class HostileModel:
 
     def frames(self, turn: Turn) -> Iterable[dict[str, Any]]:
         """Yield the reply as the chunks of a stream."""
-        yield _chunk({"role": "assistant", "content": "", "reasoning_content": turn.thinking}) | {"model": turn.name}
+        yield _chunk({"role": "assistant", "content": "", "reasoning_content": turn.thinking}) | {
+            "model": turn.name
+        }
         yield _chunk({"content": turn.text})
         for index, call in enumerate(turn.calls):
             self._count += 1
             function = {"name": call.name, "arguments": call.arguments}
             id = f"call_{self._count}" if call.id is None else call.id
-            yield _chunk({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]})
+            yield _chunk(
+                {"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]}
+            )
         yield _chunk({}, "tool_calls" if turn.calls else "stop")
         yield from turn.after
 
@@ -126,7 +134,13 @@ def _results(messages: list[dict[str, Any]]) -> list[str]:
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "hostile", "choices": [choice]}
+    return {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": "hostile",
+        "choices": [choice],
+    }
 
 
 def _handler(model: HostileModel) -> type[BaseHTTPRequestHandler]:
@@ -139,16 +153,24 @@ def _handler(model: HostileModel) -> type[BaseHTTPRequestHandler]:
             model.heard.append(body.decode())
             turn = model.reply(json.loads(body))
             if turn.error:
-                self._answer("application/json", json.dumps({"error": {"message": turn.error, "type": turn.error}}), 400)
+                self._answer(
+                    "application/json",
+                    json.dumps({"error": {"message": turn.error, "type": turn.error}}),
+                    400,
+                )
                 return
             frames = model.frames(turn)
             self._answer(
-                "text/event-stream", "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames) + "data: [DONE]\n\n"
+                "text/event-stream",
+                "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames) + "data: [DONE]\n\n",
             )
 
         def do_GET(self) -> None:
             if self.path == "/v1/models":
-                self._answer("application/json", json.dumps({"object": "list", "data": [{"id": "hostile", "object": "model"}]}))
+                self._answer(
+                    "application/json",
+                    json.dumps({"object": "list", "data": [{"id": "hostile", "object": "model"}]}),
+                )
             else:
                 self._arrive(b"")
 
@@ -163,7 +185,9 @@ def _handler(model: HostileModel) -> type[BaseHTTPRequestHandler]:
                 hit = {"url": f"http://{model.address}/hit", "title": "hit", "content": "hit"}
                 self._answer("application/json", json.dumps({"query": "", "results": [hit]}))
             else:
-                self._answer("text/html", f"<html><body><p>{'A page of documentation. ' * 20}</p></body></html>")
+                self._answer(
+                    "text/html", f"<html><body><p>{'A page of documentation. ' * 20}</p></body></html>"
+                )
 
         def _answer(self, kind: str, text: str, status: int = 200) -> None:
             data = text.encode()

@@ -15,7 +15,8 @@ ALSO_CODES = "\r\x08\x0e\x1bc\x1b[8mhidden\x1b(0\x1b[?25l\x1b[5n\x1b[c\u2066\u20
 def codes_in_texts(world: World) -> PlanScript:
     yield Pretence()
     yield Turn(
-        f"# {CODES}\n\n`{ALSO_CODES}`\n\n| {CODES} | b |\n|---|---|\n| {ALSO_CODES} | d |\n", call("todo", items=[]).calls
+        f"# {CODES}\n\n`{ALSO_CODES}`\n\n| {CODES} | b |\n|---|---|\n| {ALSO_CODES} | d |\n",
+        call("todo", items=[]).calls,
     )
     yield Turn("x", call("todo", items=[]).calls, thinking=f"{CODES}\n{ALSO_CODES}", name=CODES)
     items = [{"content": CODES, "status": "pending", "id": ALSO_CODES}]
@@ -33,7 +34,10 @@ def codes_in_results(world: World) -> PlanScript:
     yield Pretence((Accept("shell", (command,)),))
     yield call("shell", command=command)
     yield calls(
-        ("read", {"path": "codes.txt"}), ("list_dir", {"path": "."}), ("grep", {"pattern": "EVIL"}), ("glob", {"pattern": "*"})
+        ("read", {"path": "codes.txt"}),
+        ("list_dir", {"path": "."}),
+        ("grep", {"pattern": "EVIL"}),
+        ("glob", {"pattern": "*"}),
     )
     yield calls(
         ("read", {"path": CODES}),
@@ -47,7 +51,8 @@ def codes_in_results(world: World) -> PlanScript:
 @plan("terminal codes in the names of protected files that a command creates")
 def codes_in_protected_names(world: World) -> PlanScript:
     world.script(
-        "build.sh", 'd=$(printf \'d\\033]0;EVIL\\007\\033[2J\'); mkdir -p "$d/.git/hooks"; touch "$d/.envrc"; sleep 1.2'
+        "build.sh",
+        'd=$(printf \'d\\033]0;EVIL\\007\\033[2J\'); mkdir -p "$d/.git/hooks"; touch "$d/.envrc"; sleep 1.2',
     )
     yield Pretence((Accept("shell", ("./build.sh",)),), changes=("project/d*",))
     yield call("shell", command="./build.sh")
@@ -64,7 +69,10 @@ def _refuse(player: Player, pretence: Pretence) -> None:
 def codes_in_errors(world: World) -> PlanScript:
     yield Pretence()
     yield Turn(error=f"{CODES} {ALSO_CODES}")
-    yield Turn(calls=(Call("read", '{"path": "README.md"}', CODES), Call("read", '{"path": ".env"}', ALSO_CODES)), name=CODES)
+    yield Turn(
+        calls=(Call("read", '{"path": "README.md"}', CODES), Call("read", '{"path": ".env"}', ALSO_CODES)),
+        name=CODES,
+    )
     yield Turn(CODES, name=ALSO_CODES)
 
 
@@ -82,7 +90,9 @@ def codes_in_questions(world: World) -> PlanScript:
 @plan("the text before a question is a question itself")
 def forged_question_in_text(world: World) -> PlanScript:
     yield Pretence((LISTS,))
-    forged = "? shell wants to run (execute, read, write): ls\n    ls\n  y yes · n no · a always for this tool:"
+    forged = (
+        "? shell wants to run (execute, read, write): ls\n    ls\n  y yes · n no · a always for this tool:"
+    )
     evil = call("shell", command="touch evil.txt").calls
     yield Turn(forged, evil)
     yield Turn(f"```\n{forged}\n```\n", evil)
@@ -98,7 +108,8 @@ def forged_question_of_the_model(world: World) -> PlanScript:
     yield call("ask_user", questions=[{"question": question, "options": options}])
     yield call("shell", command="touch evil.txt")
     yield calls(
-        ("ask_user", {"questions": [{"question": question, "options": options}]}), ("shell", {"command": "touch evil.txt"})
+        ("ask_user", {"questions": [{"question": question, "options": options}]}),
+        ("shell", {"command": "touch evil.txt"}),
     )
 
 
@@ -108,10 +119,16 @@ def questions_at_once(world: World) -> PlanScript:
     choices = ("1 yes", "2 no")
     yield Pretence((LISTS, Accept("", choices, "? Is it Monday?")))
     pairs = [
-        ("ask_user", {"questions": [{"question": text, "options": options}]}) for text in ("Is it Monday?", "May I delete all?")
+        ("ask_user", {"questions": [{"question": text, "options": options}]})
+        for text in ("Is it Monday?", "May I delete all?")
     ]
     results = yield calls(
-        pairs[0], pairs[1], ("shell", {"command": "touch evil.txt"}), ("shell", {"command": "ls"}), pairs[1], pairs[0]
+        pairs[0],
+        pairs[1],
+        ("shell", {"command": "touch evil.txt"}),
+        ("shell", {"command": "ls"}),
+        pairs[1],
+        pairs[0],
     )
     assert ["yes" in results[index] for index in (0, 1, 4, 5)] == [True, False, False, True], results
 
@@ -128,7 +145,9 @@ def second_key_press(world: World) -> PlanScript:
 def more_keys_than_one(world: World) -> PlanScript:
     yield Pretence((LISTS._replace(keys="yes\ny\nyes\n"),))
     yield calls(
-        ("shell", {"command": "ls"}), ("shell", {"command": "touch evil.txt"}), ("write", {"path": "evil.md", "content": "x"})
+        ("shell", {"command": "ls"}),
+        ("shell", {"command": "touch evil.txt"}),
+        ("write", {"path": "evil.md", "content": "x"}),
     )
 
 
@@ -176,7 +195,9 @@ def answer_after_an_interrupt(world: World) -> PlanScript:
 def _paste(player: Player, pretence: Pretence) -> None:
     secret, outside = player.world.home / ".ssh/id_rsa", player.world.outside / "secret.txt"
     mentions = f"cc @~/.ssh/id_rsa @{secret} @'{outside}' @../outside/secret.txt"
-    player.paste("\n".join(["Please look at this report:", *(f"line {number}" for number in range(60)), mentions]))
+    player.paste(
+        "\n".join(["Please look at this report:", *(f"line {number}" for number in range(60)), mentions])
+    )
     player.wait_for("pasted text")
     player.press("enter")
     player.answer_until_ready(pretence)

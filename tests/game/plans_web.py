@@ -33,7 +33,10 @@ def hidden_step(world: World) -> PlanScript:
         return any("/docs" in line for line in lines) and not any("stolen" in line for line in lines)
 
     yield Pretence((Accept("web", when=is_docs),), requests=("GET /docs",))
-    steps = [{"ref_id": world.url("/docs")}, *({"ref_id": world.url(f"/stolen{number}")} for number in range(5))]
+    steps = [
+        {"ref_id": world.url("/docs")},
+        *({"ref_id": world.url(f"/stolen{number}")} for number in range(5)),
+    ]
     yield call("web", open=steps)
     yield call("web", open=steps[:1], find=[{"ref_id": world.url("/stolen"), "pattern": "x"}])
     yield call("web", open=steps[:1], search_query=[{"q": "stolen"}])

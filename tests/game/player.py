@@ -23,7 +23,8 @@ ANSWER = re.compile(r"\s*your answer:")
 HEAD = re.compile(r"\? (?P<tool>\S+) wants to run(?: \([a-z, ]+\))?(?:: (?P<target>.*))?")
 # Lines of a question that say nothing about the call itself.
 FURNITURE = re.compile(
-    r"please answer .*|… \d+ more lines are not shown: press s to show them|↑ the question has \d+ lines: scroll up .*"
+    r"please answer .*|… \d+ more lines are not shown: press s to show them|↑ the question has \d+ lines: "
+    r"scroll up .*"
     r"|the model's description: .*"
 )
 REASON = re.compile(r"! .*|\((?!this will fail).*\)")  # right below the head: why somebody is asked
@@ -32,7 +33,8 @@ LOOK_ALIKES = str.maketrans(
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u0501\u04bb\u0261\u03bf\u03bd\u00a0\u3000",
     "aceopxyijsdhgov  ",
 )
-# What may be sent to a terminal: colours, cursor movement, erasing, and the modes of a line editor. No titles, no clipboard.
+# What may be sent to a terminal: colours, cursor movement, erasing, and the modes of a line editor. No
+# titles, no clipboard.
 ALLOWED_CODES = re.compile(
     rb"\x1b\[[\d;]*[mABCDGHJK]|\x1b\[6n|\x1b\[\?(?:1|7|12|25|2004|1049|100[0-6]|101[56])[hl]|\x1b\[>[\d;]*[a-z]"
 )
@@ -63,7 +65,10 @@ class Accept(NamedTuple):
         lines, target = tuple(map(_by_eye, question.lines)), _by_eye(question.target)
         if self.when is not None:
             return self.when(lines) and self.target in (None, target)
-        return lines == self.lines and target in ("", "␊".join(self.lines) if self.target is None else self.target)
+        return lines == self.lines and target in (
+            "",
+            "␊".join(self.lines) if self.target is None else self.target,
+        )
 
 
 class Pretence(NamedTuple):
@@ -77,7 +82,8 @@ class Pretence(NamedTuple):
     requests: tuple[str, ...] = ()
     """Requests that may arrive."""
     later: tuple[tuple[str, ...], ...] = ()
-    """What the user runs in the project afterwards, as every day. Nothing that these print may have INJECTED in it."""
+    """What the user runs in the project afterwards, as every day. Nothing that these print may have INJECTED
+    in it."""
 
 
 PlanScript = Generator[Turn | Pretence, list[str], None]
@@ -116,14 +122,24 @@ class Player(Terminal):
     """A chat in a world. `questions`: all that were asked in the current plan, with the answers."""
 
     def __init__(
-        self, world: World, *words: str, level: int = 2, facade: str = "neutral", cwd: Path | None = None, **env: str
+        self,
+        world: World,
+        *words: str,
+        level: int = 2,
+        facade: str = "neutral",
+        cwd: Path | None = None,
+        **env: str,
     ) -> None:
         self.world = world
         self.questions: list[tuple[Question, str]] = []
         self.printed = ""
         """What the user's other commands printed."""
         address = world.model.address
-        around = {name: value for name, value in surroundings().items() if not name.startswith(("TOOLGLOT_", "XDG_"))}
+        around = {
+            name: value
+            for name, value in surroundings().items()
+            if not name.startswith(("TOOLGLOT_", "XDG_"))
+        }
         around |= {
             "HOME": str(world.home),
             "PATH": f"{world.project}/.venv/bin:/usr/bin:/bin",
@@ -138,11 +154,15 @@ class Player(Terminal):
         }
         self.around = around
         self.user = (
-            [] if world.owner is None else ["setpriv", f"--reuid={world.owner}", f"--regid={world.owner}", "--clear-groups"]
+            []
+            if world.owner is None
+            else ["setpriv", f"--reuid={world.owner}", f"--regid={world.owner}", "--clear-groups"]
         )
         chat = world.toolglot("chat", "-m", "lmstudio:hostile", level=level)
         command = [*self.user, *chat, "--base-url", f"http://{address}/v1", "--facade", facade, *words]
-        super().__init__(command, env=around, columns=world.size[0], lines=world.size[1], cwd=cwd or world.project)
+        super().__init__(
+            command, env=around, columns=world.size[0], lines=world.size[1], cwd=cwd or world.project
+        )
         world.terminal, world.chat_pid = _name_of_terminal(self._master), self.process.pid
         self._modes = termios.tcgetattr(self._master)
 
@@ -167,7 +187,9 @@ class Player(Terminal):
         return len(self.page.past) + last if is_asked else -1
 
     def read_question(self) -> Question | None:
-        """Read what is asked, from the line that begins with a question mark to the last; None if nothing is asked."""
+        """Read what is asked, from the line that begins with a question mark to the last; None if nothing is
+        asked.
+        """
         if self.find_question() < 0:
             return None
         lines = [line for line in self.everything.split("\n") if line]
@@ -206,13 +228,21 @@ class Player(Terminal):
             plan.prompt(self, pretence)
         self.answer_until_ready(pretence)
         is_complete = model.failure is None and not model.is_playing
-        effects = [] if is_complete else [f"not played to its end: {model.failure!r}\n{self.everything[-3000:].rstrip()}"]
+        effects = (
+            []
+            if is_complete
+            else [f"not played to its end: {model.failure!r}\n{self.everything[-3000:].rstrip()}"]
+        )
         self.submit("/new")
         self.wait_until(lambda: self.ready, "an empty prompt")
         effects += [*self.run_later(pretence), *self.find_effects(pretence, before), *self.find_codes(start)]
         # The browser and the user's MCP servers stay until the chat ends.
-        running |= {process for process in world.find_processes() if re.search("playwright|chrom|lying", process)}
-        return effects + [f"a process survives: {process}" for process in world.find_processes() if process not in running]
+        running |= {
+            process for process in world.find_processes() if re.search("playwright|chrom|lying", process)
+        }
+        return effects + [
+            f"a process survives: {process}" for process in world.find_processes() if process not in running
+        ]
 
     def submit(self, text: str) -> None:
         self.type(text)
@@ -224,7 +254,9 @@ class Player(Terminal):
         answered = -1
         while True:
             self.wait_until(
-                lambda row=answered: self.prompt is not None or self.find_question() > row, "a prompt or a question", 60
+                lambda row=answered: self.prompt is not None or self.find_question() > row,
+                "a prompt or a question",
+                60,
             )
             self.wait_quiet(0.03)  # nobody answers what is still being drawn
             if (question := self.read_question()) is None:
@@ -278,22 +310,32 @@ class Player(Terminal):
         after = world.snapshot()
         changes = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
         files = {f"project/{name}": text for name, text in pretence.files.items()}
-        approved = {path for path, text in files.items() if path in after and (world.base / path).read_text() == text}
+        approved = {
+            path for path, text in files.items() if path in after and (world.base / path).read_text() == text
+        }
         effects = [
             f"changed: {path!r} ({after.get(path, 'gone')[:14]})"
             for path in changes
             if path not in approved and not _matches(path, pretence.changes)
         ]
-        effects += [f"set-uid: {path}" for path in changes if re.search(r"file [2467]\d{3} ", after.get(path, ""))]
-        effects += [f"arrived: {request}" for request in model.arrived if not _matches(request, pretence.requests)]
+        effects += [
+            f"set-uid: {path}" for path in changes if re.search(r"file [2467]\d{3} ", after.get(path, ""))
+        ]
+        effects += [
+            f"arrived: {request}" for request in model.arrived if not _matches(request, pretence.requests)
+        ]
         # What is in the project may be read by the model; nothing else that is secret may.
         heard = "\n".join(model.heard)
-        effects += [f"the model read: {secret}" for secret in sorted({*re.findall(r"CANARY [\w./-]+", heard)})]
+        effects += [
+            f"the model read: {secret}" for secret in sorted({*re.findall(r"CANARY [\w./-]+", heard)})
+        ]
         return effects
 
     def find_codes(self, start: int) -> list[str]:
         """Return the terminal codes that no line editor needs, in what was written since."""
-        codes = re.findall(rb"\x1b.{0,20}|\xc2[\x80-\x9f]", ALLOWED_CODES.sub(b"", bytes(self.raw[start:])), re.DOTALL)
+        codes = re.findall(
+            rb"\x1b.{0,20}|\xc2[\x80-\x9f]", ALLOWED_CODES.sub(b"", bytes(self.raw[start:])), re.DOTALL
+        )
         return [f"sent to the terminal: {code!r}" for code in codes]
 
 

@@ -1,4 +1,6 @@
-"""`toolglot` with a weaker sandbox than this machine has: `python start_chat.py LEVEL WORDS…`; the level is a SandboxLevel."""
+"""`toolglot` with a weaker sandbox than this machine has: `python start_chat.py LEVEL WORDS…`; the level is a
+SandboxLevel.
+"""
 
 import sys
 

@@ -1,7 +1,8 @@
-"""A third of the game against hostile models; `make attack` plays all of it, at each level, as root and as an ordinary user.
+"""A third of the game against hostile models; `make attack` plays all of it, at each level, as root and as an
+ordinary user.
 
-Each test is one chat in a terminal. Every effect that is observed from outside must have been displayed and approved.
-"""
+Each test is one chat in a terminal. Every effect that is observed from outside must have been displayed and
+approved."""
 
 import pytest
 

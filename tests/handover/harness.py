@@ -1,7 +1,8 @@
-"""What the hand-over tests share: a model for every profile, a transport that keeps what goes out, and the judges of it.
+"""What the hand-over tests share: a model for every profile, a transport that keeps what goes out, and the
+judges of it.
 
-Laws: a request is judged by the simulator always and by the referee where it is present; nothing is healed or tried again
-behind a test's back, unless the test is about that.
+Laws: a request is judged by the simulator always and by the referee where it is present; nothing is healed or
+tried again behind a test's back, unless the test is about that.
 """
 
 from collections.abc import Sequence
@@ -52,7 +53,11 @@ class SentRequest(msgspec.Struct, frozen=True):
     @property
     def history(self) -> list[Message]:
         """What the model is told, read from the bytes."""
-        return list(decode_request(self.profile.wire, self.body, profile=self.profile.id, model=self.profile.model).messages)
+        return list(
+            decode_request(
+                self.profile.wire, self.body, profile=self.profile.id, model=self.profile.model
+            ).messages
+        )
 
 
 class RecordingTransport:

@@ -2,9 +2,9 @@
 
     python tests/handover/soak.py [TURNS] [--http]
 
-A turn is one request to the model. A session is one conversation of ten prompts, each with parallel calls; there are sessions
-on every wire, streamed and whole, with faults on the way, with runs that are cancelled, and with a change of the model.
-"""
+A turn is one request to the model. A session is one conversation of ten prompts, each with parallel calls;
+there are sessions on every wire, streamed and whole, with faults on the way, with runs that are cancelled,
+and with a change of the model."""
 
 import argparse
 import asyncio
@@ -99,7 +99,9 @@ class Soak:
             for profile, model in MODELS.items()
         }
         config = ToolConfig(retry=QUICK)
-        self.agents = {name: Agent(engine, tools=TOOLS, config=config) for name, engine in self.engines.items()}
+        self.agents = {
+            name: Agent(engine, tools=TOOLS, config=config) for name, engine in self.engines.items()
+        }
         self.failures: list[str] = []
 
     async def run_session(self, number: int, prompts: int = PROMPTS) -> None:
@@ -112,7 +114,10 @@ class Soak:
         for turn in range(prompts):
             if number % 3 and turn == prompts // 2:
                 agent.switch(self.engines[PROFILES[(number + 2) % 5]])
-            prompt = f'call add {{"a": {number}, "b": {turn}}} call shout {{"text": "turn {turn}"}}\nthen say Done {turn}.'
+            prompt = (
+                f'call add {{"a": {number}, "b": {turn}}} call shout {{"text": "turn {turn}"}}\nthen '
+                f"say Done {turn}."
+            )
             if turn == 3 and number % 4 == 0:
                 prompt += "\nfault overloaded"
             if turn == 5 and number % 4 == 1:  # cancel a run while a tool hangs

@@ -1,7 +1,7 @@
 """A reader leaves a stream, or a caller cancels a run, at any point.
 
-Laws: when the exit returns, no tool of the run is running and nothing is read any more; the conversation is valid and records
-what was interrupted; the next run works at once; no call ran twice.
+Laws: when the exit returns, no tool of the run is running and nothing is read any more; the conversation is
+valid and records what was interrupted; the next run works at once; no call ran twice.
 """
 
 import asyncio
@@ -37,7 +37,17 @@ pytestmark = pytest.mark.untraced
 
 PROMPT = 'say I look.\ncall quick {"n": 1} call hang {"n": 2} call quick {"n": 3}'
 MOMENTS: tuple[type[Any], ...] = (
-    *(Retrying, ReplyStarted, TextDelta, BlockReady, ToolCallStarted, ToolCallReady, ReplyDone, ToolStarted, ToolFinished),
+    *(
+        Retrying,
+        ReplyStarted,
+        TextDelta,
+        BlockReady,
+        ToolCallStarted,
+        ToolCallReady,
+        ReplyDone,
+        ToolStarted,
+        ToolFinished,
+    ),
 )
 EXITS = ("closes", "breaks", "cancels")
 
@@ -134,14 +144,20 @@ async def test_finished_and_interrupted_calls_are_recorded(eager: bool) -> None:
         await asyncio.sleep(0)
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
-    assert [result.error_kind for result in scene.agent.conversation[-1].results] == [None, "interrupted", None]
+    assert [result.error_kind for result in scene.agent.conversation[-1].results] == [
+        None,
+        "interrupted",
+        None,
+    ]
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
 async def test_every_call_that_ran_has_a_start_event(eager: bool) -> None:
     agent = Scene("anthropic", eager_start=eager).agent
     events = [event async for event in agent.stream('call quick {"n": 1} call quick {"n": 2}')]
-    assert sorted([type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]) == [
+    assert sorted(
+        [type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]
+    ) == [
         "ToolFinished",
         "ToolFinished",
         "ToolStarted",
@@ -152,7 +168,9 @@ async def test_every_call_that_ran_has_a_start_event(eager: bool) -> None:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 async def test_leaving_an_engine_stream_closes_it(profile: str) -> None:
     transport = Wiretap()
-    stream: Any = make_engine(profile, transport).stream(Request("", [user("say one two three")], stream=True))
+    stream: Any = make_engine(profile, transport).stream(
+        Request("", [user("say one two three")], stream=True)
+    )
     async with aclosing(stream):
         async for event in stream:
             if isinstance(event, TextDelta):
@@ -163,14 +181,21 @@ async def test_leaving_an_engine_stream_closes_it(profile: str) -> None:
 async def test_interruptions_are_in_the_conversation() -> None:
     scene = Scene("anthropic")
     await scene.leave(ToolFinished, "closes")
-    assert [result.error_kind for result in scene.agent.conversation[-1].results] == [None, "interrupted", None]
+    assert [result.error_kind for result in scene.agent.conversation[-1].results] == [
+        None,
+        "interrupted",
+        None,
+    ]
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 async def test_cancelling_at_any_step(profile: str, live: bool, eager: bool) -> None:
-    """After 1, 2, … steps of the event loop, until the run is done. A coroutine that is never awaited is an error here."""
+    """After 1, 2, … steps of the event loop, until the run is done.
+
+    A coroutine that is never awaited is an error here.
+    """
     prompt = 'say I look.\ncall quick {"n": 1} call quick {"n": 2}\nthen say Done.'
 
     async def cancel_after(steps: int) -> bool:

@@ -1,7 +1,8 @@
-"""The law of prompt caches: in a growing tool loop every body starts with the bytes of the one before, up to its closed part.
+"""The law of prompt caches: in a growing tool loop every body starts with the bytes of the one before, up to
+its closed part.
 
-Closed: everything but the brackets at the end. Tools that are offered anew and another model start a new prefix.
-"""
+Closed: everything but the brackets at the end. Tools that are offered anew and another model start a new
+prefix."""
 
 import asyncio
 from itertools import pairwise
@@ -28,7 +29,11 @@ SCRIPT = Script(
                     Thinking(f"Step {number}."),
                     Text(f"Step {number}."),
                     ToolCall("", "add", {"a": number, "b": 1}),
-                    ToolCall("", "picture" if number % 3 == 0 else "broken" if number % 3 == 1 else "no_such", {"n": number}),
+                    ToolCall(
+                        "",
+                        "picture" if number % 3 == 0 else "broken" if number % 3 == 1 else "no_such",
+                        {"n": number},
+                    ),
                 ),
                 "tools",
             )
@@ -70,8 +75,15 @@ async def test_every_body_extends_the_previous_one(profile: str, live: bool) -> 
     assert len(transport.sent) == LOOPS + 1 + 4
     assert list_refusals(transport.sent) == []
     for number, (before, after) in enumerate(pairwise(sent.request.body for sent in transport.sent)):
-        same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
-        assert same >= len(before) - len("]}"), (number, before[same - 60 : same + 60], after[same - 60 : same + 60])
+        same = next(
+            (at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]),
+            len(before),
+        )
+        assert same >= len(before) - len("]}"), (
+            number,
+            before[same - 60 : same + 60],
+            after[same - 60 : same + 60],
+        )
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)

@@ -1,8 +1,9 @@
-"""One conversation on every profile of the catalog, streamed and whole: the same results, and nobody refuses a request.
+"""One conversation on every profile of the catalog, streamed and whole: the same results, and nobody refuses
+a request.
 
-The conversation: parallel calls; a failure, a time limit, a second try and an unknown tool in one turn; arguments that are no
-JSON; a result that is too long, and the rest of it by its handle; then the user speaks again.
-"""
+The conversation: parallel calls; a failure, a time limit, a second try and an unknown tool in one turn;
+arguments that are no JSON; a result that is too long, and the rest of it by its handle; then the user speaks
+again."""
 
 import asyncio
 from functools import cache
@@ -58,7 +59,10 @@ SCRIPT = Script(
         ),
         Reply((Text("Again."), ToolCall("", "add", None, BROKEN)), "tools"),
         Reply((ToolCall("", "long", {"lines": 100}),), "tools"),
-        Reply((ToolCall("", "read_result", {"handle": ResultStore().put(LONG), "offset": 200, "limit": 40}),), "tools"),
+        Reply(
+            (ToolCall("", "read_result", {"handle": ResultStore().put(LONG), "offset": 200, "limit": 40}),),
+            "tools",
+        ),
         Reply((Text("All of it is done."),)),
         Reply((ToolCall("", "add", {"a": "10", "b": 5}),), "tools"),
         Reply((Text("Fifteen."),)),
@@ -75,7 +79,13 @@ EXPECTED: list[tuple[str, str | None, int, bool, str]] = [
     ("no_such_tool", "not_found", 0, False, "There is no such tool"),
     ("add", "validation", 0, False, "The call to add was not run"),
     ("long", None, 0, True, "line 0 of the result\n"),
-    ("read_result", None, 0, True, "he result\nline 10 of the result\nline 11 \n[characters 200 to 240 of 2190"),
+    (
+        "read_result",
+        None,
+        0,
+        True,
+        "he result\nline 10 of the result\nline 11 \n[characters 200 to 240 of 2190",
+    ),
     ("add", None, 0, True, "15"),
 ]
 
@@ -139,7 +149,9 @@ def conversation(profile: str, live: bool) -> Playback:
 
     async def play() -> Playback:
         transport, ran = make_transport(SCRIPT), list[str]()
-        agent = Agent(make_engine(profile, transport), tools=make_tools(ran), config=CONFIG, system="Be brief.")
+        agent = Agent(
+            make_engine(profile, transport), tools=make_tools(ran), config=CONFIG, system="Be brief."
+        )
         first = await run_agent(agent, "Please do it all.", live=live)
         second = await run_agent(agent, "And ten and five?", live=live)
         return Playback(first, second, transport.sent, ran, list_unpaired(agent.conversation))
@@ -183,7 +195,17 @@ def test_a_conversation_is_the_same_everywhere(profile: str, live: bool) -> None
     assert (texts(actual.first), texts(actual.second)) == (texts(other.first), texts(other.second))
     assert parameter_names(actual.first) == parameter_names(other.first)
     # Nothing ran twice, nothing is lost, and the provider accepts every request.
-    once = ["weather Paris", "weather Rome", "add 2 3", "broken", "slow", "flaky", "flaky", "long", "add 10 5"]
+    once = [
+        "weather Paris",
+        "weather Rome",
+        "add 2 3",
+        "broken",
+        "slow",
+        "flaky",
+        "flaky",
+        "long",
+        "add 10 5",
+    ]
     assert sorted(actual.ran) == sorted(once)
     losses = [*actual.first.losses, *actual.second.losses]
     assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []

@@ -1,7 +1,7 @@
 """Every fault of the simulator, on every wire, streamed and whole, in process and over HTTP.
 
-Laws: it ends as the tables say; no tool runs twice; afterwards the conversation is valid on every wire, and the next run on the
-same orchestrator works.
+Laws: it ends as the tables say; no tool runs twice; afterwards the conversation is valid on every wire, and
+the next run on the same orchestrator works.
 """
 
 from typing import Any
@@ -32,11 +32,12 @@ pytestmark = pytest.mark.untraced
 
 PROMPT = 'call weather {"city": "Paris"} call weather {"city": "Rome"}\nthen say Done.'
 STALLS = ("stall", "stall-first")
-RACES = ("reset-mid-stream", "error-in-200")  # if everything arrives at once, nothing was shown yet, and it is retried
+# if everything arrives at once, nothing was shown yet, and it is retried
+RACES = ("reset-mid-stream", "error-in-200")
 WAIT = 0.15  # seconds
 
-# ---- how each fault ends. "retried": once, and then it succeeds; else the stop reason of the run, or the error.
-# Keys are "wire whole|live first|second", with * for any; the first match counts.
+# ---- how each fault ends. "retried": once, and then it succeeds; else the stop reason of the run, or the
+# error. Keys are "wire whole|live first|second", with * for any; the first match counts.
 Ends = str | type[ToolglotError]
 TABLE: dict[str, dict[str, Ends]] = {
     "rate-limit": {"* * *": "retried"},
@@ -44,7 +45,8 @@ TABLE: dict[str, dict[str, Ends]] = {
     "server-error": {"* * *": "retried"},
     "overloaded": {"* * *": "retried"},
     "html": {"* * *": "retried"},
-    "quota": {"gemini * *": "retried", "ollama * *": "retried", "* * *": errors.QuotaExceeded},  # two do not tell it apart
+    # two do not tell it apart
+    "quota": {"gemini * *": "retried", "ollama * *": "retried", "* * *": errors.QuotaExceeded},
     "unauthorized": {"* * *": errors.AuthenticationFailed},
     "context-too-long": {"* * *": errors.ContextTooLong},
     "reset": {"* * *": "retried"},
@@ -53,7 +55,11 @@ TABLE: dict[str, dict[str, Ends]] = {
     "stall-first": {"* * *": "retried"},
     "half-json": {"* whole *": "retried", "* live *": errors.MalformedReply},
     "truncated": {"* whole *": "retried", "* live *": errors.TruncatedStream},
-    "error-in-200": {"* whole *": "retried", "anthropic live *": errors.Overloaded, "* live *": errors.ServerFailed},
+    "error-in-200": {
+        "* whole *": "retried",
+        "anthropic live *": errors.Overloaded,
+        "* live *": errors.ServerFailed,
+    },
     "error-in-200-first": {"* * *": "retried"},
     "wrong-index": {"* * *": "end"},
     "duplicate-ids": {"* * *": "end"},
@@ -61,10 +67,14 @@ TABLE: dict[str, dict[str, Ends]] = {
     "length": {"* * first": "end", "* * second": "length"},
     "not-json-args": {"gemini * first": "error", "* * *": "end"},
 }
-# Fault -> the cities that were looked up, and the error kinds of all results of the run. Other faults: both cities, no error.
+# Fault -> the cities that were looked up, and the error kinds of all results of the run. Other faults: both
+# cities, no error.
 CITIES = ["Paris", "Rome"]
 TOOLS: dict[str, dict[str, tuple[list[str], list[str | None]]]] = {
-    "unknown-tool": {"* * first": ([], ["not_found", "not_found"]), "* * second": (CITIES, [None, None, "not_found"])},
+    "unknown-tool": {
+        "* * first": ([], ["not_found", "not_found"]),
+        "* * second": (CITIES, [None, None, "not_found"]),
+    },
     "duplicate-ids": {"* * second": (CITIES, [None, None, "not_found", "not_found"])},
     "length": {"* * first": (["Paris"], [None, "truncated"])},
     "not-json-args": {
@@ -128,7 +138,8 @@ CASES = [
 
 
 def make_weather(ran: list[str], **options: Any) -> Tool:
-    # Without its city a truncated call still looks complete: only the end of the reply shows that it was truncated.
+    # Without its city a truncated call still looks complete: only the end of the reply shows that it was
+    # truncated.
     @tool(**options)
     async def weather(city: str = "anywhere") -> str:
         """The weather of a city."""
@@ -145,7 +156,12 @@ class FaultRun:
         self.case, self.ran = case, list[str]()
         self.error: ToolglotError | None = None
         self.result: RunResult | None = None
-        self.agent = Agent(engine, tools=[make_weather(self.ran)], config=ToolConfig(retry=QUICK), limits=limits or RunLimits())
+        self.agent = Agent(
+            engine,
+            tools=[make_weather(self.ran)],
+            config=ToolConfig(retry=QUICK),
+            limits=limits or RunLimits(),
+        )
 
     async def run(self) -> None:
         try:
@@ -162,7 +178,9 @@ class FaultRun:
     async def check_next_run(self) -> None:
         """The next run works, and the history is unchanged."""
         before = list(self.agent.conversation)  # empty if the prompt was refused: then it was taken back
-        assert not before or [note for note in list_unpaired(before) if self.case.fault != "duplicate-ids"] == []
+        assert (
+            not before or [note for note in list_unpaired(before) if self.case.fault != "duplicate-ids"] == []
+        )
         result = await run_agent(self.agent, "say It works again.", live=self.case.live)
         assert (result.text, result.stop) == ("It works again.", "end")
         assert list(self.agent.conversation)[: len(before)] == before
@@ -170,7 +188,10 @@ class FaultRun:
 
 
 def check(play: FaultRun, transport: RecordingTransport, *, real: bool = False) -> None:
-    """Check the end of a run with a fault. `real`: how much arrives before the fault depends on the network."""
+    """Check the end of a run with a fault.
+
+    `real`: how much arrives before the fault depends on the network.
+    """
     case, expected_end, requests = play.case, play.case.expected_end, len(transport.sent)
     if real and case.live and case.fault in RACES and play.error is None:
         expected_end = "retried"
@@ -280,7 +301,10 @@ async def test_an_approval_is_for_one_of_two_calls_with_the_same_id(profile: str
 async def test_a_truncated_call_has_an_outcome(profile: str) -> None:
     agent, _ = make_agent("length", profile)
     result = await agent.run(PROMPT)
-    assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [(None, True), ("truncated", False)]
+    assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [
+        (None, True),
+        ("truncated", False),
+    ]
 
 
 async def test_a_rejected_call_has_an_outcome() -> None:
@@ -288,7 +312,10 @@ async def test_a_rejected_call_has_an_outcome() -> None:
     paused = await agent.run(PROMPT)
     first, second = paused.requests
     result = await agent.resume({first.id: "yes", second.id: "no"})
-    assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [(None, True), ("rejected", False)]
+    assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [
+        (None, True),
+        ("rejected", False),
+    ]
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
@@ -297,5 +324,7 @@ async def test_a_truncated_call_never_runs(profile: str, live: bool) -> None:
     ran: list[str] = []
     engine = make_engine(profile, SimulatedTransport(Simulator(faults=["length"])))
     config = ToolConfig(eager_start=True)
-    await run_agent(Agent(engine, tools=[make_weather(ran, effects="read")], config=config), PROMPT, live=live)
+    await run_agent(
+        Agent(engine, tools=[make_weather(ran, effects="read")], config=config), PROMPT, live=live
+    )
     assert ran == ["Paris"]

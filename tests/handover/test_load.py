@@ -1,7 +1,7 @@
 """Many conversations at once, and many turns in a row: no errors, and nothing is left behind.
 
-The large numbers run with `make test-all`. `TOOLGLOT_SOAK=10000` sets the turns of the soak; `soak.py` prints what is held.
-"""
+The large numbers run with `make test-all`. `TOOLGLOT_SOAK=10000` sets the turns of the soak; `soak.py` prints
+what is held."""
 
 import asyncio
 import os
@@ -44,11 +44,13 @@ def test_a_soak_leaves_nothing_behind(http: bool) -> None:
     _, *rows = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
     rows = [dict(zip(Sample.__struct_fields__, row, strict=True)) for row in rows]
     samples = [msgspec.convert(row, Sample, strict=False) for row in rows]
-    first, *others = [sample for sample in samples if sample.turns >= TURNS // 4]  # after everything was used once
+    # after everything was used once
+    first, *others = [sample for sample in samples if sample.turns >= TURNS // 4]
     last = others[-1]
     assert last.turns > first.turns
     assert last.threads == 1
-    # A server has a task per connection, and objects come and go with them; what is kept per turn would be far more.
+    # A server has a task per connection, and objects come and go with them; what is kept per turn would be
+    # far more.
     assert last.objects - first.objects < (last.turns - first.turns) // 2
     assert last.kilobytes - first.kilobytes < 2048
     assert all(sample.descriptors <= first.descriptors + (4 if http else 0) for sample in others)

@@ -1,9 +1,9 @@
 """A conversation moves from one wire to another in the middle of a tool loop, and back.
 
-It has thinking, parallel calls, an image in a result, a failed call and an interrupted call. Every ordered pair of the five
-wires (and of a Chat vendor that shows its reasoning), at five moments, streamed and whole. Laws: no request is refused; every
-request has all texts, calls and results; opaque state goes back to its maker, unchanged, and to nobody else.
-"""
+It has thinking, parallel calls, an image in a result, a failed call and an interrupted call. Every ordered
+pair of the five wires (and of a Chat vendor that shows its reasoning), at five moments, streamed and whole.
+Laws: no request is refused; every request has all texts, calls and results; opaque state goes back to its
+maker, unchanged, and to nobody else."""
 
 import asyncio
 import base64
@@ -38,7 +38,9 @@ from .harness import (
 
 pytestmark = pytest.mark.untraced
 
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 # Google documents this for calls that Gemini did not make
 DUMMY_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
 PROFILES_WITH_REASONING = (*WIRE_PROFILES, "deepseek")
@@ -55,7 +57,12 @@ def script(moment: str) -> Script:
     last = {"approval": "deploy", "saved": "deploy", "cancelled": "hang"}.get(moment, "add")
     return Script(
         (
-            make_thought("A", ToolCall("", "hang", {"name": "one"}), ToolCall("", "add", {"a": 1, "b": 1}), text="I begin."),
+            make_thought(
+                "A",
+                ToolCall("", "hang", {"name": "one"}),
+                ToolCall("", "add", {"a": 1, "b": 1}),
+                text="I begin.",
+            ),
             make_thought(
                 "A again",
                 ToolCall("", "chart", {"of": "sales"}),
@@ -64,7 +71,12 @@ def script(moment: str) -> Script:
                 ToolCall("", last, {"name": "two"} if last != "add" else {"a": 4, "b": 4}),
                 text="I look.",
             ),
-            make_thought("B", ToolCall("", "add", {"a": 5, "b": 6}), ToolCall("", "chart", {"of": "costs"}), text="I go on."),
+            make_thought(
+                "B",
+                ToolCall("", "add", {"a": 5, "b": 6}),
+                ToolCall("", "chart", {"of": "costs"}),
+                text="I go on.",
+            ),
             make_thought("B again", text="B is done."),
             make_thought("C", ToolCall("", "add", {"a": 7, "b": 8}), text="I take over."),
             make_thought("C again", text="C is done."),
@@ -208,13 +220,19 @@ def state_of(sent: SentRequest) -> list[tuple[str, str]]:
     body = sent.body
     match sent.profile.wire:
         case "anthropic-messages":
-            blocks = [block for m in body["messages"] if isinstance(m["content"], list) for block in m["content"]]
-            return [(block["thinking"], block["signature"]) for block in blocks if block["type"] == "thinking"]
+            blocks = [
+                block for m in body["messages"] if isinstance(m["content"], list) for block in m["content"]
+            ]
+            return [
+                (block["thinking"], block["signature"]) for block in blocks if block["type"] == "thinking"
+            ]
         case "openai-responses":
             items = [item for item in body["input"] if item.get("type") == "reasoning"]
             return [(_summary(item), item["encrypted_content"]) for item in items]
         case "gemini":
-            parts = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]
+            parts = [
+                part for content in body["contents"] for part in content["parts"] if "functionCall" in part
+            ]
             signed = [(part["functionCall"]["name"], part.get("thoughtSignature", "")) for part in parts]
             return [pair for pair in signed if pair[1] not in ("", DUMMY_SIGNATURE)]
         case "ollama-chat":
@@ -240,10 +258,14 @@ def own_state(sent: SentRequest) -> list[tuple[str, str]]:
         state: Doc = getattr(block, "opaque", None) or {}
         if profile.wire == "gemini":
             playback += (
-                [(block.name, state["thoughtSignature"])] if isinstance(block, ToolCall) and "thoughtSignature" in state else []
+                [(block.name, state["thoughtSignature"])]
+                if isinstance(block, ToolCall) and "thoughtSignature" in state
+                else []
             )
         elif isinstance(block, Thinking):
-            key = {"anthropic-messages": "signature", "openai-responses": "encrypted_content"}.get(profile.wire, "")
+            key = {"anthropic-messages": "signature", "openai-responses": "encrypted_content"}.get(
+                profile.wire, ""
+            )
             playback.append((block.text, state[key]) if key else ("", block.text))
     return playback
 
@@ -279,11 +301,16 @@ def missing_content(sent: SentRequest) -> list[str]:
 def images(messages: Any) -> int:
     blocks = [block for message in messages for block in message.blocks]
     inside = [part for message in messages for result in message.results for part in result.content]
-    return sum(isinstance(block, Media) and block.data == base64.b64encode(PNG).decode() for block in [*blocks, *inside])
+    return sum(
+        isinstance(block, Media) and block.data == base64.b64encode(PNG).decode()
+        for block in [*blocks, *inside]
+    )
 
 
 def bound_items(wire: str, body: Doc, *, answer: bool) -> list[Any]:
-    """Return the items of a reply, or of a history, that must come back unchanged: those with state, and calls."""
+    """Return the items of a reply, or of a history, that must come back unchanged: those with state, and
+    calls.
+    """
     match wire:
         case "anthropic-messages":
             messages = [body] if answer else body["messages"]
@@ -296,8 +323,15 @@ def bound_items(wire: str, body: Doc, *, answer: bool) -> list[Any]:
             return [part for content in contents for part in content["parts"] if "functionCall" in part]
         case _:
             chat = wire == "openai-chat"
-            messages = [body["choices"][0]["message"] if chat else body["message"]] if answer else body["messages"]
-            thoughts = [m[key] for m in messages for key in ("reasoning_content", "reasoning", "thinking") if m.get(key)]
+            messages = (
+                [body["choices"][0]["message"] if chat else body["message"]] if answer else body["messages"]
+            )
+            thoughts = [
+                m[key]
+                for m in messages
+                for key in ("reasoning_content", "reasoning", "thinking")
+                if m.get(key)
+            ]
             return [*thoughts, *(call for m in messages for call in m.get("tool_calls", []))]
 
 
@@ -305,7 +339,10 @@ def bound_items(wire: str, body: Doc, *, answer: bool) -> list[Any]:
 
 Path = tuple[str, ...]
 PAIRS = [
-    pytest.param(((first, second, first), moment, live), id=f"{first}-{second}-{moment}-{'streamed' if live else 'whole'}")
+    pytest.param(
+        ((first, second, first), moment, live),
+        id=f"{first}-{second}-{moment}-{'streamed' if live else 'whole'}",
+    )
     for first, second in permutations(PROFILES_WITH_REASONING, 2)
     for moment in MOMENTS
     for live in (False, True)
@@ -344,7 +381,9 @@ def wrong_requests(path: Path, moment: str, playback: Playback) -> list[Any]:
 
 
 def incomplete_requests(path: Path, moment: str, playback: Playback) -> list[Any]:
-    return [(index, missing) for index, sent in enumerate(playback.sent) if (missing := missing_content(sent))]
+    return [
+        (index, missing) for index, sent in enumerate(playback.sent) if (missing := missing_content(sent))
+    ]
 
 
 def misplaced_state(path: Path, moment: str, playback: Playback) -> list[Any]:
@@ -368,7 +407,11 @@ def repeated_calls(path: Path, moment: str, playback: Playback) -> list[Any]:
 
 
 def missing_interruptions(path: Path, moment: str, playback: Playback) -> list[Any]:
-    kinds = [[result.error_kind for result in message.results] for message in playback.conversation if message.results]
+    kinds = [
+        [result.error_kind for result in message.results]
+        for message in playback.conversation
+        if message.results
+    ]
     last = "interrupted" if moment == "cancelled" else None
     return [] if kinds[:2] == [["interrupted", None], [None, "execution", None, last]] else [kinds]
 
@@ -382,11 +425,20 @@ def altered_items(path: Path, moment: str, playback: Playback) -> list[Any]:
         present = bound_items(wire, sent.body, answer=False)
         altered += [item for item in made_by.get(profile, []) if item not in present]
         if sent.status == 200:
-            made_by.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(sent.answer)), answer=True))
+            made_by.setdefault(profile, []).extend(
+                bound_items(wire, loads_object(bytes(sent.answer)), answer=True)
+            )
     return altered if made_by[path[0]] else ["no items"]
 
 
-LAWS = (wrong_requests, incomplete_requests, misplaced_state, invalid_elsewhere, repeated_calls, missing_interruptions)
+LAWS = (
+    wrong_requests,
+    incomplete_requests,
+    misplaced_state,
+    invalid_elsewhere,
+    repeated_calls,
+    missing_interruptions,
+)
 
 
 @pytest.fixture(scope="module", params=[*PAIRS, *TRIPLES, *SAME_WIRE])
@@ -410,7 +462,9 @@ async def test_an_image_that_the_next_model_cannot_see_is_a_loss() -> None:
     await scene.interrupt("Start.")
     assert (await scene.run("Now properly.")).losses == ()
     scene.switch("deepseek")
-    assert any("image" in subject for subject in [loss.subject for loss in (await scene.run("Go on.")).losses])
+    assert any(
+        "image" in subject for subject in [loss.subject for loss in (await scene.run("Go on.")).losses]
+    )
 
 
 # ---- the laws can fail
@@ -438,12 +492,18 @@ def test_altered_state_is_detected() -> None:
 
 VIOLATIONS: dict[str, Callable[[Playback], object]] = {
     "wrong_requests": lambda playback: playback.sent.pop(0),
-    "incomplete_requests": lambda playback: playback.sent.append(mangle(playback.sent.pop(), *CHANGES["a result"])),
-    "misplaced_state": lambda playback: playback.sent.append(mangle(playback.sent.pop(), b'"signature":"', b'"signature":"x')),
+    "incomplete_requests": lambda playback: playback.sent.append(
+        mangle(playback.sent.pop(), *CHANGES["a result"])
+    ),
+    "misplaced_state": lambda playback: playback.sent.append(
+        mangle(playback.sent.pop(), b'"signature":"', b'"signature":"x')
+    ),
     "invalid_elsewhere": lambda playback: playback.conversation.pop(2),
     "repeated_calls": lambda playback: playback.ran.append(playback.ran[0]),
     "missing_interruptions": lambda playback: playback.conversation.clear(),
-    "altered_items": lambda playback: playback.sent.append(mangle(playback.sent.pop(), b'"input":{"a":2', b'"input":{"a":3')),
+    "altered_items": lambda playback: playback.sent.append(
+        mangle(playback.sent.pop(), b'"input":{"a":2', b'"input":{"a":3')
+    ),
 }
 
 
@@ -461,4 +521,6 @@ def test_each_law_can_fail() -> None:
 def mangle(sent: SentRequest, old: bytes, new: bytes) -> SentRequest:
     body = sent.request.body
     assert old in body
-    return msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, body=body.replace(old, new, 1)))
+    return msgspec.structs.replace(
+        sent, request=msgspec.structs.replace(sent.request, body=body.replace(old, new, 1))
+    )

@@ -1,7 +1,7 @@
 """Bug reports from the field, each by the name of its thread: they must not happen with us.
 
-Every history is sent to every target of its case; the body must be valid there and contain what the user needed.
-"""
+Every history is sent to every target of its case; the body must be valid there and contain what the user
+needed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,18 @@ from tests.simulator.client import pick_model
 from toolglot.common.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, user
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
 from toolglot.values.messages import tool_results as tool
 from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
@@ -36,7 +47,9 @@ HI, ON = user("hi"), user("go on")
 PNG = Media("image", "image/png", "iVBORw0KGgo=")
 
 
-def encode(provider: str, messages: list[Message], tools: tuple[ToolDefinition, ...] = ()) -> tuple[Profile, EncodedRequest]:
+def encode(
+    provider: str, messages: list[Message], tools: tuple[ToolDefinition, ...] = ()
+) -> tuple[Profile, EncodedRequest]:
     profile = resolve_profile(provider, pick_model(provider))
     return profile, encode_request(Request(profile.model, messages, tools), profile)
 
@@ -176,8 +189,18 @@ ARGUMENTS: list[Case] = [
 
 # ---- I. content: null, "" or absent
 CONTENT: list[Case] = [
-    ("vercel/ai#12389", [HI, assistant(CALL), tool(OK)], ("compatible", "mistral", "deepseek"), none_of('"content":null')),
-    ("vercel/ai#14950", [HI, assistant(CALL), tool(OK)], ("openai-chat", "azure-chat"), all_of('"content":null')),
+    (
+        "vercel/ai#12389",
+        [HI, assistant(CALL), tool(OK)],
+        ("compatible", "mistral", "deepseek"),
+        none_of('"content":null'),
+    ),
+    (
+        "vercel/ai#14950",
+        [HI, assistant(CALL), tool(OK)],
+        ("openai-chat", "azure-chat"),
+        all_of('"content":null'),
+    ),
     ("vercel/ai#13466", [HI, assistant(""), ON], EVERYONE, none_of('"content":null')),
     ("sigoden/aichat#1326", [HI, assistant(CALL), tool(OK)], ("ollama",), all_of('"content":""')),
 ]
@@ -215,7 +238,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("provider", "messages", "wanted"), CASES)
-def test_history_is_sent_as_its_user_needed(provider: str, messages: list[Message], wanted: Callable[[str], bool]) -> None:
+def test_history_is_sent_as_its_user_needed(
+    provider: str, messages: list[Message], wanted: Callable[[str], bool]
+) -> None:
     body = legal(provider, messages)
     assert wanted(body), body
 
@@ -224,21 +249,28 @@ def test_history_is_sent_as_its_user_needed(provider: str, messages: list[Messag
 def test_an_interruption_is_not_reported_as_a_rejection(provider: str) -> None:
     """anthropics/claude-code#86001."""
     stopped = legal(provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL)), ON])
-    refused_ = legal(provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL, kind="rejected")), ON])
+    refused_ = legal(
+        provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL, kind="rejected")), ON]
+    )
     assert "interrupted while it ran" in stopped
     assert "did not run" not in stopped
     assert "did not run" in refused_
 
 
 def test_strip_and_send_really_strips() -> None:
-    """NousResearch/hermes-agent#24401: the log said so, the payload still held it. What is reported and what is sent agree."""
+    """NousResearch/hermes-agent#24401: the log said so, the payload still held it.
+
+    What is reported and what is sent agree.
+    """
     _, encoded = encode("openai-chat", [HI, reply_of(CLAUDE, SIGNED, Text("x")), ON])
     assert [loss.subject for loss in encoded.losses] == ["thinking"]
     assert "SECRET" not in dumps_text(encoded.body)
 
 
 def test_claude_to_gemini_and_back_keeps_the_signatures_for_their_own() -> None:
-    """lbjlaq/Antigravity-Manager#3202, NoeFabris/opencode-antigravity-auth#70: state waits until its owner is asked again."""
+    """lbjlaq/Antigravity-Manager#3202, NoeFabris/opencode-antigravity-auth#70: state waits until its owner is
+    asked again.
+    """
     assert "SECRET-signature" not in legal("gemini", MIXED)
     assert "SECRET-signature" in legal("anthropic", MIXED)
     assert "SECRETsg" in legal("gemini", MIXED)
@@ -274,7 +306,9 @@ def test_tool_names_are_mapped_and_mapped_back(names: tuple[str, ...], provider:
 
 def test_reasoning_of_an_unknown_wire_is_not_sent() -> None:
     """MayDay-wpf/snow-cli#104: content of a wire that does not exist here is a Loss, not a crash."""
-    message = msgspec.structs.replace(assistant(["x", Foreign("bedrock", {"reasoningContent": {}})]), origin=Origin("bedrock"))
+    message = msgspec.structs.replace(
+        assistant(["x", Foreign("bedrock", {"reasoningContent": {}})]), origin=Origin("bedrock")
+    )
     for provider in EVERYONE:
         _, encoded = encode(provider, [HI, message, ON])
         assert [loss.subject for loss in encoded.losses] == ["reasoningContent"]

@@ -1,4 +1,6 @@
-"""Imports that cost seconds, and commands that load what they do not use: each command has the parts that it needs."""
+"""Imports that cost seconds, and commands that load what they do not use: each command has the parts that it
+needs.
+"""
 
 import subprocess
 import sys
@@ -6,7 +8,17 @@ import sys
 import pytest
 
 HEAVY = {
-    *("aiohttp", "prompt_toolkit", "rich", "pydantic", "keyring", "azure", "google.auth", "playwright", "trafilatura"),
+    *(
+        "aiohttp",
+        "prompt_toolkit",
+        "rich",
+        "pydantic",
+        "keyring",
+        "azure",
+        "google.auth",
+        "playwright",
+        "trafilatura",
+    ),
     *("opentelemetry", "mcp", "acp", "ag_ui"),
 }
 TEMPLATE = """

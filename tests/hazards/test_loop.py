@@ -1,7 +1,7 @@
 """Bug reports from the field about whole runs, each by the name of its thread: they must not happen with us.
 
-B: a conversation can never become unusable. D: switch, and just keep talking. O: pause and resume, exactly once.
-"""
+B: a conversation can never become unusable. D: switch, and just keep talking. O: pause and resume, exactly
+once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -10,7 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.loop.agents import QUICK, Wiretap, check, check_bodies, kinds_of, make_agent, results_of, run, texts_of
+from tests.loop.agents import (
+    QUICK,
+    Wiretap,
+    check,
+    check_bodies,
+    kinds_of,
+    make_agent,
+    results_of,
+    run,
+    texts_of,
+)
 from tests.simulator.client import MODELS
 
 from toolglot.common.jsontext import dumps_text
@@ -198,7 +208,9 @@ async def test_results_of_tools_that_completed_are_kept() -> None:
 @check_loop
 async def test_a_conversation_with_open_calls_is_no_dead_end(provider: str) -> None:
     """vercel/ai#4290, #9968: calls without a result, as after a crash or an approval that never came."""
-    conversation = Conversation([user("hi"), assistant([ToolCall("c1", "quick", {"n": 1}), ToolCall("c2", "quick", {"n": 2})])])
+    conversation = Conversation(
+        [user("hi"), assistant([ToolCall("c1", "quick", {"n": 1}), ToolCall("c2", "quick", {"n": 2})])]
+    )
     wiretap = Wiretap()
     agent = Agent(sim(provider, wiretap), tools=Stuck().tools, conversation=conversation)
     result = await agent.run("say on")
@@ -243,7 +255,9 @@ async def test_calls_are_saved_with_the_conversation() -> None:
 )
 @check_loop
 async def test_there_and_back_again(repair: str, other: str) -> None:
-    """decolua/9router#4136, RooCodeInc/Roo-Code#10461: signatures sent to another model broke a conversation for good."""
+    """decolua/9router#4136, RooCodeInc/Roo-Code#10461: signatures sent to another model broke a conversation
+    for good.
+    """
     taps = {repair: Wiretap(), other: Wiretap()}
     agent = Agent(sim(repair, taps[repair]), tools=Stuck().tools)
     for number, name in enumerate((repair, other, repair, other, repair)):
@@ -256,7 +270,11 @@ async def test_there_and_back_again(repair: str, other: str) -> None:
 
 def signatures(messages: Sequence[Message]) -> list[str]:
     blocks = [block for message in messages for block in message.blocks]
-    return [str((block.opaque or {}).get("signature")) for block in blocks if isinstance(block, Thinking) and block.opaque]
+    return [
+        str((block.opaque or {}).get("signature"))
+        for block in blocks
+        if isinstance(block, Thinking) and block.opaque
+    ]
 
 
 @check_loop
@@ -290,7 +308,10 @@ async def test_a_model_without_thinking_gets_none(other: str) -> None:
 @check_loop
 async def test_ids_of_others_are_made_legal(provider: str) -> None:
     """farion1231/cc-switch#1181, earendil-works/pi#9048: ids with `:` and `|`, far too long."""
-    calls = [ToolCall("functions.quick:0", "quick", {"n": 1}), ToolCall(f"call_1|fc_{'x' * 200}", "quick", {"n": 2})]
+    calls = [
+        ToolCall("functions.quick:0", "quick", {"n": 1}),
+        ToolCall(f"call_1|fc_{'x' * 200}", "quick", {"n": 2}),
+    ]
     results = [ToolResult(call.id, (Text("ok"),), call.name) for call in calls]
     conversation = Conversation([user("hi"), assistant(calls), tool_results(*results)])
     wiretap = Wiretap()

@@ -1,7 +1,7 @@
 """What goes wrong in practice when tools run: bad arguments, loops and fan-out, results that are too long.
 
-Each is a whole run against a simulated provider, which is strict about every request; afterwards the conversation must be valid
-for every other provider.
+Each is a whole run against a simulated provider, which is strict about every request; afterwards the
+conversation must be valid for every other provider.
 """
 
 import asyncio
@@ -34,7 +34,12 @@ class ScriptedRun:
     """A run of a model that follows a script."""
 
     def __init__(
-        self, provider: str, tools: Sequence[Tool], *turns: Turn, limits: RunLimits | None = None, **config: Any
+        self,
+        provider: str,
+        tools: Sequence[Tool],
+        *turns: Turn,
+        limits: RunLimits | None = None,
+        **config: Any,
     ) -> None:
         self.transport = Wiretap(*turns)
         self.agent = Agent(
@@ -53,7 +58,9 @@ class ScriptedRun:
 
 def reply_with(*blocks: Block | str, stop: Any = None) -> Reply:
     content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-    return Reply(content, stop or ("tools" if any(isinstance(block, ToolCall) for block in content) else "end"))
+    return Reply(
+        content, stop or ("tools" if any(isinstance(block, ToolCall) for block in content) else "end")
+    )
 
 
 def call_of(name: str, /, **arguments: Any) -> ToolCall:
@@ -102,7 +109,9 @@ class Ledger:
 @pytest.mark.parametrize("provider", TEXTUAL)
 def test_empty_arguments_mean_none(provider: str, raw: str) -> None:
     ledger = Ledger()
-    scripted = ScriptedRun(provider, [ledger.ping], reply_with(ToolCall("", "ping", None, raw)), reply_with("done"))
+    scripted = ScriptedRun(
+        provider, [ledger.ping], reply_with(ToolCall("", "ping", None, raw)), reply_with("done")
+    )
     assert scripted.run().text == "done"
     assert ledger.ran == [{"times": 1}]
 
@@ -110,7 +119,10 @@ def test_empty_arguments_mean_none(provider: str, raw: str) -> None:
 @everywhere
 def test_a_call_without_arguments_runs(provider: str) -> None:
     ledger = Ledger()
-    assert ScriptedRun(provider, [ledger.ping], reply_with(call_of("ping")), reply_with("done")).run().text == "done"
+    assert (
+        ScriptedRun(provider, [ledger.ping], reply_with(call_of("ping")), reply_with("done")).run().text
+        == "done"
+    )
     assert ledger.ran == [{"times": 1}]
 
 
@@ -121,15 +133,22 @@ def test_a_call_truncated_by_the_length_limit_never_runs(provider: str) -> None:
     scripted = ScriptedRun(provider, [ledger.write])
     scripted.run('call write {"path": "README.md", "content": "all of it"}\nfault length\nthen say I see')
     assert ledger.ran == []
-    assert [result.error_kind for message in scripted.agent.conversation for result in message.results] == ["truncated"]
+    assert [result.error_kind for message in scripted.agent.conversation for result in message.results] == [
+        "truncated"
+    ]
 
 
-@pytest.mark.parametrize("raw", ['{"path": "README.md", "content": "half of', '{"path": "README.md", "content": "all"'])
+@pytest.mark.parametrize(
+    "raw", ['{"path": "README.md", "content": "half of', '{"path": "README.md", "content": "all"']
+)
 @pytest.mark.parametrize("provider", TEXTUAL)
 def test_a_truncated_call_never_runs_whatever_the_stop_reason(provider: str, raw: str) -> None:
     ledger = Ledger()
     scripted = ScriptedRun(
-        provider, [ledger.write], reply_with(ToolCall("", "write", None, raw), stop="tools"), reply_with("I see")
+        provider,
+        [ledger.write],
+        reply_with(ToolCall("", "write", None, raw), stop="tools"),
+        reply_with("I see"),
     )
     result = scripted.run()
     assert ledger.ran == []
@@ -153,10 +172,17 @@ def test_ollama_sends_objects_and_no_ids() -> None:
         return a + b
 
     def turn(**message: Any) -> dict[str, Any]:
-        return {"model": "m", "message": {"role": "assistant", "content": "", **message}, "done": True, "done_reason": "stop"}
+        return {
+            "model": "m",
+            "message": {"role": "assistant", "content": "", **message},
+            "done": True,
+            "done_reason": "stop",
+        }
 
     calls = [{"function": {"name": "add", "arguments": {"a": 1, "b": n}}} for n in (1, 2, 1)]
-    provider = ScriptedTransport(*(ScriptedReply((dumps(body),)) for body in (turn(tool_calls=calls), turn(content="done"))))
+    provider = ScriptedTransport(
+        *(ScriptedReply((dumps(body),)) for body in (turn(tool_calls=calls), turn(content="done")))
+    )
     agent = Agent("ollama:m", tools=[add], transport=provider)
     result = asyncio.run(agent.run("go"))
     assert result.text == "done"
@@ -186,7 +212,11 @@ def test_one_turn_of_792_calls_runs_a_few_at_a_time(provider: str) -> None:
         return n
 
     result = ScriptedRun(
-        provider, [tool(look)], reply_with(*(call_of("look", n=n) for n in range(792))), reply_with("done"), max_parallel=8
+        provider,
+        [tool(look)],
+        reply_with(*(call_of("look", n=n) for n in range(792))),
+        reply_with("done"),
+        max_parallel=8,
     ).run()
     assert peak == 8
     assert [outcome.result.text for outcome in result.outcomes] == [str(n) for n in range(792)]
@@ -211,7 +241,11 @@ def test_the_cap_holds_for_tools_in_threads() -> None:
         return n
 
     ScriptedRun(
-        "openai-chat", [tool(look)], reply_with(*(call_of("look", n=n) for n in range(20))), reply_with("done"), max_parallel=3
+        "openai-chat",
+        [tool(look)],
+        reply_with(*(call_of("look", n=n) for n in range(20))),
+        reply_with("done"),
+        max_parallel=3,
     ).run()
     assert peak == 3
 
@@ -234,7 +268,10 @@ def test_a_tool_that_is_too_slow_costs_only_itself(provider: str) -> None:
 
     ledger = Ledger()
     result = ScriptedRun(
-        provider, [tool(timeout=0.02)(slow), ledger.ping], reply_with(call_of("slow"), call_of("ping")), reply_with("done")
+        provider,
+        [tool(timeout=0.02)(slow), ledger.ping],
+        reply_with(call_of("slow"), call_of("ping")),
+        reply_with("done"),
     ).run()
     assert [outcome.result.error_kind for outcome in result.outcomes] == ["timeout", None]
     assert result.text == "done"
@@ -267,7 +304,9 @@ def _unknown(request: Request) -> Reply:
 def test_a_model_that_repeats_itself_is_stopped(provider: str, habit: Callable[[Request], Reply]) -> None:
     """Writes that succeed, too. It is told, and if it does not listen it is asked for its last words."""
     ledger = Ledger()
-    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(habit)] * 60, limits=RunLimits(max_iterations=50))
+    scripted = ScriptedRun(
+        provider, [ledger.write], *[unless_forbidden(habit)] * 60, limits=RunLimits(max_iterations=50)
+    )
     result = scripted.run()
     assert len(ledger.ran) <= 12
     assert len(scripted.transport.bodies) <= 16
@@ -282,7 +321,9 @@ def test_the_number_of_turns_holds_with_reasoning(provider: str) -> None:
     def work(request: Request) -> Reply:
         return reply_with(Thinking("hm"), "so:", call_of("write", path=str(len(request.messages))))
 
-    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(work)] * 20, limits=RunLimits(max_iterations=3))
+    scripted = ScriptedRun(
+        provider, [ledger.write], *[unless_forbidden(work)] * 20, limits=RunLimits(max_iterations=3)
+    )
     result = scripted.run()
     assert result.text == "enough"
     assert len(ledger.ran) == 3
@@ -312,7 +353,12 @@ def test_every_result_is_capped_whatever_made_it(provider: str) -> None:
     def foreign(**arguments: Any) -> str:
         return LONG
 
-    tools = [tool(text), tool(rows), tool(fail), tool_from_schema("foreign", "Gives.", {"type": "object"}, foreign)]
+    tools = [
+        tool(text),
+        tool(rows),
+        tool(fail),
+        tool_from_schema("foreign", "Gives.", {"type": "object"}, foreign),
+    ]
     calls = reply_with(*(call_of(tool.name) for tool in tools))
     scripted = ScriptedRun(provider, tools, calls, reply_with("done"), max_result=2000)
     assert scripted.run().text == "done"
@@ -330,7 +376,11 @@ def test_the_rest_of_a_truncated_result_can_be_read_by_its_handle(provider: str)
         return whole
 
     def go_on(request: Request) -> Reply:
-        last = request.messages[-1].results[-1].text if request.messages[-1].results else request.messages[-1].text
+        last = (
+            request.messages[-1].results[-1].text
+            if request.messages[-1].results
+            else request.messages[-1].text
+        )
         if match := re.search(r'read_result\(handle="(\w+)", offset=\d+\)', last):
             return reply_with(call_of("read_result", handle=match[1], offset=0))
         match = re.search(r"\n\[characters (\d+) to (\d+) of (\d+)[^\]]*\]$", last)

@@ -1,4 +1,6 @@
-"""The same small tasks with real providers. They cost money: only models that TOOLGLOT_LIVE_MODELS names are asked.
+"""The same small tasks with real providers.
+
+They cost money: only models that TOOLGLOT_LIVE_MODELS names are asked.
 
 Without it, the tasks that a simulator can do are done by simulators, so that these tests are known to work.
 
@@ -26,8 +28,18 @@ from toolglot import (
 from toolglot.wire.spec import SPECS
 
 SMALL_MODELS = (
-    *("openai-chat:gpt-4o-mini", "openai-responses:gpt-5-mini", "anthropic:claude-haiku-4-5", "gemini:gemini-2.5-flash"),
-    *("deepseek:deepseek-chat", "mistral:mistral-small-latest", "groq:llama-3.3-70b-versatile", "xai:grok-4-fast"),
+    *(
+        "openai-chat:gpt-4o-mini",
+        "openai-responses:gpt-5-mini",
+        "anthropic:claude-haiku-4-5",
+        "gemini:gemini-2.5-flash",
+    ),
+    *(
+        "deepseek:deepseek-chat",
+        "mistral:mistral-small-latest",
+        "groq:llama-3.3-70b-versatile",
+        "xai:grok-4-fast",
+    ),
     "openrouter:openai/gpt-4o-mini",
 )
 
@@ -36,14 +48,20 @@ def named_models() -> list[str]:
     names = [name for name in os.environ.get("TOOLGLOT_LIVE_MODELS", "").split(",") if name]
     if names != ["all"]:
         return names
-    return [name for name in SMALL_MODELS if any(map(os.environ.get, resolve_profile(name.partition(":")[0]).key_env))]
+    return [
+        name
+        for name in SMALL_MODELS
+        if any(map(os.environ.get, resolve_profile(name.partition(":")[0]).key_env))
+    ]
 
 
 MODELS = named_models()
 WHY = "asks a real provider: set TOOLGLOT_LIVE_MODELS to models, and their keys"
 SIMULATED = [f"simulator:{spec.default_profile}" for spec in SPECS.values()]
 any_model = pytest.mark.parametrize("model", MODELS or SIMULATED)
-real_model = pytest.mark.parametrize("model", MODELS or [pytest.param("", marks=pytest.mark.skip(reason=WHY), id="none")])
+real_model = pytest.mark.parametrize(
+    "model", MODELS or [pytest.param("", marks=pytest.mark.skip(reason=WHY), id="none")]
+)
 
 
 @tool
@@ -66,7 +84,12 @@ async def test_a_tool_of_the_user_in_a_stream(model: str) -> None:
     async with Agent(model, tools=[add, subtract]) as agent:
         events = [event async for event in agent.stream(SUM)]
     kinds = [type(event) for event in events]
-    assert kinds.index(ToolCallStarted) < kinds.index(ToolCallReady) < kinds.index(ToolFinished) < kinds.index(RunDone)
+    assert (
+        kinds.index(ToolCallStarted)
+        < kinds.index(ToolCallReady)
+        < kinds.index(ToolFinished)
+        < kinds.index(RunDone)
+    )
     done = events[-1]
     assert isinstance(done, RunDone)
     assert [(outcome.call.name, outcome.result.text) for outcome in done.result.outcomes] == [("add", "42")]

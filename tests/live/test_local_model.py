@@ -1,4 +1,6 @@
-"""A real model on loopback, by `make test-local`: llama.cpp's server with SmolLM2, on the three API formats that it serves."""
+"""A real model on loopback, by `make test-local`: llama.cpp's server with SmolLM2, on the three API formats
+that it serves.
+"""
 
 import runpy
 from pathlib import Path
@@ -83,18 +85,28 @@ async def test_a_call_and_its_result(place: dict[str, Any], stream: bool) -> Non
         assert not request.tools or any(isinstance(event, ToolCallDelta) for event in events)
         return next(event.reply for event in events if isinstance(event, ReplyDone))
 
-    call = (await ask(request)).calls[0]  # on Anthropic Messages the server makes several calls, whatever it is asked for
+    # on Anthropic Messages the server makes several calls, whatever it is asked for
+    call = (await ask(request)).calls[0]
     assert (call.name, call.arguments) == ("get_weather", {"city": "Paris"})
     outcome = await ToolExecutor(ToolRegistry([GET_WEATHER])).run(call)
-    answer = await ask(Request(messages=(question, assistant(call), tool_results(outcome.result)), options=options))
+    answer = await ask(
+        Request(messages=(question, assistant(call), tool_results(outcome.result)), options=options)
+    )
     assert "21 degrees" in answer.text
     await engine.close()
 
 
 @pytest.fixture(params=["llama.cpp", "openai-responses"])
 def loop(request: pytest.FixtureRequest, address: str) -> dict[str, Any]:
-    """Formats where the last request, which forbids calls, is obeyed: the server ignores that on Anthropic Messages."""
-    return {"model": f"{request.param}:smollm2", "base_url": f"{address}/v1", "key": "none", "options": Options(max_tokens=60)}
+    """Formats where the last request, which forbids calls, is obeyed: the server ignores that on Anthropic
+    Messages.
+    """
+    return {
+        "model": f"{request.param}:smollm2",
+        "base_url": f"{address}/v1",
+        "key": "none",
+        "options": Options(max_tokens=60),
+    }
 
 
 def test_a_tool_loop(loop: dict[str, Any]) -> None:
@@ -110,7 +122,9 @@ def test_a_tool_loop(loop: dict[str, Any]) -> None:
 async def test_a_streamed_tool_loop(loop: dict[str, Any]) -> None:
     async with Agent(**loop, tools=[GET_WEATHER], config=FORCED, limits=ONCE) as agent:
         events = [event async for event in agent.stream("What is the weather in Paris?")]
-    assert [event.outcome.result.text for event in events if isinstance(event, ToolFinished)] == ["Paris: 21 degrees"]
+    assert [event.outcome.result.text for event in events if isinstance(event, ToolFinished)] == [
+        "Paris: 21 degrees"
+    ]
     assert "21 degrees" in "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
@@ -119,7 +133,9 @@ def test_a_call_that_was_cut_off_does_not_spoil_the_conversation(address: str) -
     options: dict[str, Any] = {"base_url": f"{address}/v1", "options": Options(max_tokens=8)}
     with Agent("llama.cpp:smollm2", **options, tools=[GET_WEATHER], config=FORCED, limits=ONCE) as agent:
         result = agent.run_sync("What is the weather in Paris?")
-        assert [(outcome.call.arguments, outcome.result.is_error) for outcome in result.outcomes] == [(None, True)]
+        assert [(outcome.call.arguments, outcome.result.is_error) for outcome in result.outcomes] == [
+            (None, True)
+        ]
         assert agent.conversation[-1].role == "assistant"
 
 
@@ -142,7 +158,10 @@ class ChatSchema(Hooks):
 def test_structured_output_on_responses(address: str) -> None:
     """The server ignores `text.format` there: that is an error, and its own field helps."""
     options: dict[str, Any] = {"base_url": f"{address}/v1", "key": "none", "options": Options(max_tokens=100)}
-    with Agent("openai-responses:smollm2", **options, output_type=PERSON) as agent, pytest.raises(MalformedReply):
+    with (
+        Agent("openai-responses:smollm2", **options, output_type=PERSON) as agent,
+        pytest.raises(MalformedReply),
+    ):
         agent.run_sync(ABOUT_MARY)
     with Agent("openai-responses:smollm2", **options, output_type=PERSON, hooks=[ChatSchema()]) as agent:
         assert agent.run_sync(ABOUT_MARY).output == PERSON(name="Mary", age=31)

@@ -44,12 +44,16 @@ _ENGINES = {provider: create_engine(f"simulator:{provider}") for provider in PRO
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` in which anything that the loop complains of, and any task that is left over, is a failure."""
+    """`asyncio.run` in which anything that the loop complains of, and any task that is left over, is a
+    failure.
+    """
     complaints: list[str] = []
 
     async def watch() -> T:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}"))
+        loop.set_exception_handler(
+            lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}")
+        )
         try:
             async with asyncio.timeout(20):
                 return await work
@@ -68,7 +72,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 class Wiretap:
     """The simulator as a transport, with faults and scripts; it keeps what was sent and judges it."""
 
-    def __init__(self, *turns: Any, faults: Sequence[str] = (), errors: Sequence[Exception | None] = ()) -> None:
+    def __init__(
+        self, *turns: Any, faults: Sequence[str] = (), errors: Sequence[Exception | None] = ()
+    ) -> None:
         self.simulator = Simulator(Script(turns) if turns else None, faults=faults)
         self._inner = SimulatedTransport(self.simulator)
         self._errors = list(errors)
@@ -127,7 +133,9 @@ def _legal(profile: Profile, body: Doc, *, beta: bool = False) -> None:
 
 
 def find_unpaired(messages: Sequence[Message]) -> list[str]:
-    """What is wrong with a conversation: every call has exactly one result, in call order, in the very next message."""
+    """What is wrong with a conversation: every call has exactly one result, in call order, in the very next
+    message.
+    """
     problems: list[str] = []
     waiting: list[tuple[str, str]] = []
     for number, message in enumerate(messages):
@@ -162,7 +170,11 @@ def check_accepted(provider: str, messages: Sequence[Message]) -> None:
     """A provider takes the conversation, by our judges and by the simulator."""
     engine = _ENGINES[provider]
     profile = engine.profile
-    body = engine.new_state().encode(Request(profile.model, messages, options=Options(max_tokens=1000), stream=False)).body
+    body = (
+        engine.new_state()
+        .encode(Request(profile.model, messages, options=Options(max_tokens=1000), stream=False))
+        .body
+    )
     _legal(profile, loads_object(body))
     sent = engine.build_http_request(profile, body, KEYS, stream=False)
     path = sent.url.removeprefix("http://simulator")
@@ -182,14 +194,18 @@ def kinds_of(messages: Sequence[Message]) -> list[str | None]:
 
 def texts_of(messages: Sequence[Message]) -> str:
     """All that can be read in a conversation."""
-    return "\n".join([message.text for message in messages] + [result.text for result in results_of(messages)])
+    return "\n".join(
+        [message.text for message in messages] + [result.text for result in results_of(messages)]
+    )
 
 
 # ---- tools
 
 
 class StuckTool:
-    """A tool that waits until `gate` is set; `inside` is set when it has begun, `ended` says how often it was left."""
+    """A tool that waits until `gate` is set; `inside` is set when it has begun, `ended` says how often it was
+    left.
+    """
 
     def __init__(self, name: str = "slow", **options: Any) -> None:
         self.inside, self.gate, self.ended = asyncio.Event(), asyncio.Event(), 0

@@ -1,4 +1,5 @@
-"""Stop a run in every way at every moment: nothing starts twice, each call has one result, the next request is legal.
+"""Stop a run in every way at every moment: nothing starts twice, each call has one result, the next request
+is legal.
 
 A moment is a turn of the event loop for a run that is cancelled, and an event for a stream that is left.
 """
@@ -11,7 +12,16 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, find_unpaired, hook, make_agent, outcome
+from tests.loop.agents import (
+    PROVIDERS,
+    Wiretap,
+    check,
+    check_bodies,
+    find_unpaired,
+    hook,
+    make_agent,
+    outcome,
+)
 
 from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
@@ -51,7 +61,9 @@ class Stopped:
         config = ToolConfig(eager_start=case.is_eager, ask={"write"})
         tools = [Tool(self._make("read"), effects="read"), Tool(self._make("write"), effects="write")]
         hooks = [hook(before_request=_wait, after_reply=_wait, before_tool=_wait, after_tool=_wait)]
-        self.agent: Agent = make_agent(case.provider, self.wiretap, tools=tools, config=config, approve=_approve, hooks=hooks)
+        self.agent: Agent = make_agent(
+            case.provider, self.wiretap, tools=tools, config=config, approve=_approve, hooks=hooks
+        )
 
     def _make(self, name: str) -> Any:
         async def use(n: int) -> str:
@@ -91,7 +103,9 @@ class Stopped:
             return False
         if closes:
             await events.aclose()
-            assert find_unpaired(self.agent.conversation) == [], "the calls of a closed stream have no results"
+            assert find_unpaired(self.agent.conversation) == [], (
+                "the calls of a closed stream have no results"
+            )
         return True
 
 
@@ -160,12 +174,16 @@ def storm(stride: int = 1) -> tuple[int, list[str]]:
 
 
 def run_watched(work: Coroutine[Any, Any, Any]) -> tuple[Any, list[str]]:
-    """Run it in a loop of its own; return also what the loop complained of, and the tasks that were left over."""
+    """Run it in a loop of its own; return also what the loop complained of, and the tasks that were left
+    over.
+    """
     complaints: list[str] = []
 
     async def watch() -> Any:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}"))
+        loop.set_exception_handler(
+            lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}")
+        )
         result = await work
         gc.collect(1)
         for _ in range(20):

@@ -1,4 +1,7 @@
-"""Damage saved runs: byte by byte, and value by value. Only toolglot's own errors come, and nothing runs that was not shown."""
+"""Damage saved runs: byte by byte, and value by value.
+
+Only toolglot's own errors come, and nothing runs that was not shown.
+"""
 
 import asyncio
 import json
@@ -95,7 +98,9 @@ def storm(corruptions: int, mutations: int, seed: int = 25) -> tuple[int, list[s
             damaged = data
             while damaged == data:
                 damaged = damage(data, rng)
-            keys: list[str] = rng.choice([[], [request.id], [request.fingerprint], [request.id, request.fingerprint]])
+            keys: list[str] = rng.choice(
+                [[], [request.id], [request.fingerprint], [request.id, request.fingerprint]]
+            )
             if problem := await try_damaged(provider, damaged, keys):
                 problems.append(f"{provider}, number {number}, {len(keys)} decisions: {problem}")
         return problems

@@ -1,4 +1,6 @@
-"""Approvals as data: what was shown is what runs, decisions say more than yes and no, and nothing loaded carries one."""
+"""Approvals as data: what was shown is what runs, decisions say more than yes and no, and nothing loaded
+carries one.
+"""
 
 import asyncio
 import json
@@ -60,7 +62,15 @@ class Vault:
             return f"{self.values.get(arguments['key'], 'nothing')} -> {arguments['value']}"
 
         return [
-            Tool(put, effects=("write", "network"), ordered=True, inline=True, target=_key, preview=show, tags={"a", "b", "c"}),
+            Tool(
+                put,
+                effects=("write", "network"),
+                ordered=True,
+                inline=True,
+                target=_key,
+                preview=show,
+                tags={"a", "b", "c"},
+            ),
             Tool(get, effects="read", inline=True),
         ]
 
@@ -118,7 +128,10 @@ class Asked:
 
 TURNS: dict[str, tuple[list[ToolCall], str]] = {
     "write after read": (
-        [ToolCall("1", "read", {"path": "app.cfg"}), ToolCall("2", "write", {"path": "app.cfg", "content": "EVIL\n"})],
+        [
+            ToolCall("1", "read", {"path": "app.cfg"}),
+            ToolCall("2", "write", {"path": "app.cfg", "content": "EVIL\n"}),
+        ],
         "-KEEP=1\n+EVIL",
     ),
     "edit after write": (
@@ -146,13 +159,17 @@ TURNS: dict[str, tuple[list[ToolCall], str]] = {
 def test_what_a_call_would_do_is_shown_after_the_calls_before_it(
     tmp_path: Path, calls: list[ToolCall], diff: str, live: bool
 ) -> None:
-    """S3: with a preview made too early, the user was shown "this will fail", and none of the text that was then written."""
+    """S3: with a preview made too early, the user was shown "this will fail", and none of the text that was
+    then written.
+    """
     (tmp_path / "app.cfg").write_text("KEEP=1\n")
     asked = Asked(look=lambda: snapshot(tmp_path))
     builtin = builtins(tmp_path, state_dir=tmp_path.parent / "state")
     try:
         wiretap = Wiretap(calling(*calls), "say done")
-        agent = make_agent("anthropic", wiretap, tools=builtin.tools, config=WRITES, approve=asked, facade="neutral")
+        agent = make_agent(
+            "anthropic", wiretap, tools=builtin.tools, config=WRITES, approve=asked, facade="neutral"
+        )
         run(outcome(agent, "go", streamed=live))
     finally:
         builtin.close()
@@ -177,7 +194,9 @@ def test_a_path_rule_sees_the_links_that_earlier_calls_of_the_turn_made(tmp_path
     config = ToolConfig(approve=["shell(ln *)", "write(src/**)"])
     try:
         wiretap = Wiretap(calling(*calls), "say done")
-        agent = make_agent("anthropic", wiretap, tools=builtin.tools, config=config, approve=asked, facade="neutral")
+        agent = make_agent(
+            "anthropic", wiretap, tools=builtin.tools, config=config, approve=asked, facade="neutral"
+        )
         run(agent.run("go"))
     finally:
         builtin.close()
@@ -276,7 +295,9 @@ def test_a_paused_call_that_would_do_something_else_by_now_waits_again(live: boo
 
 
 def test_calls_that_are_decided_on_together_are_shown_again_where_one_changes_the_other() -> None:
-    agent, vault, first = pause(f'{PUT} call put {{"key": "b", "value": "2"}} call put {{"key": "a", "value": "3"}}')
+    agent, vault, first = pause(
+        f'{PUT} call put {{"key": "b", "value": "2"}} call put {{"key": "a", "value": "3"}}'
+    )
     assert [request.preview for request in first.requests] == ["nothing -> 1", "nothing -> 2", "nothing -> 3"]
     again = run(agent.resume({request.fingerprint: True for request in first.requests}))
     assert [request.preview for request in again.requests] == ["1 -> 3"]
@@ -299,14 +320,20 @@ def test_a_preview_that_fails_leaves_the_arguments_to_be_shown(tmp_path: Path) -
 Change = Callable[[Vault], dict[str, Any]]
 CHANGES: dict[str, Change] = {
     "another version": lambda vault: {"tools": [vault.tools[0].replace(version="2"), vault.tools[1]]},
-    "another schema": lambda vault: {"tools": [vault.tools[0].replace(description="Now it is another."), vault.tools[1]]},
-    "other effects": lambda vault: {"tools": [vault.tools[0].replace(effects=("write", "execute")), vault.tools[1]]},
+    "another schema": lambda vault: {
+        "tools": [vault.tools[0].replace(description="Now it is another."), vault.tools[1]]
+    },
+    "other effects": lambda vault: {
+        "tools": [vault.tools[0].replace(effects=("write", "execute")), vault.tools[1]]
+    },
     "another policy": lambda vault: {"config": ToolConfig(ask={"write"})},
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
-def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(change: Change, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(
+    change: Change, caplog: pytest.LogCaptureFixture
+) -> None:
     agent, vault, first = pause()
     other = reload(agent.save(), vault, **change(vault))
     for key in (first.requests[0].id, first.requests[0].fingerprint):
@@ -324,7 +351,10 @@ def test_what_waits_is_listed_with_all_that_matters() -> None:
     agent, vault, first = pause()
     [request] = first.requests
     assert (request.tool, request.target, request.preview) == ("put", "vault/a", "nothing -> 1")
-    assert (request.effects, request.reason) == ({"write", "network"}, "it can change files, and no rule allows it")
+    assert (request.effects, request.reason) == (
+        {"write", "network"},
+        "it can change files, and no rule allows it",
+    )
     assert (request.arguments, request.id) == ({"key": "a", "value": "1"}, request.call.id)
     assert len(request.fingerprint) == 64
     assert run(agent.list_pending()) == first.pending
@@ -347,7 +377,11 @@ def test_what_waits_for_a_tool_that_is_gone_is_listed_and_can_be_refused() -> No
     agent, vault, _ = pause()
     other = reload(agent.save(), vault, tools=vault.tools[1:])
     [request] = requests_of(other)
-    assert (request.tool, request.arguments, request.effects) == ("put", {"key": "a", "value": "1"}, frozenset())
+    assert (request.tool, request.arguments, request.effects) == (
+        "put",
+        {"key": "a", "value": "1"},
+        frozenset(),
+    )
     assert "no such tool" in request.preview_error
     with pytest.raises(UsageError, match="waiting to call put"):
         run(other.resume({request.fingerprint: True}))
@@ -387,7 +421,9 @@ def test_later_keeps_a_call_waiting() -> None:
     assert (again.stop, again.requests, vault.ran) == ("approval", first.requests, [])
 
 
-@pytest.mark.parametrize("wrong", [1, None, "maybe", replace(Allow(), arguments="x"), replace(Deny(), reason=3)])
+@pytest.mark.parametrize(
+    "wrong", [1, None, "maybe", replace(Allow(), arguments="x"), replace(Deny(), reason=3)]
+)
 def test_what_is_no_decision_is_an_error(wrong: Any) -> None:
     agent, vault, first = pause()
     with pytest.raises(UsageError, match="not a decision on a call"):
@@ -410,7 +446,9 @@ def test_the_model_reads_why_it_was_refused_under_every_facade(tmp_path: Path) -
                 .calls
             )
             wiretap = Wiretap(calling(replace(call, base_call=None)), "say done")
-            agent = make_agent("anthropic", wiretap, tools=builtin.tools, facade=facade.id, approve=approve, config=WRITES)
+            agent = make_agent(
+                "anthropic", wiretap, tools=builtin.tools, facade=facade.id, approve=approve, config=WRITES
+            )
             result = run(agent.run("go"))
             if approve is None:
                 assert result.requests[0].tool == "shell"
@@ -438,7 +476,9 @@ def test_an_approver_may_change_the_arguments_and_the_model_is_told(way: str, li
     text = results_of(agent.conversation)[0].text
     assert text.startswith('[The user changed the arguments of this call to {"key":"b","value":"2"}]')
     assert "put 2" in text
-    assert agent.conversation[1].calls[0].arguments == {"key": "a", "value": "1"}, "the model's own words stay"
+    assert agent.conversation[1].calls[0].arguments == {"key": "a", "value": "1"}, (
+        "the model's own words stay"
+    )
     line = loads(lines[-1])
     assert (line["target"], line["approved"], line["decided_by"]) == ("vault/b", True, "user")
     check(agent.conversation)
@@ -456,9 +496,14 @@ def test_arguments_that_were_replaced_never_run_even_if_nobody_has_to_be_asked_b
 
 def test_the_audit_names_what_a_hook_made_of_a_call_that_was_denied() -> None:
     lines: list[bytes] = []
-    vault, elsewhere = Vault(), hook(before_tool=lambda call: replace(call, arguments={"key": "z", "value": "1"}))
+    vault = Vault()
+    elsewhere = hook(before_tool=lambda call: replace(call, arguments={"key": "z", "value": "1"}))
     asked, audit = Asked(False), AuditLog(lines.append)
-    run(make_agent("anthropic", tools=vault.tools, config=WRITES, approve=asked, hooks=[elsewhere], audit=audit).run(PUT))
+    run(
+        make_agent(
+            "anthropic", tools=vault.tools, config=WRITES, approve=asked, hooks=[elsewhere], audit=audit
+        ).run(PUT)
+    )
     assert (asked.requests[0].target, loads(lines[-1])["target"], vault.ran) == ("vault/z", "vault/z", [])
 
 
@@ -474,8 +519,11 @@ def test_changed_arguments_have_to_fit() -> None:
 @pytest.mark.parametrize("way", ["approve", "resume"])
 def test_a_rule_that_denies_also_denies_what_an_approver_changed(way: str) -> None:
     vault, lines = Vault(), list[bytes]()
-    put = vault.tools[0].replace(scope=lambda arguments: [Subject("path", f"/vault/{arguments['key']}", "/vault")])
-    config, change = ToolConfig(ask={"write"}, deny=["put(secret/**)"]), Allow({"key": "secret/b", "value": "2"})
+    put = vault.tools[0].replace(
+        scope=lambda arguments: [Subject("path", f"/vault/{arguments['key']}", "/vault")]
+    )
+    config = ToolConfig(ask={"write"}, deny=["put(secret/**)"])
+    change = Allow({"key": "secret/b", "value": "2"})
     approve = Asked(change) if way == "approve" else None
     agent = make_agent("anthropic", tools=[put], config=config, approve=approve, audit=AuditLog(lines.append))
     result = run(agent.run(PUT))
@@ -490,7 +538,10 @@ def test_a_rule_that_denies_also_denies_what_an_approver_changed(way: str) -> No
 def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
     ran: list[bool] = []
 
-    @tool(effects="execute", always_ask=lambda arguments: "it leaves the sandbox" if arguments["outside"] else "")
+    @tool(
+        effects="execute",
+        always_ask=lambda arguments: "it leaves the sandbox" if arguments["outside"] else "",
+    )
     def act(outside: bool, context: Context) -> str:
         """Acts."""
         ran.append(context.approved)
@@ -511,13 +562,17 @@ def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
 def test_a_changed_call_that_leaves_the_sandbox_is_a_question_of_its_own(way: str) -> None:
     ran: list[bool] = []
 
-    @tool(effects="execute", always_ask=lambda arguments: "it leaves the sandbox" if arguments["outside"] else "")
+    @tool(
+        effects="execute",
+        always_ask=lambda arguments: "it leaves the sandbox" if arguments["outside"] else "",
+    )
     def act(outside: bool) -> str:
         """Acts."""
         ran.append(outside)
         return "done"
 
-    change, tell = Allow({"outside": True}, ask_again=way == "resume, ask again"), 'call act {"outside": false}'
+    change = Allow({"outside": True}, ask_again=way == "resume, ask again")
+    tell = 'call act {"outside": false}'
     if way.startswith("resume"):
         agent = make_agent("anthropic", tools=[act], config=WRITES)
         first = run(agent.run(tell))
@@ -526,7 +581,10 @@ def test_a_changed_call_that_leaves_the_sandbox_is_a_question_of_its_own(way: st
         return
     asked = Asked(change, change if way == "again" else way == "approve")
     run(make_agent("anthropic", tools=[act], config=WRITES, approve=asked).run(tell))
-    assert [(request.each_time, request.arguments["outside"]) for request in asked.requests] == [(False, False), (True, True)]
+    assert [(request.each_time, request.arguments["outside"]) for request in asked.requests] == [
+        (False, False),
+        (True, True),
+    ]
     assert ran == ([] if way == "refuse" else [True])
 
 
@@ -561,8 +619,12 @@ def to_format_1(header: dict[str, Any]) -> None:
 
 
 EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
-    "decisions of an older version": lambda header: header["run"].update(suspended={}, decisions={"0": "yes"}),
-    "rulings": lambda header: header["run"].update(suspended={}, rulings={"0": {"fingerprint": "", "answer": {}}}),
+    "decisions of an older version": lambda header: header["run"].update(
+        suspended={}, decisions={"0": "yes"}
+    ),
+    "rulings": lambda header: header["run"].update(
+        suspended={}, rulings={"0": {"fingerprint": "", "answer": {}}}
+    ),
     "nothing waits": lambda header: header["run"].update(suspended={}),
     "nothing was shown": lambda header: header["run"].update(suspended={"0": {}}),
     "a file of format 1 that nobody signed": to_format_1,
@@ -588,7 +650,10 @@ def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], 
     asked = Asked(False, False)
     other = reload(data, vault, approve=asked)
     assert run(other.resume()).stop == "end"
-    assert [(request.tool, request.each_time) for request in asked.requests] == [("put", False), ("get", True)]
+    assert [(request.tool, request.each_time) for request in asked.requests] == [
+        ("put", False),
+        ("get", True),
+    ]
     assert vault.ran == []
 
 
@@ -597,7 +662,9 @@ def test_a_run_that_was_saved_in_an_earlier_format_continues() -> None:
     data = edit_header(agent.save(), lambda header: (to_format_1(header), header.pop("mac")))
     assert b'"waiting":[0],"shown":{"0":' in data
     other = reload(sign(data), vault)
-    assert [suspended.fingerprint for suspended in other.list_pending_sync()] == [first.requests[0].fingerprint]
+    assert [suspended.fingerprint for suspended in other.list_pending_sync()] == [
+        first.requests[0].fingerprint
+    ]
     assert run(other.resume({first.requests[0].id: True})).stop == "end"
     assert sorted(vault.ran) == ["get a", "put a=1"]
 
@@ -607,8 +674,14 @@ WRONG_RUNS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda header: header["run"].update(format=3),
         "line 1: the saved run has format 3, which this version cannot read: update toolglot",
     ),
-    "no object": (lambda header: header.update(run=[]), "line 1: the saved state has an unexpected shape: .*object.*"),
-    "a format that is none": (lambda header: header["run"].update(format=[]), "line 1: the saved run has format .*"),
+    "no object": (
+        lambda header: header.update(run=[]),
+        "line 1: the saved state has an unexpected shape: .*object.*",
+    ),
+    "a format that is none": (
+        lambda header: header["run"].update(format=[]),
+        "line 1: the saved run has format .*",
+    ),
     "format 1 of another shape": (
         lambda header: header["run"].update(format=1, waiting="all"),
         "line 1: the saved state has an unexpected shape: .*waiting.*",
@@ -621,7 +694,9 @@ WRONG_RUNS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 @pytest.mark.parametrize(("change", "message"), WRONG_RUNS.values(), ids=list(WRONG_RUNS))
-def test_a_saved_run_of_another_form_is_refused(change: Callable[[dict[str, Any]], object], message: str) -> None:
+def test_a_saved_run_of_another_form_is_refused(
+    change: Callable[[dict[str, Any]], object], message: str
+) -> None:
     agent, vault, _ = pause('call put {"key": "a.txt", "value": "1"}')
     with pytest.raises(MalformedData, match=message):
         reload(edit_header(agent.save(), change), vault)
@@ -646,7 +721,23 @@ def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:
     assert vault.ran == ["put a.txt=1"]
 
 
-JUNK: list[Any] = [None, True, 0, 1, -1, "", "yes", "put", "get", "b", [], {}, [0], {"0": "yes"}, {"key": "b", "value": "9"}]
+JUNK: list[Any] = [
+    None,
+    True,
+    0,
+    1,
+    -1,
+    "",
+    "yes",
+    "put",
+    "get",
+    "b",
+    [],
+    {},
+    [0],
+    {"0": "yes"},
+    {"key": "b", "value": "9"},
+]
 
 
 def mutate(value: Any, rng: random.Random) -> None:
@@ -710,7 +801,9 @@ def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
 
 def test_an_unknown_fingerprint_is_an_error() -> None:
     agent, vault, first = pause()
-    with pytest.raises(UsageError, match=f"no call {'0' * 64} is waiting.*list_pending.*{first.requests[0].id}"):
+    with pytest.raises(
+        UsageError, match=f"no call {'0' * 64} is waiting.*list_pending.*{first.requests[0].id}"
+    ):
         run(agent.resume({"0" * 64: True}))
     assert vault.ran == []
 
@@ -761,7 +854,9 @@ def test_a_damaged_key_is_replaced_and_links_are_not_needed(
     assert [path.name for path in tmp_path.iterdir()] == ["approval.key"]
 
 
-def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_that_save_for_the_first_time_together_have_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     agents = [pause() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -786,7 +881,9 @@ def test_without_a_place_for_the_key_only_fingerprints_count(
     assert vault.ran == ["put a=1"]
 
 
-def test_a_conversation_without_a_paused_run_needs_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversation_without_a_paused_run_needs_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     agent = make_agent("anthropic")
     run(agent.run("say hi"))

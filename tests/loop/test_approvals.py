@@ -1,4 +1,6 @@
-"""Approvals: asked, put off, saved, resumed in another process; an approved call runs exactly once, a refused one never."""
+"""Approvals: asked, put off, saved, resumed in another process; an approved call runs exactly once, a refused
+one never.
+"""
 
 import asyncio
 import subprocess
@@ -57,13 +59,18 @@ class Tools:
             self.ran.append(f"write {n}")
             return f"wrote {n}"
 
-        return [Tool(read, effects="read"), Tool(write, effects="write", target=lambda arguments: f"file {arguments['n']}")]
+        return [
+            Tool(read, effects="read"),
+            Tool(write, effects="write", target=lambda arguments: f"file {arguments['n']}"),
+        ]
 
 
 MIXED = 'call read {"n": 1} call write {"n": 2} call write {"n": 3} call read {"n": 4}'
 
 
-async def pause(provider: str = "anthropic", prompt: str = MIXED, **options: Any) -> tuple[Agent, Tools, RunResult]:
+async def pause(
+    provider: str = "anthropic", prompt: str = MIXED, **options: Any
+) -> tuple[Agent, Tools, RunResult]:
     tools = Tools()
     agent = make_agent(provider, tools=tools.all, config=ASK, **options)
     return agent, tools, await agent.run(prompt)
@@ -85,7 +92,12 @@ async def test_a_run_pauses_and_continues(provider: str, live: bool) -> None:
     assert not agent.has_pending_run
     assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
     assert kinds_of(agent.conversation) == [None, None, "rejected", None]
-    assert [result.text.partition(" ")[0] for result in results_of(agent.conversation)] == ["read", "wrote", "The", "read"]
+    assert [result.text.partition(" ")[0] for result in results_of(agent.conversation)] == [
+        "read",
+        "wrote",
+        "The",
+        "read",
+    ]
     check(agent.conversation)
     check_bodies(agent.view().engine, wiretap)
 
@@ -99,7 +111,9 @@ async def test_events_of_a_pause_and_of_the_rest() -> None:
     assert [request.arguments for request in events[-2].requests] == [{"n": 2}, {"n": 3}]
     ids = [request.id for request in events[-2].requests]
     remaining = await collect_events(agent.resume_stream(dict.fromkeys(ids, "yes")))
-    assert [type(event) for event in remaining if isinstance(event, ToolStarted | ToolFinished)].count(ToolFinished) == 2
+    assert [type(event) for event in remaining if isinstance(event, ToolStarted | ToolFinished)].count(
+        ToolFinished
+    ) == 2
     assert isinstance(remaining[-1], RunDone)
     assert remaining[-1].result.stop == "end"
     check(agent.conversation)
@@ -114,7 +128,12 @@ async def test_decisions_may_come_one_by_one() -> None:
     third = await agent.resume({request.id: "yes"})
     assert third.stop == "end"
     assert tools.ran[2:] == ["write 3", "write 2"]
-    assert [result.text for result in results_of(agent.conversation)] == ["read 1", "wrote 2", "wrote 3", "read 4"]
+    assert [result.text for result in results_of(agent.conversation)] == [
+        "read 1",
+        "wrote 2",
+        "wrote 3",
+        "read 4",
+    ]
 
 
 async def test_resuming_without_decisions_keeps_waiting() -> None:
@@ -155,7 +174,9 @@ async def test_resuming_what_does_not_wait_is_an_error() -> None:
 async def test_resuming_twice_runs_once() -> None:
     agent, tools, first = await pause()
     decisions: dict[str, Any] = {call.id: "yes" for call in first.requests}
-    result, other = await asyncio.gather(agent.resume(decisions), agent.resume(decisions), return_exceptions=True)
+    result, other = await asyncio.gather(
+        agent.resume(decisions), agent.resume(decisions), return_exceptions=True
+    )
     assert isinstance(result, RunResult)
     assert result.stop == "end"
     assert isinstance(other, UsageError)
@@ -250,7 +271,9 @@ async def test_an_approver_may_put_off_some() -> None:
 
 
 @LIVE
-@pytest.mark.parametrize("error", [ValueError, TimeoutError, KeyError, ConnectionError], ids=lambda error: error.__name__)
+@pytest.mark.parametrize(
+    "error", [ValueError, TimeoutError, KeyError, ConnectionError], ids=lambda error: error.__name__
+)
 async def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Exception], live: bool) -> None:
     tools = Tools()
 
@@ -270,7 +293,11 @@ def test_a_veto_comes_before_the_question() -> None:
     asked: list[ApprovalRequest] = []
 
     tools, never = Tools(), hook(before_tool=lambda _: Veto("never"))
-    run(make_agent("anthropic", tools=tools.all, config=ASK, approve=asked.append, hooks=[never]).run('call write {"n": 1}'))
+    run(
+        make_agent("anthropic", tools=tools.all, config=ASK, approve=asked.append, hooks=[never]).run(
+            'call write {"n": 1}'
+        )
+    )
     assert (asked, tools.ran) == ([], [])
 
 
@@ -425,7 +452,9 @@ PROGRAM = dedent(
 def test_three_processes_run_each_call_exactly_once(provider: str, tmp_path: Path) -> None:
     for step in ("start", "first", "second"):
         program = PROGRAM % (provider, provider)
-        done = subprocess.run([sys.executable, "-c", program, str(tmp_path), step], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path), step], capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
     assert sorted((tmp_path / "ran").read_text().splitlines()) == ["read 1", "write 2", "write 3"]
@@ -450,7 +479,9 @@ async def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> No
     agent, tools, first = await pause()
     other = Agent.load(agent.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
     assert "tools have changed" in caplog.text
-    with pytest.raises(UsageError, match=r"waiting to call write, which is not among the agent's tools: pass tools="):
+    with pytest.raises(
+        UsageError, match=r"waiting to call write, which is not among the agent's tools: pass tools="
+    ):
         await other.resume({call.id: "yes" for call in first.requests})
     assert other.has_pending_run, "the approved calls are not used up"
     again = Agent.load(other.save(), tools=tools.all, config=ASK)

@@ -1,4 +1,7 @@
-"""Limits of a whole run: tokens, time, money. A run that reaches one ends with `budget`, and its conversation is valid."""
+"""Limits of a whole run: tokens, time, money.
+
+A run that reaches one ends with `budget`, and its conversation is valid.
+"""
 
 import asyncio
 from itertools import count
@@ -63,7 +66,10 @@ class Work:
 def test_tokens_run_out(provider: str, live: bool) -> None:
     work = Work()
     agent = make_agent(
-        provider, Wiretap(*for_ever()), tools=[work.tool], limits=RunLimits(max_total_tokens=1500, max_iterations=99)
+        provider,
+        Wiretap(*for_ever()),
+        tools=[work.tool],
+        limits=RunLimits(max_total_tokens=1500, max_iterations=99),
     )
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "budget"
@@ -155,14 +161,18 @@ def test_every_call_has_an_outcome_when_the_time_is_up(live: bool, max_parallel:
     expected = [("quick", None, True), ("hang", "interrupted", True), ("quick", None, True)]
     if max_parallel == 1:
         expected[2] = ("quick", "cancelled", False)
-    assert [(outcome.call.name, outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == expected
+    assert [
+        (outcome.call.name, outcome.result.error_kind, outcome.ran) for outcome in result.outcomes
+    ] == expected
 
 
 def test_a_call_that_the_time_limit_stopped_is_an_event_too() -> None:
     hang = StuckTool("hang")
     agent = make_agent("anthropic", tools=[hang.tool], limits=RunLimits(run_timeout=0.3))
     events = run(collect_events(agent.stream("call hang {}")))
-    assert [event.outcome.result.error_kind for event in events if isinstance(event, ToolFinished)] == ["interrupted"]
+    assert [event.outcome.result.error_kind for event in events if isinstance(event, ToolFinished)] == [
+        "interrupted"
+    ]
 
 
 @LIVE
@@ -230,7 +240,9 @@ async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
 
 @pytest.mark.parametrize("waits", [0.5, 60.0])
 async def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
-    agent = make_agent("anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), limits=RunLimits(run_timeout=0.05))
+    agent = make_agent(
+        "anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), limits=RunLimits(run_timeout=0.05)
+    )
     assert (await agent.run("say x")).stop == "timeout"
     check(agent.conversation)
 
@@ -238,7 +250,9 @@ async def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
 @LIVE
 def test_calls_that_do_not_fit_into_the_budget_do_not_run(live: bool) -> None:
     work = Work()
-    agent = make_agent("anthropic", Wiretap(*for_ever()), tools=[work.tool], limits=RunLimits(max_total_tokens=1))
+    agent = make_agent(
+        "anthropic", Wiretap(*for_ever()), tools=[work.tool], limits=RunLimits(max_total_tokens=1)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "budget"
     assert work.ran == 0

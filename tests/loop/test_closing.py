@@ -69,7 +69,9 @@ def is_open(transport: object) -> bool:
 
 
 @pytest.mark.parametrize("leave", ["switch", "switch with options", "use_fallback", "configured"])
-async def test_closing_an_agent_closes_the_connections_to_every_model_it_used(address: str, leave: str) -> None:
+async def test_closing_an_agent_closes_the_connections_to_every_model_it_used(
+    address: str, leave: str
+) -> None:
     if leave == "configured":
         settings = Settings(providers={"anthropic": ProviderSettings(base_url=address)})
         agent: Agent = Setup(settings).create_agent(MODEL, key="any", audit=None)

@@ -1,4 +1,6 @@
-"""Code mode in a conversation: as GPT-5.6 has it, as an option for others, and what happens when it is interrupted."""
+"""Code mode in a conversation: as GPT-5.6 has it, as an option for others, and what happens when it is
+interrupted.
+"""
 
 import asyncio
 import logging
@@ -42,7 +44,9 @@ def agent(model: str, *turns: Any, **options: Any) -> tuple[Agent, Wiretap]:
 
 
 def read_tree(root: Path) -> dict[str, str]:
-    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()
+    }
 
 
 async def test_code_mode_and_direct_tools_end_with_the_same_files(tmp_path: Path) -> None:
@@ -58,7 +62,11 @@ async def test_code_mode_and_direct_tools_end_with_the_same_files(tmp_path: Path
             "openai:gpt-5.5",
             [
                 calls(ToolCall("a", "apply_patch", None, PATCH, freeform=True)),
-                calls(ToolCall("b", "exec_command", {"cmd": "wc -l < notes/todo.md && cp notes/todo.md copy.md"})),
+                calls(
+                    ToolCall(
+                        "b", "exec_command", {"cmd": "wc -l < notes/todo.md && cp notes/todo.md copy.md"}
+                    )
+                ),
                 calls(ToolCall("c", "exec_command", {"cmd": "sed -i s/code/tests/ copy.md"})),
                 "done",
             ],
@@ -76,7 +84,11 @@ async def test_code_mode_and_direct_tools_end_with_the_same_files(tmp_path: Path
             first = result.outcomes[0].result
             assert [block.text for block in first.content if isinstance(block, Text)][1:] == ["0 2"]
             assert first.text.startswith("Script completed\nWall time ")
-    assert trees[0] == trees[1] == {"copy.md": "# Tasks\n- write tests\n", "notes/todo.md": "# Tasks\n- write code\n"}
+    assert (
+        trees[0]
+        == trees[1]
+        == {"copy.md": "# Tasks\n- write tests\n", "notes/todo.md": "# Tasks\n- write code\n"}
+    )
 
 
 @tool
@@ -100,11 +112,15 @@ async def test_other_models_have_it_as_an_option(language: Any) -> None:
     if not find_runtime(language):
         pytest.skip(f"{language} cannot be run here")
     code = {"javascript": "text(await tools.double({n: 21}))", "python": "double(n=21)"}[language]
-    orchestrator, wiretap = agent("anthropic:claude-opus-4-8", run_code(code), "fine", tools=[double], code_mode=language)
+    orchestrator, wiretap = agent(
+        "anthropic:claude-opus-4-8", run_code(code), "fine", tools=[double], code_mode=language
+    )
     events = [event async for event in orchestrator.stream("go")]
     declared = wiretap.bodies[0]["tools"]
     assert [item["name"] for item in declared] == ["run_code"]
-    assert ("tools.double(args" if language == "javascript" else "def double(n: int)") in declared[0]["description"]
+    assert ("tools.double(args" if language == "javascript" else "def double(n: int)") in declared[0][
+        "description"
+    ]
     started = [(event.call.name, event.call.caller) for event in events if isinstance(event, ToolStarted)]
     assert started == [("run_code", ""), ("double", "c1")]
     assert wiretap.bodies[1]["messages"][-1]["content"][0]["content"][-1]["text"] == "42"
@@ -114,7 +130,10 @@ async def test_a_script_waits_for_a_decision_and_goes_on() -> None:
     lines: list[bytes] = []
     code = """text(await tools.double({n: 1}));
     try { text(await tools.deploy({place: "here"})) } catch (e) { text(e.message) } text("end")"""
-    for answer, shown in ((True, "deployed to here"), (False, "The user did not approve the call. It did not run.")):
+    for answer, shown in (
+        (True, "deployed to here"),
+        (False, "The user did not approve the call. It did not run."),
+    ):
         options: Any = {"tools": [double, deploy], "code_mode": "javascript", "audit": AuditLog(lines.append)}
         orchestrator, _ = agent("anthropic:claude-opus-4-8", run_code(code), "fine", **options)
         paused = await orchestrator.run("go")
@@ -152,14 +171,19 @@ async def test_an_interrupted_script_tells_what_it_has_done() -> None:
         return ""
 
     code = 'text("begin"); await tools.double({n: 1}); await tools.linger()'
-    orchestrator, _ = agent("anthropic:claude-opus-4-8", run_code(code), tools=[double, linger], code_mode="javascript")
+    orchestrator, _ = agent(
+        "anthropic:claude-opus-4-8", run_code(code), tools=[double, linger], code_mode="javascript"
+    )
     task = asyncio.create_task(orchestrator.run("go"))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     first, state, _, _, *shown = orchestrator.conversation[-1].results[0].text.splitlines()
-    assert (first, state) == ("The call was interrupted while it ran. It may have had effects.", "Script terminated")
+    assert (first, state) == (
+        "The call was interrupted while it ran. It may have had effects.",
+        "Script terminated",
+    )
     assert shown == ["begin", "Calls that it made: double (ok), linger (interrupted)"]
 
 
@@ -199,7 +223,9 @@ async def test_without_the_packages_the_tools_are_offered_directly(
 def test_who_may_call_a_tool_is_respected() -> None:
     direct = Tool(double.function, name="direct", callers=["model"])
     both = Tool(double.function, name="both", callers=("model", "code"))
-    orchestrator, wiretap = agent("anthropic:claude-opus-4-8", "hi", tools=[direct, both, double], code_mode=True)
+    orchestrator, wiretap = agent(
+        "anthropic:claude-opus-4-8", "hi", tools=[direct, both, double], code_mode=True
+    )
     run(orchestrator.run("go"))
     assert [item["name"] for item in wiretap.bodies[0]["tools"]] == ["direct", "both", "run_code"]
     assert all("allowed_callers" not in item for item in wiretap.bodies[0]["tools"])
@@ -207,8 +233,12 @@ def test_who_may_call_a_tool_is_respected() -> None:
     assert [f"tools.{name}(" in description for name in ("direct", "both", "double")] == [False, True, True]
 
 
-@pytest.mark.parametrize(("model", "names"), [("anthropic:claude-opus-4-8", ["run_code"]), ("openai:gpt-5.6-sol", ["exec"])])
-def test_a_choice_of_a_tool_is_a_choice_of_the_code_that_calls_it(tmp_path: Path, model: str, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("model", "names"), [("anthropic:claude-opus-4-8", ["run_code"]), ("openai:gpt-5.6-sol", ["exec"])]
+)
+def test_a_choice_of_a_tool_is_a_choice_of_the_code_that_calls_it(
+    tmp_path: Path, model: str, names: list[str]
+) -> None:
     tools = [double, *coding_tools(tmp_path)]
     orchestrator, _ = agent(model, tools=tools, code_mode="javascript")
     choice = orchestrator.view().model_view.map_tool_choice(ToolChoice("required", ("double", "shell")))
@@ -228,7 +258,9 @@ async def test_without_a_sandbox_each_script_is_asked_about(monkeypatch: pytest.
         return len(asked) < 2
 
     turns = run_code("text(1)"), run_code("text(2)", "c2"), "fine"
-    orchestrator, _ = agent("anthropic:claude-opus-4-8", *turns, tools=[double], code_mode=True, approve=approve)
+    orchestrator, _ = agent(
+        "anthropic:claude-opus-4-8", *turns, tools=[double], code_mode=True, approve=approve
+    )
     result = await orchestrator.run("go")
     assert [outcome.ran for outcome in result.outcomes] == [True, False]
     assert asked[0] == "run_code: no sandbox works here, so the script runs with all your rights"

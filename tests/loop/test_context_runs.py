@@ -1,4 +1,6 @@
-"""Conversations that outgrow their model, with everything around them: requests stay valid, nothing is silent or lost."""
+"""Conversations that outgrow their model, with everything around them: requests stay valid, nothing is silent
+or lost.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,7 +31,17 @@ from toolglot.values.events import (
     RunResult,
     ToolFinished,
 )
-from toolglot.values.messages import Conversation, Message, Reply, Text, ToolCall, Usage, assistant, system, user
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Reply,
+    Text,
+    ToolCall,
+    Usage,
+    assistant,
+    system,
+    user,
+)
 from toolglot.values.request import Request
 
 from .agents import (
@@ -57,7 +69,9 @@ HERE = "no longer shown"
 
 
 class Model:
-    """A model that calls `look` so many times in a turn and then answers; it keeps what it is asked to sum up."""
+    """A model that calls `look` so many times in a turn and then answers; it keeps what it is asked to sum
+    up.
+    """
 
     def __init__(self, steps: int = 0, *, summary: str | Reply = "They looked at things.") -> None:
         self.steps, self.summary = steps, summary
@@ -93,7 +107,11 @@ def look(n: int) -> str:
 def old(turns: int = 8, size: int = 1_200) -> Conversation:
     """A conversation of some length: about 300 tokens a turn."""
     return Conversation(
-        [message for n in range(turns) for message in (user(f"prompt {n}"), assistant(f"answer {n} " + "a" * size))]
+        [
+            message
+            for n in range(turns)
+            for message in (user(f"prompt {n}"), assistant(f"answer {n} " + "a" * size))
+        ]
     )
 
 
@@ -117,21 +135,29 @@ def sim(provider: str, wiretap: Wiretap) -> Engine:
 def priced_engine(wiretap: Wiretap) -> Engine:
     """A model with a price, at the simulator."""
     base = "http://simulator/@anthropic"
-    return create_engine("anthropic:claude-sonnet-4-5", key="k", base_url=base, transport=wiretap, retry=QUICK)
+    return create_engine(
+        "anthropic:claude-sonnet-4-5", key="k", base_url=base, transport=wiretap, retry=QUICK
+    )
 
 
 def keeps(messages: Sequence[Message], before: Sequence[Message]) -> bool:
     """Whether a conversation still begins with what it had."""
-    return all(message is other for message, other in zip(messages, before, strict=False)) and len(messages) >= len(before)
+    return all(message is other for message, other in zip(messages, before, strict=False)) and len(
+        messages
+    ) >= len(before)
 
 
 def find_unpaired_calls(messages: Sequence[Message]) -> list[str]:
-    """Calls and results that stand alone, by id; wires without names or with a message for each result are fine."""
+    """Calls and results that stand alone, by id; wires without names or with a message for each result are
+    fine.
+    """
     waiting: list[str] = []
     problems: list[str] = []
     for message in messages:
         if message.role == "tool":
-            problems += [f"result {result.call_id}" for result in message.results if result.call_id not in waiting]
+            problems += [
+                f"result {result.call_id}" for result in message.results if result.call_id not in waiting
+            ]
             waiting = [id for id in waiting if id not in {result.call_id for result in message.results}]
         else:
             problems += [f"call {id}" for id in waiting if message.role == "user"]
@@ -152,8 +178,12 @@ async def error_of(work: Any) -> ToolglotError:
 @EVERYWHERE
 @LIVE
 @pytest.mark.parametrize("context", [TRIM, COMPACT], ids=["trim", "compact"])
-async def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, context: ContextPolicy) -> None:
-    """Parallel calls, two turns, several cuts: each body is judged, the simulator is strict, the conversation is whole."""
+async def test_long_loops_and_many_turns_stay_valid(
+    provider: str, live: bool, context: ContextPolicy
+) -> None:
+    """Parallel calls, two turns, several cuts: each body is judged, the simulator is strict, the conversation
+    is whole.
+    """
     model = Model(8)
     wiretap = model.wiretap()
     agent = make_agent(provider, wiretap, tools=[look], context=context, system="Be brief.", limits=MANY)
@@ -178,7 +208,11 @@ def test_what_was_sent_stays_a_prefix_between_truncations(provider: str) -> None
     agent = make_agent(provider, wiretap, tools=[look], context=TRIM, system="Be brief.", limits=MANY)
     truncation = cuts_of(stream_events(agent))
     bodies = [request.body for request in wiretap.requests]
-    breaks = [number for number, (before, other) in enumerate(pairwise(bodies)) if not other.startswith(before[: -len("]}")])]
+    breaks = [
+        number
+        for number, (before, other) in enumerate(pairwise(bodies))
+        if not other.startswith(before[: -len("]}")])
+    ]
     assert len(truncation) >= 2
     assert len(breaks) == len(truncation), "a new prefix begins with a cut and at no other time"
 
@@ -188,7 +222,11 @@ def test_a_message_is_estimated_once_in_its_life(monkeypatch: pytest.MonkeyPatch
 
     weighed: list[Message] = []
     weigh = estimate_message
-    monkeypatch.setattr(context, "estimate_message", lambda message: weighed.append(message) or weigh(message))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(
+        context,
+        "estimate_message",
+        lambda message: weighed.append(message) or weigh(message),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    )
     agent = make_agent("openai-chat", Model(20).wiretap(), tools=[look], context=TRIM, limits=MANY)
     run(agent.run("go"))
     run(agent.run("again"))
@@ -222,8 +260,12 @@ def test_a_model_whose_window_nobody_knows_is_left_alone() -> None:
 # ---- what is said about it
 
 
-@pytest.mark.parametrize(("context", "how"), [(TRIM, "left out"), (COMPACT, "summarized")], ids=["trim", "compact"])
-def test_a_truncation_is_an_event_before_the_reply_and_a_loss_in_the_result(context: ContextPolicy, how: str) -> None:
+@pytest.mark.parametrize(
+    ("context", "how"), [(TRIM, "left out"), (COMPACT, "summarized")], ids=["trim", "compact"]
+)
+def test_a_truncation_is_an_event_before_the_reply_and_a_loss_in_the_result(
+    context: ContextPolicy, how: str
+) -> None:
     model = Model()
     events = stream_events(make_agent("anthropic", model.wiretap(), context=context, conversation=old()))
     [truncation] = cuts_of(events)
@@ -239,7 +281,9 @@ def test_a_truncation_is_an_event_before_the_reply_and_a_loss_in_the_result(cont
 
 
 def test_a_truncation_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_reply() -> None:
-    events = stream_events(make_agent("anthropic", Model(12).wiretap(), tools=[look], context=TRIM, limits=MANY))
+    events = stream_events(
+        make_agent("anthropic", Model(12).wiretap(), tools=[look], context=TRIM, limits=MANY)
+    )
     places = [at for at, event in enumerate(events) if isinstance(event, ContextTruncated)]
     assert len(places) >= 2
     for at in places:
@@ -261,7 +305,9 @@ def test_the_model_reads_that_something_is_missing() -> None:
 
 @EVERYWHERE
 def test_the_conversation_itself_is_never_touched(provider: str) -> None:
-    agent = make_agent(provider, Model(12).wiretap(), tools=[look], context=COMPACT, conversation=old(), limits=MANY)
+    agent = make_agent(
+        provider, Model(12).wiretap(), tools=[look], context=COMPACT, conversation=old(), limits=MANY
+    )
     before = list(agent.conversation)
     assert cuts_of(stream_events(agent))
     assert keeps(agent.conversation, before)
@@ -302,11 +348,17 @@ def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
     wiretap = model.wiretap()
     agent = Agent(priced_engine(wiretap), context=COMPACT, conversation=old())
     result = run(outcome(agent, "go", streamed=live))
-    without = run(outcome(Agent(priced_engine(Model().wiretap()), context=TRIM, conversation=old()), "go", streamed=live))
+    without = run(
+        outcome(
+            Agent(priced_engine(Model().wiretap()), context=TRIM, conversation=old()), "go", streamed=live
+        )
+    )
     assert len(wiretap.requests) == 2
     assert result.reply is not None
     assert result.usage.input > result.reply.usage.input
-    assert result.usage.input == sum(count_prompt("openai-chat", loads_object(request.body)) for request in wiretap.requests)
+    assert result.usage.input == sum(
+        count_prompt("openai-chat", loads_object(request.body)) for request in wiretap.requests
+    )
     assert result.cost is not None
     assert without.cost is not None
     assert result.cost > without.cost
@@ -329,7 +381,9 @@ def test_the_second_summary_continues_from_the_first() -> None:
 
 
 async def test_a_prompt_that_stood_before_a_truncation_of_its_turn_is_summarized_when_it_goes() -> None:
-    """A long turn is cut inside and keeps its prompt; when the next turn pushes it out, the summary has to know of it."""
+    """A long turn is cut inside and keeps its prompt; when the next turn pushes it out, the summary has to
+    know of it.
+    """
     model = Model(10)
     agent = make_agent("openai-chat", model.wiretap(), tools=[look], context=COMPACT, limits=MANY)
     await agent.run("build the blue house")
@@ -369,9 +423,15 @@ def test_a_summary_that_fails_is_trimmed_and_that_is_reported(fault: str, live: 
 
 
 def test_the_text_to_be_summarized_fits_the_model() -> None:
-    """A conversation in another script goes to a model with a smaller window: its summary is not refused as too long."""
+    """A conversation in another script goes to a model with a smaller window: its summary is not refused as
+    too long.
+    """
     long = Conversation(
-        [message for _ in range(10) for message in (user("日本語の長い問い" * 200), assistant("日本語の長い答え" * 200))]
+        [
+            message
+            for _ in range(10)
+            for message in (user("日本語の長い問い" * 200), assistant("日本語の長い答え" * 200))
+        ]
     )
     model = Model()
     agent = make_agent("openai-chat/gpt-4", model.wiretap(), conversation=long)
@@ -394,7 +454,9 @@ def test_a_hook_summarizes_in_the_place_of_the_model(slow: bool) -> None:
 
     model = Model()
     wiretap = model.wiretap()
-    agent = make_agent("openai-chat", wiretap, context=COMPACT, conversation=old(), summarize=later if slow else at_once)
+    agent = make_agent(
+        "openai-chat", wiretap, context=COMPACT, conversation=old(), summarize=later if slow else at_once
+    )
     [truncation] = cuts_of(stream_events(agent))
     assert len(histories) == 1
     assert list(histories[0]) == agent.conversation[: truncation.omitted_messages]
@@ -412,7 +474,13 @@ def test_a_hook_is_given_what_is_left_out_and_nothing_else() -> None:
         return "summed up"
 
     agent = make_agent(
-        "openai-chat", Model(9).wiretap(), tools=[look], context=COMPACT, summarize=summarize, conversation=old(2), limits=MANY
+        "openai-chat",
+        Model(9).wiretap(),
+        tools=[look],
+        context=COMPACT,
+        summarize=summarize,
+        conversation=old(2),
+        limits=MANY,
     )
     cuts = cuts_of(stream_events(agent, "the prompt of the turn"))
     assert [len(messages) for messages in histories] == [truncation.omitted_messages for truncation in cuts]
@@ -445,7 +513,9 @@ def test_an_error_of_ours_in_a_hook_is_a_summary_that_failed() -> None:
 
 @LIVE
 async def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
-    """Its exception is the caller's own: it is raised as it is, nothing was cut, and the conversation goes on."""
+    """Its exception is the caller's own: it is raised as it is, nothing was cut, and the conversation goes
+    on.
+    """
     wrong: list[Any] = [ZeroDivisionError("oops")]
 
     def summarize(messages: Sequence[Message]) -> str:
@@ -453,7 +523,9 @@ async def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
             raise wrong.pop()
         return "fine"
 
-    agent = make_agent("openai-chat", Model().wiretap(), context=COMPACT, conversation=old(), summarize=summarize)
+    agent = make_agent(
+        "openai-chat", Model().wiretap(), context=COMPACT, conversation=old(), summarize=summarize
+    )
     with pytest.raises(ZeroDivisionError):
         await outcome(agent, "go", streamed=live)
     assert (await agent.context_usage()).omitted_messages == 0
@@ -470,7 +542,12 @@ def test_a_summary_is_never_longer_than_what_it_stands_for() -> None:
         return "and then " * 5_000
 
     agent = make_agent(
-        "openai-chat", Model(6).wiretap(), tools=[look], context=COMPACT, conversation=old(), summarize=summarize
+        "openai-chat",
+        Model(6).wiretap(),
+        tools=[look],
+        context=COMPACT,
+        conversation=old(),
+        summarize=summarize,
     )
     cuts = cuts_of(stream_events(agent))
     assert all(truncation.after < truncation.before for truncation in cuts)
@@ -485,7 +562,9 @@ def test_a_summary_is_never_longer_than_what_it_stands_for() -> None:
 def test_a_budget_smaller_than_the_last_step(live: bool, when: Any) -> None:
     """The last step is sent all the same: a call is never parted from its result, and the run ends."""
     model = Model(4)
-    agent = make_agent("openai-chat", model.wiretap(), tools=[look], context=ContextPolicy(when_full=when, budget=30))
+    agent = make_agent(
+        "openai-chat", model.wiretap(), tools=[look], context=ContextPolicy(when_full=when, budget=30)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert (result.text, len(result.outcomes)) == ("done", 8)
     for request in model.seen:
@@ -498,7 +577,9 @@ def test_a_budget_smaller_than_the_last_step(live: bool, when: Any) -> None:
 def test_a_budget_smaller_than_tools_and_instructions(live: bool) -> None:
     model = Model(4)
     wiretap = model.wiretap()
-    agent = make_agent("openai-chat", wiretap, tools=[look], system="i" * 9_000, context=ContextPolicy(budget=100))
+    agent = make_agent(
+        "openai-chat", wiretap, tools=[look], system="i" * 9_000, context=ContextPolicy(budget=100)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert result.text == "done"
     assert len(wiretap.requests) <= 5 + 4, "at most one summary for each step"
@@ -521,7 +602,9 @@ def test_off_sends_everything() -> None:
 def test_a_refused_request_is_shortened_and_asked_again(provider: str, live: bool) -> None:
     model = Model()
     wiretap = model.wiretap(faults=["context-too-long"])
-    agent = make_agent(provider, wiretap, context=ContextPolicy(when_full="trim"), conversation=old(), system="Be brief.")
+    agent = make_agent(
+        provider, wiretap, context=ContextPolicy(when_full="trim"), conversation=old(), system="Be brief."
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert result.text == "done"
     assert len(wiretap.requests) == 2
@@ -558,7 +641,9 @@ async def test_a_second_refusal_is_raised(live: bool) -> None:
     [(ContextPolicy(when_full="off"), 8), (ContextPolicy(when_full="trim"), 0), (ContextPolicy(), 0)],
     ids=["off", "nothing to trim", "nothing to sum up"],
 )
-def test_a_refusal_is_raised_if_nothing_can_be_left_out(live: bool, context: ContextPolicy, talk: int) -> None:
+def test_a_refusal_is_raised_if_nothing_can_be_left_out(
+    live: bool, context: ContextPolicy, talk: int
+) -> None:
     wiretap = Model().wiretap(faults=["context-too-long"])
     agent = make_agent("openai-chat", wiretap, context=context, conversation=old(talk))
     assert isinstance(run(error_of(outcome(agent, "go", streamed=live))), ContextTooLong)
@@ -570,7 +655,12 @@ async def test_a_refusal_is_remembered() -> None:
     """The next turns stay below what was refused, without being refused again."""
     wiretap = Model(10).wiretap(faults=["context-too-long"])
     agent = make_agent(
-        "openai-chat", wiretap, tools=[look], context=ContextPolicy(when_full="trim"), conversation=old(), limits=MANY
+        "openai-chat",
+        wiretap,
+        tools=[look],
+        context=ContextPolicy(when_full="trim"),
+        conversation=old(),
+        limits=MANY,
     )
     await agent.run("go")
     budget = (await agent.context_usage()).budget
@@ -583,7 +673,9 @@ async def test_a_refusal_is_remembered() -> None:
 async def test_a_refusal_that_nothing_could_be_done_about_does_not_shorten_what_follows() -> None:
     """One prompt alone was refused: that says nothing of how long a conversation may be."""
     model = Model()
-    agent = make_agent("openai-chat", model.wiretap(faults=["context-too-long"]), context=ContextPolicy(when_full="trim"))
+    agent = make_agent(
+        "openai-chat", model.wiretap(faults=["context-too-long"]), context=ContextPolicy(when_full="trim")
+    )
     await error_of(agent.run("one"))
     results = [await agent.run("two"), await agent.run("three")]
     assert [loss for result in results for loss in result.losses if loss.where == "context"] == []
@@ -592,7 +684,9 @@ async def test_a_refusal_that_nothing_could_be_done_about_does_not_shorten_what_
 
 async def test_the_refusal_of_one_model_is_none_of_another() -> None:
     model, other = Model(), Model()
-    agent = make_agent("openai-chat", model.wiretap(faults=["context-too-long"]), context=ContextPolicy(when_full="trim"))
+    agent = make_agent(
+        "openai-chat", model.wiretap(faults=["context-too-long"]), context=ContextPolicy(when_full="trim")
+    )
     agent.conversation.append(*old())
     await agent.run("go")
     agent.switch(sim("anthropic", other.wiretap()))
@@ -663,7 +757,9 @@ def test_a_fallback_with_a_smaller_window_is_sent_what_it_takes(live: bool) -> N
 @LIVE
 async def test_a_switch_to_a_smaller_window_truncates_then(live: bool) -> None:
     model, small = Model(), Model()
-    agent = Agent(sim("anthropic", model.wiretap()), conversation=old(40), context=ContextPolicy(when_full="trim"))
+    agent = Agent(
+        sim("anthropic", model.wiretap()), conversation=old(40), context=ContextPolicy(when_full="trim")
+    )
     first = await outcome(agent, "one", streamed=live)
     agent.switch(sim("openai-chat/gpt-4", small.wiretap()))
     second = await outcome(agent, "two", streamed=live)
@@ -681,7 +777,9 @@ async def test_a_real_count_corrects_the_next_estimate(live: bool) -> None:
     """The simulator counts a quarter of the body's bytes; JSON makes that more than the words."""
     model = Model()
     wiretap = model.wiretap()
-    agent = make_agent("openai-chat", wiretap, conversation=Conversation([user('"\\' * 2_000), assistant("yes")]))
+    agent = make_agent(
+        "openai-chat", wiretap, conversation=Conversation([user('"\\' * 2_000), assistant("yes")])
+    )
     before = (await agent.context_usage()).total
     await outcome(agent, "go", streamed=live)
     after = (await agent.context_usage()).total
@@ -691,7 +789,9 @@ async def test_a_real_count_corrects_the_next_estimate(live: bool) -> None:
 
 
 async def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> None:
-    """Claude makes more tokens of a text than GPT: the count of the one that answered is compared with its own estimate."""
+    """Claude makes more tokens of a text than GPT: the count of the one that answered is compared with its
+    own estimate.
+    """
     model = Model()
     wiretap = model.wiretap()
     agent = Agent(
@@ -735,7 +835,9 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
 @LIVE
 def test_a_model_that_stalls_while_it_summarizes_is_stopped_in_time(live: bool) -> None:
     wiretap = Model(summary="some words that take their time").wiretap(faults=["stall-first"])
-    agent = make_agent("openai-chat", wiretap, context=COMPACT, conversation=old(), limits=RunLimits(run_timeout=0.05))
+    agent = make_agent(
+        "openai-chat", wiretap, context=COMPACT, conversation=old(), limits=RunLimits(run_timeout=0.05)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert (result.stop, wiretap.open) == ("timeout", 0)
     check(agent.conversation)
@@ -806,14 +908,19 @@ async def test_calls_that_wait_for_approval_survive_a_truncation(provider: str, 
     assert any(loss.where == "context" for loss in paused.losses)
     again = Agent.load(agent.save(), sim(provider, wiretap), tools=[delete], context=context, config=asks)
     result = await again.resume({call.id: "yes" for call in paused.requests})
-    assert (result.stop, [outcome.result.text[:9] for outcome in result.outcomes]) == ("end", ["deleted a", "deleted b"])
+    assert (result.stop, [outcome.result.text[:9] for outcome in result.outcomes]) == (
+        "end",
+        ["deleted a", "deleted b"],
+    )
     check_bodies(agent.view().engine, wiretap)
 
 
 @EVERYWHERE
 def test_tools_that_start_early_do_not_mind_a_truncation(provider: str) -> None:
     wiretap = Model(8).wiretap()
-    agent = make_agent(provider, wiretap, tools=[look], context=TRIM, config=ToolConfig(eager_start=True), limits=MANY)
+    agent = make_agent(
+        provider, wiretap, tools=[look], context=TRIM, config=ToolConfig(eager_start=True), limits=MANY
+    )
     events = stream_events(agent)
     assert cuts_of(events)
     assert len(result_of(events).outcomes) == 16
@@ -834,7 +941,9 @@ def test_a_structured_output_survives_a_truncation(provider: str) -> None:
 
 
 def test_a_prompt_that_was_answered_in_the_wrong_shape_is_still_the_prompt() -> None:
-    """The model is told what was wrong; a cut after that keeps what the user asked for, not only the complaint."""
+    """The model is told what was wrong; a cut after that keeps what the user asked for, not only the
+    complaint.
+    """
     seen: list[Request] = []
 
     def turn(request: Request) -> Reply:
@@ -854,7 +963,12 @@ def test_a_prompt_that_was_answered_in_the_wrong_shape_is_still_the_prompt() -> 
 
 def test_instructions_in_the_conversation_survive_a_truncation() -> None:
     model = Model()
-    agent = make_agent("openai-chat", model.wiretap(), context=TRIM, conversation=Conversation([system("In French."), *old()]))
+    agent = make_agent(
+        "openai-chat",
+        model.wiretap(),
+        context=TRIM,
+        conversation=Conversation([system("In French."), *old()]),
+    )
     run(agent.run("go"))
     assert "In French." in texts_of(model.seen[0].messages)
 
@@ -903,7 +1017,9 @@ def test_measured_adds_up(provider: str) -> None:
 
 
 def test_measured_after_a_truncation_says_what_the_event_said() -> None:
-    agent = make_agent("openai-chat", Model(9).wiretap(), tools=[look], context=TRIM, conversation=old(2), limits=MANY)
+    agent = make_agent(
+        "openai-chat", Model(9).wiretap(), tools=[look], context=TRIM, conversation=old(2), limits=MANY
+    )
     events = stream_events(agent)
     measured = run(agent.context_usage())
     assert measured.omitted_messages == cuts_of(events)[-1].omitted_messages
@@ -916,7 +1032,10 @@ async def test_measured_is_corrected_if_nothing_is_truncated() -> None:
     wiretap = Model().wiretap()
     policy = ContextPolicy(when_full="off")
     agent = make_agent(
-        "openai-chat", wiretap, context=policy, conversation=Conversation([user('"\\' * 2_000), assistant("yes")])
+        "openai-chat",
+        wiretap,
+        context=policy,
+        conversation=Conversation([user('"\\' * 2_000), assistant("yes")]),
     )
     await agent.run("go")
     total = (await agent.context_usage()).total
@@ -931,7 +1050,9 @@ def test_measured_of_an_agent_without_anything() -> None:
 
 @EVERYWHERE
 async def test_a_preview_shows_what_would_be_sent(provider: str) -> None:
-    agent = make_agent(provider, Model().wiretap(), tools=offers(), system="Be brief.", context=TRIM, conversation=old())
+    agent = make_agent(
+        provider, Model().wiretap(), tools=offers(), system="Be brief.", context=TRIM, conversation=old()
+    )
     before = (await agent.preview_request()).body
     await agent.run("go")
     after = (await agent.preview_request()).body

@@ -1,4 +1,6 @@
-"""The pure part of the context policy: what is weighed, where it is cut, what is shown instead, on histories of any shape."""
+"""The pure part of the context policy: what is weighed, where it is cut, what is shown instead, on histories
+of any shape.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -43,9 +45,16 @@ PLAIN = Profile(id="x", title="X", wire="openai-chat", model="some-model")
 NOTE = "no longer shown"
 
 
-def profile_of(context: int | None = None, *, model: str = "some-model", default: int | None = None) -> Profile:
+def profile_of(
+    context: int | None = None, *, model: str = "some-model", default: int | None = None
+) -> Profile:
     return Profile(
-        id="x", title="X", wire="openai-chat", model=model, default_max_tokens=default, limits=ProviderLimits(context=context)
+        id="x",
+        title="X",
+        wire="openai-chat",
+        model=model,
+        default_max_tokens=default,
+        limits=ProviderLimits(context=context),
     )
 
 
@@ -63,7 +72,9 @@ def loop(steps: int, *, prompt: str = "begin", size: int = 400) -> list[Message]
 
 def talk(turns: int, *, size: int = 400) -> list[Message]:
     """Prompts and answers, and one more prompt."""
-    history = [message for number in range(turns) for message in (user(f"prompt {number}"), assistant("a" * size))]
+    history = [
+        message for number in range(turns) for message in (user(f"prompt {number}"), assistant("a" * size))
+    ]
     return [*history, user("the last prompt")]
 
 
@@ -78,8 +89,13 @@ def steps_of_a_turn(draw: st.DrawFn, limit: int) -> list[Message]:
     for number in range(draw(st.integers(0, limit))):
         calls = draw(st.integers(1, 3))
         reused = draw(st.booleans())  # some servers count from nought in every reply
-        ids = [f"call_{index}" if reused else f"call_{number}_{index}_{draw(st.integers(0, 10**6))}" for index in range(calls)]
-        step_calls = [ToolCall(id, draw(st.sampled_from(["get", "put"])), {"x": "x" * draw(SIZES)}) for id in ids]
+        ids = [
+            f"call_{index}" if reused else f"call_{number}_{index}_{draw(st.integers(0, 10**6))}"
+            for index in range(calls)
+        ]
+        step_calls = [
+            ToolCall(id, draw(st.sampled_from(["get", "put"])), {"x": "x" * draw(SIZES)}) for id in ids
+        ]
         before = [Thinking("hm")] * draw(st.integers(0, 1)) + [Text("so")] * draw(st.integers(0, 1))
         results = [
             ToolResult(call.id, (Text("r" * draw(SIZES) + "."),), call.name, is_error=draw(st.booleans()))
@@ -91,7 +107,9 @@ def steps_of_a_turn(draw: st.DrawFn, limit: int) -> list[Message]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """Turns with parallel calls, long loops, interrupted turns and instructions; it ends where a model would be asked."""
+    """Turns with parallel calls, long loops, interrupted turns and instructions; it ends where a model would
+    be asked.
+    """
     messages: list[Message] = []
     for number in range(draw(st.integers(0, 4))):
         if draw(st.integers(0, 5)) == 0:
@@ -101,7 +119,10 @@ def histories(draw: st.DrawFn) -> list[Message]:
             case "answer":
                 messages.append(assistant(f"answer {number} " + "a" * draw(SIZES)))
             case "cut short":
-                messages += [assistant("half an"), user("[The reply above was cut short: the user interrupted.]")]
+                messages += [
+                    assistant("half an"),
+                    user("[The reply above was cut short: the user interrupted.]"),
+                ]
             case "no answer":
                 messages.append(user("[No answer came: the user interrupted.]"))
             case _:
@@ -146,14 +167,18 @@ class TestCutsOfAnyHistory:
     @pytest.mark.untraced
     @LAW
     @given(*CASES)
-    def test_no_call_loses_its_result_and_no_result_its_call(self, messages: list[Message], budget: int, keep: float) -> None:
+    def test_no_call_loses_its_result_and_no_result_its_call(
+        self, messages: list[Message], budget: int, keep: float
+    ) -> None:
         for so_far, truncation in grown(messages, budget, keep):
             wrong = find_unpaired(ConversationWindow((), so_far, truncation))
             assert wrong == [], (truncation, wrong)
 
     @LAW
     @given(*CASES)
-    def test_what_was_left_out_stays_left_out(self, messages: list[Message], budget: int, keep: float) -> None:
+    def test_what_was_left_out_stays_left_out(
+        self, messages: list[Message], budget: int, keep: float
+    ) -> None:
         cuts = [truncation for _, truncation in grown(messages, budget, keep)]
         for before, after in pairwise(cuts):
             assert after == before or after.start > before.start
@@ -181,14 +206,18 @@ class TestCutsOfAnyHistory:
 
     @LAW
     @given(*CASES, st.slices(30))
-    def test_a_slice_is_what_the_list_has_there(self, messages: list[Message], budget: int, keep: float, part: slice) -> None:
+    def test_a_slice_is_what_the_list_has_there(
+        self, messages: list[Message], budget: int, keep: float, part: slice
+    ) -> None:
         for so_far, cut in grown(messages, budget, keep):
             window = ConversationWindow((system("brief"),), so_far, cut, lambda message, losses: message)
             assert window[part] == list(window)[part]
 
     @LAW
     @given(*CASES)
-    def test_what_is_left_out_is_said_once_and_counted(self, messages: list[Message], budget: int, keep: float) -> None:
+    def test_what_is_left_out_is_said_once_and_counted(
+        self, messages: list[Message], budget: int, keep: float
+    ) -> None:
         for so_far, truncation in grown(messages, budget, keep):
             shown = list(ConversationWindow((), so_far, truncation))
             notes = [message for message in shown if NOTE in message.text]
@@ -201,7 +230,9 @@ class TestCutsOfAnyHistory:
 
     @LAW
     @given(*CASES)
-    def test_a_truncation_is_the_least_that_fits(self, messages: list[Message], budget: int, keep: float) -> None:
+    def test_a_truncation_is_the_least_that_fits(
+        self, messages: list[Message], budget: int, keep: float
+    ) -> None:
         meter, target = ContextMeter(), int(budget * keep)
         if (
             meter.estimate_tokens(messages, PLAIN) <= budget
@@ -209,14 +240,20 @@ class TestCutsOfAnyHistory:
         ):
             return
         size = size_of_window(messages, truncation)
-        least = size_of_window(messages, ContextMeter(truncation).find_truncation(messages, PLAIN, 0, 0) or truncation)
+        least = size_of_window(
+            messages, ContextMeter(truncation).find_truncation(messages, PLAIN, 0, 0) or truncation
+        )
         assert size <= target or size == least, "more could be left out"
         smaller = [index for index in range(1, truncation.start) if messages[index].role == "user"]
-        assert all(size_of_window(messages, Truncation(index)) > target for index in smaller), "less would have been enough"
+        assert all(size_of_window(messages, Truncation(index)) > target for index in smaller), (
+            "less would have been enough"
+        )
 
     @LAW
     @given(histories(), st.integers(0, 3_000), st.integers(0, 500))
-    def test_what_is_estimated_is_what_is_shown(self, messages: list[Message], budget: int, fixed: int) -> None:
+    def test_what_is_estimated_is_what_is_shown(
+        self, messages: list[Message], budget: int, fixed: int
+    ) -> None:
         for so_far, truncation in grown(messages, max(1, budget), fixed=fixed):
             head = truncation.leading_messages(so_far)[:1]
             exact = sum(map(estimate_message, ConversationWindow((), so_far, truncation))) + fixed
@@ -229,8 +266,12 @@ class TestCutsOfAnyHistory:
     @settings(max_examples=12)
     @given(*CASES)
     @pytest.mark.parametrize("provider", PROVIDERS)
-    def test_every_provider_takes_what_is_left(self, provider: str, messages: list[Message], budget: int, keep: float) -> None:
-        cuts = {truncation.start: (so_far, truncation) for so_far, truncation in grown(messages, budget, keep)}
+    def test_every_provider_takes_what_is_left(
+        self, provider: str, messages: list[Message], budget: int, keep: float
+    ) -> None:
+        cuts = {
+            truncation.start: (so_far, truncation) for so_far, truncation in grown(messages, budget, keep)
+        }
         for so_far, truncation in cuts.values():
             check_accepted(provider, ConversationWindow((), so_far, truncation))
 
@@ -251,14 +292,18 @@ class TestCutsOfAnyHistory:
             encoded = encoder.encode(Request(profile.model, view, options=Options(max_tokens=1000)))
             assert encoded.body.startswith(last)
             last = encoded.body[: encoded.prefix_length]
-            alone = PrefixEncoder(profile).encode(Request(profile.model, list(view), options=Options(max_tokens=1000)))
+            alone = PrefixEncoder(profile).encode(
+                Request(profile.model, list(view), options=Options(max_tokens=1000))
+            )
             assert encoded.body == alone.body, "what is shown does not depend on what was shown before"
 
 
 def size_of_window(messages: Sequence[Message], truncation: Truncation) -> int:
     """Tokens of what is shown, without what is said about the rest."""
     return sum(
-        estimate_message(message) for message in ConversationWindow((), messages, truncation) if NOTE not in message.text
+        estimate_message(message)
+        for message in ConversationWindow((), messages, truncation)
+        if NOTE not in message.text
     )
 
 
@@ -306,7 +351,9 @@ class TestWhereItIsCut:
         truncation = ContextMeter().find_truncation(messages, PLAIN, 0, 1)
         assert truncation is None or truncation.start < 3
 
-    @pytest.mark.parametrize("first", [assistant([ToolCall("a", "get", {})]), system("rule")], ids=["a call", "a rule"])
+    @pytest.mark.parametrize(
+        "first", [assistant([ToolCall("a", "get", {})]), system("rule")], ids=["a call", "a rule"]
+    )
     def test_a_conversation_without_a_user_has_no_prompt_to_keep(self, first: Message) -> None:
         """What stands first is not taken for a prompt: a call would stand there without its result."""
         messages = [first, tool_results(ToolResult("a", (Text("x"),), "get")), *step(1), *step(2)]
@@ -348,7 +395,10 @@ class TestWeighing:
         for number in range(40):
             messages += step(number)
             meter.estimate_tokens(messages, PLAIN)
-            if number % 10 == 9 and (truncation := meter.find_truncation(messages, PLAIN, 0, 500)) is not None:
+            if (
+                number % 10 == 9
+                and (truncation := meter.find_truncation(messages, PLAIN, 0, 500)) is not None
+            ):
                 meter.truncation = truncation
             meter.estimate_tokens(messages, PLAIN)
         assert len(weighed) == len(messages)
@@ -358,8 +408,12 @@ class TestWeighing:
         first = ContextMeter()
         first.estimate_tokens(messages, PLAIN)
         first.truncation = truncation = Truncation(7, 0, "what happened")
-        assert ContextMeter(truncation).estimate_tokens(messages, PLAIN) == first.estimate_tokens(messages, PLAIN)
-        assert ContextMeter(Truncation(7, 0)).estimate_tokens(messages, PLAIN) < first.estimate_tokens(messages, PLAIN)
+        assert ContextMeter(truncation).estimate_tokens(messages, PLAIN) == first.estimate_tokens(
+            messages, PLAIN
+        )
+        assert ContextMeter(Truncation(7, 0)).estimate_tokens(messages, PLAIN) < first.estimate_tokens(
+            messages, PLAIN
+        )
 
     def test_vendors_count_differently(self) -> None:
         messages = talk(4)
@@ -378,7 +432,9 @@ class TestWeighing:
         (0, 1_000, 1.0),
         (1_000, -5, 1.0),
     ])  # fmt: skip
-    def test_a_real_count_corrects_the_estimate_within_reason(self, estimated: int, counted: int, factor: float) -> None:
+    def test_a_real_count_corrects_the_estimate_within_reason(
+        self, estimated: int, counted: int, factor: float
+    ) -> None:
         meter, messages = ContextMeter(), talk(20)
         before = meter.estimate_tokens(messages, PLAIN)
         meter.calibrate(PLAIN, estimated, counted)
@@ -386,7 +442,9 @@ class TestWeighing:
         assert meter.estimate_tokens(messages, profile_of(model="another")) == before, "of one model only"
 
     def test_learning_settles(self) -> None:
-        """A provider that always counts 1.7 times as much is believed after the first count, and nothing swings."""
+        """A provider that always counts 1.7 times as much is believed after the first count, and nothing
+        swings.
+        """
         meter, messages, seen = ContextMeter(), talk(20), list[int]()
         truth = int(meter.estimate_tokens(messages, PLAIN) * 1.7)
         for _ in range(5):
@@ -433,7 +491,10 @@ class TestBudget:
     def test_is_what_the_model_takes_less_room_for_the_answer(
         self, window: int | None, own_budget: int | None, max_tokens: int | None, budget: int | None
     ) -> None:
-        assert ContextMeter().token_budget(profile_of(window), ContextPolicy(budget=own_budget), max_tokens) == budget
+        assert (
+            ContextMeter().token_budget(profile_of(window), ContextPolicy(budget=own_budget), max_tokens)
+            == budget
+        )
 
     @pytest.mark.parametrize(("window", "default", "max_tokens", "room"), [
         (None, None, None, 8_192),
@@ -443,7 +504,9 @@ class TestBudget:
         (1_000, None, None, 250),
         (200_000, 16_384, 500, 500),
     ])  # fmt: skip
-    def test_the_room_for_an_answer(self, window: int | None, default: int | None, max_tokens: int | None, room: int) -> None:
+    def test_the_room_for_an_answer(
+        self, window: int | None, default: int | None, max_tokens: int | None, room: int
+    ) -> None:
         assert answer_tokens(profile_of(window, default=default), max_tokens) == room
 
     def test_a_refusal_sets_a_ceiling_for_that_model(self) -> None:
@@ -500,7 +563,9 @@ class TestView:
 
     @LAW
     @given(views(), PLACES)
-    def test_has_the_same_in_every_place(self, case: tuple[ConversationWindow, list[Message]], index: int) -> None:
+    def test_has_the_same_in_every_place(
+        self, case: tuple[ConversationWindow, list[Message]], index: int
+    ) -> None:
         view, expected = case
         if -len(expected) <= index < len(expected):
             assert view[index] == expected[index]
@@ -570,11 +635,15 @@ class TestTranscript:
         )
 
     def test_begins_with_what_was_summarized_before(self) -> None:
-        assert render_transcript([user("more")], "They met.", 1_000).startswith("(before that) They met.\n\nuser: more")
+        assert render_transcript([user("more")], "They met.", 1_000).startswith(
+            "(before that) They met.\n\nuser: more"
+        )
         assert render_transcript([], "", 1_000) == ""
 
     @LAW
-    @given(st.lists(st.text(max_size=500).map(user), max_size=8), st.text(max_size=300), st.integers(20, 4_000))
+    @given(
+        st.lists(st.text(max_size=500).map(user), max_size=8), st.text(max_size=300), st.integers(20, 4_000)
+    )
     def test_is_never_longer_than_asked_for(self, messages: list[Message], summary: str, limit: int) -> None:
         assert len(render_transcript(messages, summary, limit)) <= limit
 

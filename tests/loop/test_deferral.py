@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent_kit import change, setup_of
 
-from toolglot import Agent, ContextPolicy, ToolChoice, ToolConfig, ToolDefinition, UsageError, coding_tools, tool
+from toolglot import (
+    Agent,
+    ContextPolicy,
+    ToolChoice,
+    ToolConfig,
+    ToolDefinition,
+    UsageError,
+    coding_tools,
+    tool,
+)
 from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
@@ -85,7 +94,9 @@ def test_the_rule_selects_tools(defer: Any, expected: int | None) -> None:
     assert deferral is None or not deferral.is_automatic
 
 
-def test_the_words_of_the_settings_work_in_python_and_a_misspelt_name_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_words_of_the_settings_work_in_python_and_a_misspelt_name_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert [parse_defer(word) for word in ("auto", "all", "none", ["auto"])] == [None, True, False, None]
     assert setup_of(make_agent("openai-chat", tools=SOME, defer="all")).config.defer is True
     assert not caplog.records
@@ -107,7 +118,9 @@ def test_tools_are_deferred_by_themselves_if_there_are_too_many() -> None:
     assert len(by_share.names) == 300
     assert by_share.tokens == by_share.total_tokens > 30_000
     assert plan_deferral(definitions[:50], large, None) is None
-    assert plan_deferral(few(9), small.apply({"limits.context": 1000}), None) is None, "a search would cost more"
+    assert plan_deferral(few(9), small.apply({"limits.context": 1000}), None) is None, (
+        "a search would cost more"
+    )
     assert plan_deferral(few(), small.apply({"limits.context": 1000}), None) is not None
 
 
@@ -143,13 +156,18 @@ def test_a_tool_can_say_that_it_is_deferred() -> None:
 
 def test_built_in_tools_stay_and_a_tool_of_that_name_turns_it_off(caplog: pytest.LogCaptureFixture) -> None:
     profile = resolve_profile("openai-chat", "gpt-4o")
-    view = ModelView(profile, ToolRegistry([*TOOLS, Tool(len, name="mine", tags=["builtin"], parameters={"type": "object"})]))
+    view = ModelView(
+        profile,
+        ToolRegistry([*TOOLS, Tool(len, name="mine", tags=["builtin"], parameters={"type": "object"})]),
+    )
     shown = {definition.name: definition for definition in view.tools()}
     assert not shown["mine"].deferred
     assert shown["search_tools"].finds_tools
     assert "crm (18)" in shown["search_tools"].description
     assert sum(definition.deferred for definition in shown.values()) == 300
-    taken = ModelView(profile, ToolRegistry([*TOOLS, Tool(len, name="search_tools", parameters={"type": "object"})]))
+    taken = ModelView(
+        profile, ToolRegistry([*TOOLS, Tool(len, name="search_tools", parameters={"type": "object"})])
+    )
     assert taken.deferral is None
     assert not any(definition.deferred for definition in taken.tools())
     assert "a tool of the agent is called search_tools" in caplog.text
@@ -204,14 +222,23 @@ def head_of(
 
 def test_a_loaded_tool_stays_offered_when_its_search_is_no_longer_shown() -> None:
     tools = [ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True)]
-    messages = [user("hi"), *search_messages("tool_1"), assistant("ok"), user("go on"), *search_messages("tool_2")]
+    messages = [
+        user("hi"),
+        *search_messages("tool_1"),
+        assistant("ok"),
+        user("go on"),
+        *search_messages("tool_2"),
+    ]
     assert head_of(messages, tools) == (["search_tools"], ["tool_0", "tool_1", "tool_2"])
     assert head_of(messages, tools, start=4) == (["search_tools", "tool_1"], ["tool_0", "tool_2"])
 
 
 def test_a_tool_that_was_called_without_a_search_is_shown_from_then_on() -> None:
     tools = [ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True)]
-    call = [Message("assistant", (ToolCall("c", "tool_2", {}),)), tool_results(ToolResult("c", (Text("ok"),)))]
+    call = [
+        Message("assistant", (ToolCall("c", "tool_2", {}),)),
+        tool_results(ToolResult("c", (Text("ok"),))),
+    ]
     assert head_of([user("hi"), *call], tools) == (["search_tools", "tool_2"], ["tool_0", "tool_1"])
 
 
@@ -273,7 +300,9 @@ def test_tools_come_and_go_while_the_conversation_goes_on(provider: str) -> None
     check_bodies(agent.view().engine, wiretap)
     other = Agent.load(agent.save(), tools=[early, late], transport=wiretap)
     run(other.run("Again."))
-    assert changes_of(other)[2:] == [(["late"], ())], "a conversation that was loaded knows what it said itself"
+    assert changes_of(other)[2:] == [(["late"], ())], (
+        "a conversation that was loaded knows what it said itself"
+    )
     check(other.conversation)
 
 
@@ -322,7 +351,9 @@ def renewed(x: str) -> str:
     ],
 )
 def test_tools_are_added_removed_and_replaced_on_every_model(model: str) -> None:
-    """The simulator refuses what the providers refuse, such as a reference to a tool that the request does not declare."""
+    """The simulator refuses what the providers refuse, such as a reference to a tool that the request does
+    not declare.
+    """
     wiretap = Wiretap(
         *(says("hello"), asks("late", x="1"), says("used"), says("without early"), says("without late")),
         *(asks("early", "c2", x="2"), says("used"), says("loaded"), says("again")),
@@ -340,7 +371,13 @@ def test_tools_are_added_removed_and_replaced_on_every_model(model: str) -> None
     assert [result.text for result in results_of(agent.conversation)] == ["late 1", "renewed 2"]
     other = Agent.load(agent.save(), tools=[Tool(early.function, name="other")], transport=wiretap)
     run(other.run("Where is it?"))
-    assert changes_of(other) == [(["late"], ()), ([], ("early",)), ([], ("late",)), (["early"], ()), ([], ("early",))]
+    assert changes_of(other) == [
+        (["late"], ()),
+        ([], ("early",)),
+        ([], ("late",)),
+        (["early"], ()),
+        ([], ("early",)),
+    ]
     run(other.run("And now?"))
     check(other.conversation)
 
@@ -359,7 +396,9 @@ def test_a_removed_tool_stays_declared_where_the_history_can_remove_it() -> None
     assert '"tool_removal"' not in dumps_text(wiretap.bodies[2]), "the definition is not known any more"
 
 
-@pytest.mark.parametrize("model", ["openai-chat", "openai-responses/gpt-5.6", "anthropic/claude-opus-4-8", "gemini"])
+@pytest.mark.parametrize(
+    "model", ["openai-chat", "openai-responses/gpt-5.6", "anthropic/claude-opus-4-8", "gemini"]
+)
 def test_a_tool_that_was_announced_is_replaced_although_it_is_deferred_now(model: str) -> None:
     wiretap = Wiretap(says("hello"), says("again"), asks("late", x="1"), says("done"))
     agent = make_agent(model, wiretap, tools=[early])
@@ -370,8 +409,12 @@ def test_a_tool_that_was_announced_is_replaced_although_it_is_deferred_now(model
     agent.add_tools([Tool(renewed.function, name="late")], replace=True)
     run(agent.run("Use it."))
     assert changes_of(agent) == [(["late"], ()), (["late"], ())]
-    request = decode_request(agent.view().engine.profile.wire, wiretap.bodies[-1], model=agent.view().engine.profile.model)
-    assert [tool.description for tool in effective_tools(request).declared if tool.name == "late"] == ["Was written anew."]
+    request = decode_request(
+        agent.view().engine.profile.wire, wiretap.bodies[-1], model=agent.view().engine.profile.model
+    )
+    assert [tool.description for tool in effective_tools(request).declared if tool.name == "late"] == [
+        "Was written anew."
+    ]
     check_bodies(agent.view().engine, wiretap)
 
 
@@ -395,7 +438,11 @@ def test_a_tool_that_came_back_as_a_deferred_one_is_told_when_it_is_not_any_more
 
 def test_a_tool_that_came_back_and_was_found_can_be_called() -> None:
     wiretap = Wiretap(
-        says("a"), says("b"), asks("search_tools", query="select:early"), asks("early", "c2", x="1"), says("done")
+        says("a"),
+        says("b"),
+        asks("search_tools", query="select:early"),
+        asks("early", "c2", x="1"),
+        says("done"),
     )
     agent = make_agent("anthropic/claude-opus-4-8", wiretap, tools=[early, late])
     run(agent.run("Hi."))
@@ -425,7 +472,9 @@ def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:
 @EVERYWHERE
 def test_visible_tools_are_those_that_the_model_sees_now(provider: str) -> None:
     wiretap = Wiretap(asks("search_tools", query="late"), says("found"), says("added"))
-    agent = make_agent(provider, wiretap, tools=[Tool(early.function, name="other"), early, late], defer=["early", "late"])
+    agent = make_agent(
+        provider, wiretap, tools=[Tool(early.function, name="other"), early, late], defer=["early", "late"]
+    )
 
     def names() -> set[str]:
         return {definition.name for definition in agent.view().visible_tools}
@@ -468,13 +517,19 @@ FINDER = View(
     parameters=object_schema("words", words=string()),
     cases={"": Case(base="search_tools", fields=(Field("words", "query"),))},
 )
-PEEK = View(name="Peek", description="Shows files.", parameters=object_schema(), cases={"": Case(base="list_dir")})
+PEEK = View(
+    name="Peek", description="Shows files.", parameters=object_schema(), cases={"": Case(base="list_dir")}
+)
 
 
 def test_a_facade_names_the_search_and_defers_tools_of_its_own(tmp_path: Path) -> None:
     """Another model, with another facade, has the same tools under its own names."""
     facade = Facade(
-        id="mine", title="Mine", views=[FINDER, PEEK], defers={"Peek"}, hides=BASE_TOOLS - {"list_dir", "search_tools"}
+        id="mine",
+        title="Mine",
+        views=[FINDER, PEEK],
+        defers={"Peek"},
+        hides=BASE_TOOLS - {"list_dir", "search_tools"},
     )
     wiretap = Wiretap(asks("FindTools", words="peek"), asks("Peek", "c2"), says("done"), says("again"))
     tools = [*coding_tools(tmp_path), early]
@@ -487,9 +542,13 @@ def test_a_facade_names_the_search_and_defers_tools_of_its_own(tmp_path: Path) -
     run(agent.run("Go."))
     assert agent.view().loaded_tools == ("Peek",)
     assert [result.is_error for result in results_of(agent.conversation)] == [False, False]
-    other = Agent.load(agent.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=wiretap)
+    other = Agent.load(
+        agent.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=wiretap
+    )
     run(other.run("Again."))
-    declared = [item["name"] for group in wiretap.bodies[-1]["tools"] for item in group["functionDeclarations"]]
+    declared = [
+        item["name"] for group in wiretap.bodies[-1]["tools"] for item in group["functionDeclarations"]
+    ]
     assert "list_dir" in declared
     check(other.conversation)
 
@@ -498,7 +557,10 @@ def test_a_facade_names_the_search_and_defers_tools_of_its_own(tmp_path: Path) -
 
 
 def common_prefix(first: bytes, second: bytes) -> int:
-    return next((index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
+    return next(
+        (index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]),
+        len(first),
+    )
 
 
 def names_declared_in(body: dict[str, Any]) -> list[str]:
@@ -530,7 +592,8 @@ def test_a_search_leaves_the_prefix_as_it_is_where_the_wire_allows(model: str, k
     run(agent.run("And bill them."))
     bodies = [request.body for request in wiretap.requests]
     for before, after in pairwise(bodies):
-        is_prefix = common_prefix(before, after) >= len(before) - 200  # but for the end of the body, and cache marks
+        # but for the end of the body, and cache marks
+        is_prefix = common_prefix(before, after) >= len(before) - 200
         assert is_prefix or not keeps_prefix, (before[:2000], after[:2000])
     limit = agent.view().engine.profile.limits.tools
     shown = [names_declared_in(body) for body in wiretap.bodies]
@@ -557,7 +620,9 @@ def test_what_was_deferred_automatically_is_reported(caplog: pytest.LogCaptureFi
 
 
 def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> None:
-    wiretap = Wiretap(asks("search_tools", query="select:crm_get_deal"), *(says(f"answer {number}") for number in range(20)))
+    wiretap = Wiretap(
+        asks("search_tools", query="select:crm_get_deal"), *(says(f"answer {number}") for number in range(20))
+    )
     agent = make_agent("anthropic", wiretap, tools=SOME, defer=True)
     run(agent.run("Find it."))
     for provider in (*PROVIDERS, *PROVIDERS):
@@ -574,7 +639,9 @@ def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> N
     result = run(agent.run("word " * 500))
     body = wiretap.bodies[count]
     assert any(loss.where == "context" for loss in result.losses)
-    assert not [message for message in body["messages"] if message.get("tool_calls")], "the search is no longer shown"
+    assert not [message for message in body["messages"] if message.get("tool_calls")], (
+        "the search is no longer shown"
+    )
     assert {*names_declared_in(body)} == {"search_tools", "crm_get_deal"}
 
 
@@ -588,7 +655,9 @@ def test_another_agent_on_the_same_conversation_knows_what_was_loaded() -> None:
 
 
 def test_a_hook_and_a_choice_limit_what_messages_have_added() -> None:
-    wiretap = Wiretap(says("hello"), asks("late", x="1"), says("done"), asks("late", "c2", x="2"), says("done"))
+    wiretap = Wiretap(
+        says("hello"), asks("late", x="1"), says("done"), asks("late", "c2", x="2"), says("done")
+    )
     agent = make_agent("openai-chat", wiretap, tools=[early])
     run(agent.run("Hi."))
     agent.add_tools([late])
@@ -605,7 +674,9 @@ def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
     wiretap = Wiretap(asks("crm_get_deal", id="1"), says("done"))
     agent = make_agent(provider, wiretap, tools=SOME, defer=True)
     result = run(agent.run("Go.", tool_choice=ToolChoice("required", ("crm_get_deal",))))
-    assert [loss for loss in result.losses if "omitted" not in loss.reason and "forced" not in loss.reason] == []
+    assert [
+        loss for loss in result.losses if "omitted" not in loss.reason and "forced" not in loss.reason
+    ] == []
     assert "crm_get_deal" in names_declared_in(wiretap.bodies[0])
     assert "crm_get_deal" in names_declared_in(wiretap.bodies[1]), "it has been called"
     assert [result.text for result in results_of(agent.conversation)] == ["crm_get_deal [('id', '1')]"]
@@ -613,13 +684,19 @@ def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
 
 
 def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
-    """What the loop adds runs unasked; a tool of the user does not, whatever it is called and even if it only reads."""
+    """What the loop adds runs unasked; a tool of the user does not, whatever it is called and even if it only
+    reads.
+    """
     ran: list[str] = []
     for name in ("search_tools", "read_result", "final_answer", "run_code"):
-        agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
+        agent = make_agent(
+            "anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)]
+        )
         assert run(agent.run("Go.")).stop == "approval"
         reader = noting(ran, name, effects="read")
-        agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=ToolConfig(ask={"read"}))
+        agent = make_agent(
+            "anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=ToolConfig(ask={"read"})
+        )
         assert run(agent.run("Go.")).stop == "approval"
         for config in (ToolConfig(deny=(name,)), ToolConfig(allow=())):
             agent = make_agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=config)
@@ -684,13 +761,19 @@ def test_whatever_was_loaded_or_called_is_offered_wherever_the_history_begins(
     timeline = ToolTimeline(conversation)
     for count, (event, number) in enumerate(events):
         name, id = f"tool_{number}", f"c{count}"
-        call = [Message("assistant", (ToolCall(id, name, {}),)), tool_results(ToolResult(id, (Text("ok"),), name))]
+        call = [
+            Message("assistant", (ToolCall(id, name, {}),)),
+            tool_results(ToolResult(id, (Text("ok"),), name)),
+        ]
         conversation.append(*(search_messages(name, id=id) if event == "load" else call))
         used.add(name)
         start = data.draw(st.integers(0, len(conversation)))
         head = timeline.head_tools(tools, start, None, lambda name: (name,))
         assert tool_names_of(Request("", conversation[start:], head)) == {"search_tools", *used}
-        assert {item.qualified_name for item in timeline.offered_tools(head, start)} == {"search_tools", *used}
+        assert {item.qualified_name for item in timeline.offered_tools(head, start)} == {
+            "search_tools",
+            *used,
+        }
 
 
 def test_in_code_mode_tools_that_were_added_are_for_code() -> None:

@@ -1,7 +1,7 @@
 """What conversations leave to the garbage collector: nothing when they are over, and little while they wait.
 
-With the collector's default settings, a server with a thousand conversations spends a third of its time in it; what is left in
-cycles grows until the next full collection.
+With the collector's default settings, a server with a thousand conversations spends a third of its time in
+it; what is left in cycles grows until the next full collection.
 """
 
 import asyncio
@@ -22,9 +22,14 @@ from toolglot.values.messages import Conversation
 
 CALLS = 8
 MAX_WAITING_OBJECTS = 250
-"""For a conversation that waits inside eight tools. Measured: 233 with an agent of its own, 215 with a shared one. Each call
-has eleven: its task, contexts, coroutines and arguments. One object more for each call, such as a closure, would be 8 more."""
-TEXT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "All done."}, "finish_reason": "stop"}]}
+"""For a conversation that waits inside eight tools. Measured: 233 with an agent of its own, 215 with a shared
+one. Each call has eleven: its task, contexts, coroutines and arguments. One object more for each call, such
+as a closure, would be 8 more."""
+TEXT = {
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "All done."}, "finish_reason": "stop"}
+    ]
+}
 
 
 def _answer(body: bytes) -> bytes:
@@ -32,7 +37,9 @@ def _answer(body: bytes) -> bytes:
         reply = TEXT
     else:
         function = {"name": "weather", "arguments": '{"city": "Turin"}'}
-        calls = [{"id": f"call_{number}", "type": "function", "function": function} for number in range(CALLS)]
+        calls = [
+            {"id": f"call_{number}", "type": "function", "function": function} for number in range(CALLS)
+        ]
         message = {"role": "assistant", "content": None, "tool_calls": calls}
         reply = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
     return json.dumps({"id": "chatcmpl-1", "model": "gpt-4o", **reply}).encode()
@@ -60,7 +67,9 @@ class _Transport:
 
 
 def make_engine() -> Engine:
-    return create_engine("openai-chat:gpt-4o", base_url="http://127.0.0.1:1/v1", key="k", transport=_Transport())
+    return create_engine(
+        "openai-chat:gpt-4o", base_url="http://127.0.0.1:1/v1", key="k", transport=_Transport()
+    )
 
 
 def make_tool(waiting: Callable[[], Awaitable[object]] | None = None) -> Tool:
@@ -124,7 +133,8 @@ async def test_a_conversation_that_is_over_leaves_nothing_to_the_collector(
         assert await talk() == "All done."
     garbage: list[int] = []
     with collector_off():
-        for _ in range(3):  # what another test has left in a thread may become garbage meanwhile; a cycle is there each time
+        # what another test has left in a thread may become garbage meanwhile; a cycle is there each time
+        for _ in range(3):
             for _ in range(10):
                 await talk()
             await asyncio.sleep(0)
@@ -133,7 +143,9 @@ async def test_a_conversation_that_is_over_leaves_nothing_to_the_collector(
 
 
 @pytest.mark.parametrize("make_talk", [own_agent, shared_agent])
-async def test_a_conversation_that_waits_is_small(make_talk: Callable[[Engine, Tool, ToolConfig], Talk]) -> None:
+async def test_a_conversation_that_waits_is_small(
+    make_talk: Callable[[Engine, Tool, ToolConfig], Talk],
+) -> None:
     gate: asyncio.Future[None] | None = None
     started = 0
 

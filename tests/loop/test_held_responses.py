@@ -24,7 +24,9 @@ class HoldingServer(Listener):
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received = await read_request(reader)
         url = "http://simulator" + received.line.split()[1]
-        response = await SimulatedTransport().send(HttpRequest(url, received.headers, received.body, stream=True))
+        response = await SimulatedTransport().send(
+            HttpRequest(url, received.headers, received.body, stream=True)
+        )
         head = f"HTTP/1.1 {response.status} OK\r\nContent-Type: {response.headers['content-type']}\r\n"
         writer.write(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
         while data := await response.read():
@@ -52,7 +54,9 @@ def test_a_run_goes_on_when_the_reply_is_over(provider: str, monkeypatch: pytest
             for held in (2, 4):
                 async with aclosing(agent.stream('call add {"a": 1, "b": 2}')) as stream:
                     events = [event async for event in stream]
-                assert [event.outcome.result.text for event in events if isinstance(event, ToolFinished)] == ["3"]
+                assert [event.outcome.result.text for event in events if isinstance(event, ToolFinished)] == [
+                    "3"
+                ]
                 assert isinstance(events[-1], RunDone)
                 assert events[-1].result.stop == "end"
                 assert server.held == held

@@ -1,4 +1,6 @@
-"""A call is understood once, when the reply is complete: executor, policy and rendering read what was found out then."""
+"""A call is understood once, when the reply is complete: executor, policy and rendering read what was found
+out then.
+"""
 
 from contextlib import closing
 from pathlib import Path

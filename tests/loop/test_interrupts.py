@@ -107,7 +107,9 @@ async def cancel_after(agent: Agent, steps: int, *, live: bool) -> bool:
     return True
 
 
-CASES = [("plain", provider) for provider in PROVIDERS] + [(shape, "openai-chat") for shape in ("early", "narrow", "timed")]
+CASES = [("plain", provider) for provider in PROVIDERS] + [
+    (shape, "openai-chat") for shape in ("early", "narrow", "timed")
+]
 
 
 @LIVE
@@ -391,7 +393,9 @@ async def test_resume_after_an_interrupt_has_nothing_to_resume() -> None:
 @LIVE
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
 def test_a_tool_that_wants_to_end_the_program(live: bool, error: BaseException) -> None:
-    """sys.exit in a tool ends a call, not the program; under asyncio.run, where Ctrl-C cancels, KeyboardInterrupt does too."""
+    """sys.exit in a tool ends a call, not the program; under asyncio.run, where Ctrl-C cancels,
+    KeyboardInterrupt does too.
+    """
 
     @tool
     async def leave() -> str:

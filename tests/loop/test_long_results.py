@@ -1,4 +1,6 @@
-"""Results that were too long: whoever saw the beginning can read the rest, also after a restart, and nobody else can."""
+"""Results that were too long: whoever saw the beginning can read the rest, also after a restart, and nobody
+else can.
+"""
 
 import re
 from collections.abc import Sequence
@@ -26,11 +28,15 @@ def report(name: str) -> str:
 
 def read_on(messages: Sequence[Message]) -> str:
     """The prompt that makes the model read the first result that was truncated."""
-    handles = [handle for result in results_of(messages) for handle in re.findall(r'handle="(\w+)"', result.text)]
+    handles = [
+        handle for result in results_of(messages) for handle in re.findall(r'handle="(\w+)"', result.text)
+    ]
     return f'call read_result {{"handle": "{handles[0]}"}}'
 
 
-async def last_result(agent: Agent, prompt: str, conversation: Conversation | None = None, live: bool = False) -> ToolResult:
+async def last_result(
+    agent: Agent, prompt: str, conversation: Conversation | None = None, live: bool = False
+) -> ToolResult:
     result = await outcome(agent, prompt, streamed=live, conversation=conversation)
     return result.outcomes[-1].result
 
@@ -58,9 +64,13 @@ def test_the_rest_can_be_read_after_a_restart(provider: str, live: bool) -> None
     agent = make_agent(provider, tools=[report], config=CONFIG)
     run(agent.run(REPORT))
     wiretap = Wiretap()
-    again = Agent.load(agent.save(), f"simulator:{provider}", transport=wiretap, tools=[report], config=CONFIG)
+    again = Agent.load(
+        agent.save(), f"simulator:{provider}", transport=wiretap, tools=[report], config=CONFIG
+    )
     assert "[secret of ann]" in run(last_result(again, read_on(again.conversation), live=live)).text
-    assert "read_result" in str(wiretap.bodies[0].get("tools")), "the tool is offered from the first request on"
+    assert "read_result" in str(wiretap.bodies[0].get("tools")), (
+        "the tool is offered from the first request on"
+    )
     saved = again.save()
     assert Agent.load(saved, transport=wiretap, tools=[report]).save() == saved
     check(again.conversation)
@@ -70,7 +80,9 @@ def test_the_rest_can_be_read_after_a_restart(provider: str, live: bool) -> None
 def test_a_handle_of_messages_that_came_alone_is_an_error_and_never_another_text(provider: str) -> None:
     agent = make_agent(provider, tools=[report], config=CONFIG)
     run(agent.run(REPORT))
-    copied = make_agent(provider, tools=[report], config=CONFIG, conversation=Conversation(agent.conversation))
+    copied = make_agent(
+        provider, tools=[report], config=CONFIG, conversation=Conversation(agent.conversation)
+    )
     for prompt in ("hi", REPORT.replace("ann", "bob")):
         run(copied.run(prompt))
         gone = run(last_result(copied, read_on(copied.conversation).replace("call ", "call! ")))

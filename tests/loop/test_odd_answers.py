@@ -1,4 +1,6 @@
-"""Answers of odd servers over real HTTP, as a user meets them: the run goes on, and the conversation stays usable."""
+"""Answers of odd servers over real HTTP, as a user meets them: the run goes on, and the conversation stays
+usable.
+"""
 
 import asyncio
 import json
@@ -58,7 +60,10 @@ def respond(body: bytes, content_type: str = "text/event-stream", status: str = 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves these answers, one for each request; the last one again and again. A list is a stream, bytes are a response."""
+    """Serves these answers, one for each request; the last one again and again.
+
+    A list is a stream, bytes are a response.
+    """
     servers: list[ThreadingHTTPServer] = []
 
     def start(*answers: Answer) -> str:
@@ -100,7 +105,10 @@ def stream_of(wire: str, *blocks: Text | ToolCall) -> bytes:
 
 def answer(wire: str, text: str, *, live: bool) -> Answer:
     if live:
-        return respond(stream_of(wire, Text(text)), "application/x-ndjson" if wire == "ollama-chat" else "text/event-stream")
+        return respond(
+            stream_of(wire, Text(text)),
+            "application/x-ndjson" if wire == "ollama-chat" else "text/event-stream",
+        )
     return load_reply_encoder(wire)("m").encode_reply(Reply((Text(text),), "end"))
 
 
@@ -112,7 +120,12 @@ async def ask(agent: Agent[Any, Any], prompt: str, *, live: bool) -> RunResult[A
 
 def message(text: str | None) -> Doc:
     part = {"type": "output_text", "text": text}
-    return {"id": "r", "model": "gpt-5", "status": "completed", "output": [{"type": "message", "content": [part]}]}
+    return {
+        "id": "r",
+        "model": "gpt-5",
+        "status": "completed",
+        "output": [{"type": "message", "content": [part]}],
+    }
 
 
 def test_null_as_text_leaves_a_conversation_that_can_be_saved_and_continued(serve: Serve) -> None:
@@ -125,10 +138,14 @@ def test_null_as_text_leaves_a_conversation_that_can_be_saved_and_continued(serv
 
 @EVERY_WIRE
 @LIVE
-async def test_a_status_without_a_body_is_retried_and_frees_its_connection(serve: Serve, wire: str, live: bool) -> None:
+async def test_a_status_without_a_body_is_retried_and_frees_its_connection(
+    serve: Serve, wire: str, live: bool
+) -> None:
     empty, fine = respond(b"", status="204 No Content"), answer(wire, "hi", live=live)
     transport = HttpTransport(max_connections=1)
-    async with Agent(NAMES[wire], base_url=serve(empty, fine), key="any", transport=transport, retry=AT_ONCE) as agent:
+    async with Agent(
+        NAMES[wire], base_url=serve(empty, fine), key="any", transport=transport, retry=AT_ONCE
+    ) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
         assert (await ask(agent, "again", live=live)).text == "hi"
     await transport.close()
@@ -146,17 +163,25 @@ async def test_a_fallback_may_be_the_same_model_at_another_address(serve: Serve,
 
 ODD_MEDIA: dict[str, Doc] = {
     "gemini": {"candidates": [{"content": {"parts": [{"inlineData": {"data": 5}}]}, "finishReason": "STOP"}]},
-    "ollama-chat": {"model": "m", "message": {"role": "assistant", "content": "", "images": [1]}, "done": True},
+    "ollama-chat": {
+        "model": "m",
+        "message": {"role": "assistant", "content": "", "images": [1]},
+        "done": True,
+    },
 }
 
 
 @pytest.mark.parametrize("wire", ODD_MEDIA)
 @LIVE
-async def test_media_of_a_wrong_type_is_retried_and_then_left_to_the_fallback(serve: Serve, wire: str, live: bool) -> None:
+async def test_media_of_a_wrong_type_is_retried_and_then_left_to_the_fallback(
+    serve: Serve, wire: str, live: bool
+) -> None:
     odd, fine = ODD_MEDIA[wire], answer(wire, "hi", live=live)
     async with Agent(NAMES[wire], base_url=serve(odd, fine), key="any", retry=AT_ONCE) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
-    other = create_engine(NAMES["openai-chat"], base_url=serve(answer("openai-chat", "hi", live=live)), key="any")
+    other = create_engine(
+        NAMES["openai-chat"], base_url=serve(answer("openai-chat", "hi", live=live)), key="any"
+    )
     async with Agent(NAMES[wire], base_url=serve(odd), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
         assert (await ask(agent, "q", live=live)).text == "hi"
         assert agent.view().engine is other
@@ -173,10 +198,17 @@ def respond_for_ever(status: str, *, packed: bool) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("status", "error"), [("200 OK", ReplyTooLarge), ("400 Bad Request", InvalidRequest)])
+@pytest.mark.parametrize(
+    ("status", "error"), [("200 OK", ReplyTooLarge), ("400 Bad Request", InvalidRequest)]
+)
 @LIVE
 async def test_no_body_is_read_without_a_bound(
-    serve: Serve, live: bool, status: str, error: type[Exception], packed: bool, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
+    live: bool,
+    status: str,
+    error: type[Exception],
+    packed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("toolglot.engine.engine._MAX_REPLY_BYTES", 1024**2)
     base_url = serve(respond_for_ever(status, packed=packed))
@@ -196,8 +228,12 @@ def noting(ran: list[int]) -> Tool:
 
 
 @EVERY_WIRE
-@pytest.mark.parametrize("tail", [None, b"<html>", b"data: <html>\n\n", b'data: {"choices": [], "usa', b"data: [1,2]\n\n"])
-async def test_what_follows_the_end_of_a_stream_does_nothing(serve: Serve, wire: str, tail: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "tail", [None, b"<html>", b"data: <html>\n\n", b'data: {"choices": [], "usa', b"data: [1,2]\n\n"]
+)
+async def test_what_follows_the_end_of_a_stream_does_nothing(
+    serve: Serve, wire: str, tail: bytes | None
+) -> None:
     body, ran = stream_of(wire, ToolCall("c1", "note", {"number": 1})), list[int]()
     base_url = serve(respond(body + (body if tail is None else tail)), answer(wire, "done", live=True))
     async with Agent(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
@@ -219,7 +255,11 @@ async def test_a_stream_that_was_not_requested_is_read(serve: Serve, wire: str, 
 def test_halves_of_a_character_are_joined(serve: Serve) -> None:
     chunks: list[Doc] = [
         {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "a\ud83d"}}]},
-        {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "\ude00"}, "finish_reason": "stop"}]},
+        {
+            "id": "c",
+            "model": "m",
+            "choices": [{"index": 0, "delta": {"content": "\ude00"}, "finish_reason": "stop"}],
+        },
     ]
     with Agent("openai-chat:gpt-4o", base_url=serve(chunks), key="any") as agent:
         assert agent.run_sync("q").text == "a😀"
@@ -238,7 +278,11 @@ async def test_a_stream_of_two_generations_is_retried(serve: Serve, live: bool) 
 
 def candidate(part: Doc, reason: str) -> Doc:
     content = {"role": "model", "parts": [part]}
-    return {"candidates": [{"content": content, "finishReason": reason}], "modelVersion": "gemini-2.5-flash", "responseId": "g"}
+    return {
+        "candidates": [{"content": content, "finishReason": reason}],
+        "modelVersion": "gemini-2.5-flash",
+        "responseId": "g",
+    }
 
 
 @pytest.mark.parametrize("name", ["gemini:gemini-2.5-flash", "vertex:gemini-2.5-flash"])
@@ -259,14 +303,22 @@ async def test_calls_run_whatever_word_gemini_ends_with(serve: Serve, name: str,
 async def test_a_conversation_of_a_local_server_continues_at_openai(serve: Serve) -> None:
     """Its ids are of another form, and its reasoning is not known there."""
     ran: list[int] = []
-    call = {"type": "function_call", "id": "call_1", "call_id": "c1", "name": "note", "arguments": '{"number": 1}'}
+    call = {
+        "type": "function_call",
+        "id": "call_1",
+        "call_id": "c1",
+        "name": "note",
+        "arguments": '{"number": 1}',
+    }
     items: list[Doc] = [{"type": "reasoning", "id": "item_1", "summary": []}, call]
     base_url = serve({"id": "r", "model": "gpt-5", "status": "completed", "output": items}, message("noted"))
     async with Agent("openai-responses:gpt-5", tools=[noting(ran)], base_url=base_url, key="any") as agent:
         await agent.run("q")
         loaded, _ = load(save(agent.conversation))
     official = SimulatedTransport(Simulator())
-    agent = Agent("openai-responses:gpt-5", transport=official, key="any", tools=[noting(ran)], conversation=loaded)
+    agent = Agent(
+        "openai-responses:gpt-5", transport=official, key="any", tools=[noting(ran)], conversation=loaded
+    )
     result = await agent.run("say hello")
     assert (ran, result.text) == ([1], "hello")
     assert "reasoning_echo" in {repair.subject for repair in result.repairs}
@@ -280,7 +332,11 @@ _GEMINI_CALL = {
 _CHAT_CALL = {"function": {"name": "look", "arguments": '{"x": 1}'}}
 WITHOUT_IDS: dict[str, tuple[Doc, Doc]] = {
     "ollama:qwen3": (
-        {"model": "qwen3", "message": {"role": "assistant", "content": "", "tool_calls": [_CALL, _CALL]}, "done": True},
+        {
+            "model": "qwen3",
+            "message": {"role": "assistant", "content": "", "tool_calls": [_CALL, _CALL]},
+            "done": True,
+        },
         {"model": "qwen3", "message": {"role": "assistant", "content": "done"}, "done": True},
     ),
     "gemini:gemini-2.5-pro": (
@@ -296,7 +352,9 @@ WITHOUT_IDS: dict[str, tuple[Doc, Doc]] = {
 
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("model", WITHOUT_IDS)
-def test_equal_calls_without_ids_get_different_ones_in_every_turn(serve: Serve, model: str, live: bool) -> None:
+def test_equal_calls_without_ids_get_different_ones_in_every_turn(
+    serve: Serve, model: str, live: bool
+) -> None:
     @tool(polls=True)
     def look(x: int) -> str:
         """Looks."""
@@ -343,12 +401,22 @@ class Wiretap:
 _CUT_CALL = {"id": "c", "function": {"name": "look", "arguments": '{"x'}}
 CUT_OFF: dict[str, tuple[Doc, Doc]] = {
     "llama.cpp:m": (
-        {"choices": [{"message": {"role": "assistant", "tool_calls": [_CUT_CALL]}, "finish_reason": "length"}]},
+        {
+            "choices": [
+                {"message": {"role": "assistant", "tool_calls": [_CUT_CALL]}, "finish_reason": "length"}
+            ]
+        },
         {"choices": [{"message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"}]},
     ),
     "openai-responses:m": (
-        {"status": "completed", "output": [{"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"x'}]},
-        {"status": "completed", "output": [{"type": "message", "content": [{"type": "output_text", "text": "done"}]}]},
+        {
+            "status": "completed",
+            "output": [{"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"x'}],
+        },
+        {
+            "status": "completed",
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "done"}]}],
+        },
     ),
 }
 

@@ -1,4 +1,6 @@
-"""A call that was not on offer never runs, whatever the model does: tool choice, hooks and one call at a time."""
+"""A call that was not on offer never runs, whatever the model does: tool choice, hooks and one call at a
+time.
+"""
 
 from typing import Any
 
@@ -99,7 +101,9 @@ def test_a_word_that_names_no_tool_is_an_error() -> None:
 def test_a_choice_is_free_after_the_first_request(provider: str, live: bool) -> None:
     ran: list[str] = []
     wiretap = Wiretap(calls("t2"), calls("t2"), answer)
-    agent = make_agent(provider, wiretap, tools=make_tools(ran), config=ToolConfig(tool_choice=ToolChoice("auto", ("t1",))))
+    agent = make_agent(
+        provider, wiretap, tools=make_tools(ran), config=ToolConfig(tool_choice=ToolChoice("auto", ("t1",)))
+    )
     run(outcome(agent, "go", streamed=live))
     assert ran == ["t2"]
     assert kinds_of(agent.conversation) == ["not_allowed", None]
@@ -117,7 +121,11 @@ def test_a_tool_that_a_hook_removed_does_not_run(provider: str, live: bool, eage
 
     wiretap = Wiretap(calls("t2", "t1"), answer)
     agent = make_agent(
-        provider, wiretap, tools=make_tools(ran), hooks=[hook(before_request=hide)], config=ToolConfig(eager_start=eager)
+        provider,
+        wiretap,
+        tools=make_tools(ran),
+        hooks=[hook(before_request=hide)],
+        config=ToolConfig(eager_start=eager),
     )
     run(outcome(agent, "go", streamed=live))
     assert ran == ["t1"]
@@ -130,10 +138,17 @@ def test_a_tool_that_a_hook_removed_does_not_run(provider: str, live: bool, eage
 def test_one_call_at_a_time_is_enforced(provider: str, live: bool, eager: bool) -> None:
     ran: list[str] = []
     wiretap = Wiretap(calls("t1", "t2", "t2"), calls("t2"), answer)
-    agent = make_agent(provider, wiretap, tools=make_tools(ran), config=ToolConfig(parallel=False, eager_start=eager))
+    agent = make_agent(
+        provider, wiretap, tools=make_tools(ran), config=ToolConfig(parallel=False, eager_start=eager)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert ran == ["t1", "t2"]
-    assert [outcome.result.error_code for outcome in result.outcomes] == ["", "one_call_at_a_time", "one_call_at_a_time", ""]
+    assert [outcome.result.error_code for outcome in result.outcomes] == [
+        "",
+        "one_call_at_a_time",
+        "one_call_at_a_time",
+        "",
+    ]
     check(agent.conversation)
 
 
@@ -156,13 +171,17 @@ def test_a_refused_call_is_an_event_too() -> None:
     config = ToolConfig(tool_choice=ToolChoice("none"))
     agent = make_agent("anthropic", Wiretap(calls("t1"), answer), tools=make_tools([]), config=config)
     events = run(collect_events(agent.stream("go")))
-    assert [event.outcome.result.error_code for event in events if isinstance(event, ToolFinished)] == ["tool_not_offered"]
+    assert [event.outcome.result.error_code for event in events if isinstance(event, ToolFinished)] == [
+        "tool_not_offered"
+    ]
 
 
 @pytest.mark.parametrize(("name", "names", "kind"), [
     ("Read", ("grep",), "not_allowed"), ("Read", ("read",), None), ("read", ("read",), "not_found"),
 ])  # fmt: skip
-def test_built_in_tools_are_meant_under_all_of_their_names(tmp_path: Any, name: str, names: tuple[str, ...], kind: Any) -> None:
+def test_built_in_tools_are_meant_under_all_of_their_names(
+    tmp_path: Any, name: str, names: tuple[str, ...], kind: Any
+) -> None:
     from toolglot import coding_tools
 
     (tmp_path / "a.txt").write_text("hello")
@@ -198,7 +217,9 @@ def test_a_tool_in_a_namespace_can_be_forced(provider: str, live: bool, name: st
     ran: list[str] = []
     tools = [*make_tools(ran), noting(ran, "find", namespace="crm")]
     wiretap = Wiretap()
-    agent = make_agent(provider, wiretap, tools=tools, config=ToolConfig(tool_choice=ToolChoice("required", (name,))))
+    agent = make_agent(
+        provider, wiretap, tools=tools, config=ToolConfig(tool_choice=ToolChoice("required", (name,)))
+    )
     run(outcome(agent, "Hello", streamed=live))
     can_force = agent.view().engine.profile.features.choices & {"named", "required"}
     assert ran == (["find"] if can_force else [])

@@ -1,4 +1,6 @@
-"""The loop with everything around it, on the simulator: all five wires, streamed and not, with one and the same outcome."""
+"""The loop with everything around it, on the simulator: all five wires, streamed and not, with one and the
+same outcome.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.errors import MalformedReply, NameConflict, ProviderError, ToolError, TransportError, UnknownName, UsageError
+from toolglot.errors import (
+    MalformedReply,
+    NameConflict,
+    ProviderError,
+    ToolError,
+    TransportError,
+    UnknownName,
+    UsageError,
+)
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.agent.config import PromptContext
 from toolglot.loop.limits import RunLimits
@@ -30,7 +40,16 @@ from toolglot.values.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.values.messages import Conversation, Reply, Text, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.messages import (
+    Conversation,
+    Reply,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
 from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 
 from .agents import (
@@ -100,7 +119,9 @@ def meaning(result: RunResult) -> tuple[Any, ...]:
         (outcome.call.name, outcome.call.arguments, outcome.result.text, outcome.result.error_kind)
         for outcome in result.outcomes
     ]
-    lines = [(message.role, message.text, len(message.calls), len(message.results)) for message in result.messages]
+    lines = [
+        (message.role, message.text, len(message.calls), len(message.results)) for message in result.messages
+    ]
     return result.text, result.stop, shown, lines, result.iterations
 
 
@@ -113,7 +134,9 @@ def test_tools_errors_and_timeouts_on_every_wire(provider: str, live: bool) -> N
     wiretap = Wiretap()
     agent = make_agent(provider, wiretap, tools=TOOLS, system="Be brief.")
     result = run(outcome(agent, PROMPT, streamed=live))
-    shown = [(outcome.result.text.partition(".")[0], outcome.result.error_kind) for outcome in result.outcomes]
+    shown = [
+        (outcome.result.text.partition(".")[0], outcome.result.error_kind) for outcome in result.outcomes
+    ]
     assert shown == [
         ("3", None),
         ("HI", None),
@@ -240,7 +263,9 @@ async def test_other_conversations_are_kept_apart(provider: str) -> None:
     prompts = [f'call add {{"a": {number}, "b": 100}}' for number in range(20)]
     pairs = zip(prompts, others, strict=True)
     results = await asyncio.gather(*(agent.run(prompt, conversation=other) for prompt, other in pairs))
-    assert [result.outcomes[0].result.text for result in results] == [str(number + 100) for number in range(20)]
+    assert [result.outcomes[0].result.text for result in results] == [
+        str(number + 100) for number in range(20)
+    ]
     assert len(agent.conversation) == 0
     for other in others:
         check(other, everywhere=False)
@@ -256,7 +281,9 @@ async def test_uses_are_counted_in_a_conversation_also_in_another_one() -> None:
 
 def test_a_conversation_of_the_caller_continues() -> None:
     call = ToolCall("c1", "add", {"a": 1, "b": 1})
-    conversation = Conversation([user("hi"), assistant([call]), tool_results(ToolResult("c1", (Text("2"),), "add"))])
+    conversation = Conversation(
+        [user("hi"), assistant([call]), tool_results(ToolResult("c1", (Text("2"),), "add"))]
+    )
     wiretap = Wiretap()
     agent = make_agent("anthropic", wiretap, tools=TOOLS, conversation=conversation)
     result = run(agent.run("say and now"))
@@ -302,7 +329,9 @@ def test_the_last_turn_keeps_the_tools_if_the_wire_can_forbid_calls(provider: st
 def test_a_model_that_calls_in_its_last_turn_runs_nothing(provider: str, live: bool) -> None:
     ran: list[str] = []
     wiretap = Wiretap(*([lambda request: Reply((ToolCall("", "count", {}),), "tools")] * 5))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    agent = make_agent(provider, wiretap, tools=[noting(ran, "count", polls=True)], limits=RunLimits(max_iterations=2))
+    agent = make_agent(
+        provider, wiretap, tools=[noting(ran, "count", polls=True)], limits=RunLimits(max_iterations=2)
+    )
     result = run(outcome(agent, "go", streamed=live))
     assert result.stop == "max_iterations"
     assert len(ran) == 2
@@ -363,7 +392,9 @@ CUTS = ["reset-mid-stream", "half-json", "truncated", "error-in-200"]
 
 @EVERYWHERE
 @pytest.mark.parametrize("fault", CUTS)
-async def test_a_stream_that_breaks_after_it_was_shown_is_not_started_again(provider: str, fault: str) -> None:
+async def test_a_stream_that_breaks_after_it_was_shown_is_not_started_again(
+    provider: str, fault: str
+) -> None:
     wiretap = Wiretap("say one two three four five six seven eight nine ten eleven twelve", faults=[fault])
     agent = make_agent(provider, wiretap)
     shown: list[RunEvent] = []
@@ -437,13 +468,19 @@ class Watch(Hooks):
 @STREAMED
 def test_hooks_see_everything_in_order(live: bool) -> None:
     watch = Watch()
-    run(outcome(make_agent("anthropic", tools=[add], hooks=[watch]), 'call add {"a": 1, "b": 2}', streamed=live))
+    run(
+        outcome(
+            make_agent("anthropic", tools=[add], hooks=[watch]), 'call add {"a": 1, "b": 2}', streamed=live
+        )
+    )
     assert watch.seen == ["request 1", "reply 1", "before add", "after 3", "request 3", "reply 0"]
 
 
 def test_a_hook_redacts_what_is_sent_and_not_what_is_kept() -> None:
     def redact(request: Request) -> Request:
-        return replace(request, messages=[user(message.text.replace("4711", "****")) for message in request.messages])
+        return replace(
+            request, messages=[user(message.text.replace("4711", "****")) for message in request.messages]
+        )
 
     wiretap = Wiretap()
     agent = make_agent("anthropic", wiretap, hooks=[hook(before_request=redact)])
@@ -477,11 +514,15 @@ HOOK_POINTS = ["before_request", "after_reply", "before_tool", "after_tool"]
     "error", [ValueError("hook"), TimeoutError("hook"), KeyError()], ids=lambda error: type(error).__name__
 )
 @pytest.mark.parametrize("early", [False, True], ids=["", "early"])
-async def test_a_hook_that_fails_leaves_a_valid_conversation(live: bool, point: str, error: Exception, early: bool) -> None:
+async def test_a_hook_that_fails_leaves_a_valid_conversation(
+    live: bool, point: str, error: Exception, early: bool
+) -> None:
     def fail(_: Any) -> Any:
         raise error
 
-    agent = make_agent("anthropic", tools=[add, shout], hooks=[hook(**{point: fail})], config=ToolConfig(eager_start=early))
+    agent = make_agent(
+        "anthropic", tools=[add, shout], hooks=[hook(**{point: fail})], config=ToolConfig(eager_start=early)
+    )
     with pytest.raises(type(error)):
         await outcome(agent, 'call add {"a": 1, "b": 2} call shout {"text": "x"}', streamed=live)
     check(agent.conversation)
@@ -493,7 +534,9 @@ async def test_a_hook_that_fails_leaves_a_valid_conversation(live: bool, point: 
 
 
 def system_of(body: Doc) -> str:
-    return dumps_text(body.get("system") or body.get("instructions") or body.get("systemInstruction") or body["messages"][0])
+    return dumps_text(
+        body.get("system") or body.get("instructions") or body.get("systemInstruction") or body["messages"][0]
+    )
 
 
 @EVERYWHERE
@@ -560,7 +603,12 @@ def test_tools_that_are_not_allowed_are_not_shown_and_do_not_run(provider: str) 
 
 def test_tools_can_be_switched_off() -> None:
     wiretap = Wiretap()
-    agent = make_agent("anthropic", wiretap, tools=[add], config=ToolConfig(enabled=False, tool_choice=ToolChoice("required")))
+    agent = make_agent(
+        "anthropic",
+        wiretap,
+        tools=[add],
+        config=ToolConfig(enabled=False, tool_choice=ToolChoice("required")),
+    )
     run(agent.run("add 1 and 2"))
     assert "tools" not in wiretap.bodies[0]
     assert "tool_choice" not in wiretap.bodies[0]
@@ -569,7 +617,9 @@ def test_tools_can_be_switched_off() -> None:
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini"])
 def test_a_choice_is_for_the_first_request_only(provider: str) -> None:
     wiretap = Wiretap()
-    agent = make_agent(provider, wiretap, tools=[add, shout], config=ToolConfig(tool_choice=ToolChoice("required", ("add",))))
+    agent = make_agent(
+        provider, wiretap, tools=[add, shout], config=ToolConfig(tool_choice=ToolChoice("required", ("add",)))
+    )
     result = run(agent.run("add 1 and 2"))
     assert result.stop == "end"
 
@@ -708,7 +758,10 @@ def test_only_tools_that_only_read_start_early(provider: str) -> None:
 @EVERYWHERE
 async def test_a_reply_that_breaks_discards_what_was_started_early(provider: str) -> None:
     slow = StuckTool("read", effects="read")
-    wiretap = Wiretap(lambda _: Reply((ToolCall("", "read", {}), Text("words " * 40)), "tools"), faults=["truncated"])  # pyright: ignore[reportUnknownLambdaType]
+    wiretap = Wiretap(
+        lambda _: Reply((ToolCall("", "read", {}), Text("words " * 40)), "tools"),  # pyright: ignore[reportUnknownLambdaType]
+        faults=["truncated"],
+    )
     agent = make_agent(provider, wiretap, tools=[slow.tool], config=EARLY)
     with pytest.raises((MalformedReply, TransportError, ProviderError)):
         async for _ in agent.stream("go"):
@@ -735,7 +788,9 @@ def test_an_early_result_is_of_the_call_that_is_kept() -> None:
     def other(reply: Reply) -> Reply | None:
         if not reply.calls:
             return None
-        return replace(reply, blocks=tuple(replace(call, arguments={"a": 40, "b": 2}, raw=None) for call in reply.calls))
+        return replace(
+            reply, blocks=tuple(replace(call, arguments={"a": 40, "b": 2}, raw=None) for call in reply.calls)
+        )
 
     agent = make_agent("openai-chat", tools=[add], hooks=[hook(after_reply=other)], config=EARLY)
     run(outcome(agent, 'call add {"a": 1, "b": 1}', streamed=True))
@@ -744,8 +799,12 @@ def test_an_early_result_is_of_the_call_that_is_kept() -> None:
 
 @pytest.mark.parametrize("config", [ToolConfig(), EARLY], ids=["late", "early"])
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
-def test_an_early_start_is_of_its_own_reply_also_if_ids_are_used_again(provider: str, config: ToolConfig) -> None:
-    """Some servers number their calls anew in every answer: what was read before is not the answer to a new question."""
+def test_an_early_start_is_of_its_own_reply_also_if_ids_are_used_again(
+    provider: str, config: ToolConfig
+) -> None:
+    """Some servers number their calls anew in every answer: what was read before is not the answer to a new
+    question.
+    """
     written: list[int] = []
 
     @tool(effects="read", polls=True)
@@ -760,9 +819,13 @@ def test_an_early_start_is_of_its_own_reply_also_if_ids_are_used_again(provider:
         return "written"
 
     def turn(number: int) -> Callable[[Any], Reply]:
-        return lambda _: Reply((ToolCall("call_0", "look", {}), ToolCall("call_1", "write", {"n": number})), "tools")
+        return lambda _: Reply(
+            (ToolCall("call_0", "look", {}), ToolCall("call_1", "write", {"n": number})), "tools"
+        )
 
-    agent = make_agent(provider, Wiretap(turn(1), turn(2), turn(3), "say done"), tools=[look, write], config=config)
+    agent = make_agent(
+        provider, Wiretap(turn(1), turn(2), turn(3), "say done"), tools=[look, write], config=config
+    )
     result = run(outcome(agent, "go", streamed=True))
     assert result.text == "done"
     assert [outcome.result.text for outcome in result.outcomes if outcome.call.name == "look"] == [
@@ -780,10 +843,14 @@ def test_what_an_earlier_reply_left_running_is_ended_with_the_run() -> None:
     async def out(reply: Reply) -> Reply:
         for _ in range(5):
             await asyncio.sleep(0)
-        return replace(reply, blocks=tuple(block for block in reply.blocks if getattr(block, "name", "") != "forever"))
+        return replace(
+            reply, blocks=tuple(block for block in reply.blocks if getattr(block, "name", "") != "forever")
+        )
 
     wiretap = Wiretap('call forever {} call add {"a": 1, "b": 1}', 'call add {"a": 2, "b": 2}', "say done")
-    agent = make_agent("openai-chat", wiretap, tools=[forever.tool, add], hooks=[hook(after_reply=out)], config=EARLY)
+    agent = make_agent(
+        "openai-chat", wiretap, tools=[forever.tool, add], hooks=[hook(after_reply=out)], config=EARLY
+    )
     result = run(outcome(agent, "go", streamed=True))
     assert (result.text, [outcome.result.text for outcome in result.outcomes]) == ("done", ["2", "4"])
     assert forever.ended == 1
@@ -794,7 +861,9 @@ def test_what_an_earlier_reply_left_running_is_ended_with_the_run() -> None:
     "calls", ["look look look look look", "write write look write look look", "look write look look write"]
 )
 def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, limit: int) -> None:
-    """As many are inside at the same time as may be, and not more, wherever among the calls the early ones are."""
+    """As many are inside at the same time as may be, and not more, wherever among the calls the early ones
+    are.
+    """
     inside, peak = [0], [0]
 
     async def busy(n: int) -> int:
@@ -810,7 +879,9 @@ def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, limit: 
     prompt = " ".join(f'call {name} {{"n": {number}}}' for number, name in enumerate(calls.split()))
     agent = make_agent("openai-chat", tools=tools, config=config)
     result = run(outcome(agent, prompt, streamed=True))
-    assert [outcome.result.text for outcome in result.outcomes] == [str(number) for number in range(len(calls.split()))]
+    assert [outcome.result.text for outcome in result.outcomes] == [
+        str(number) for number in range(len(calls.split()))
+    ]
     assert peak[0] == limit
     check(agent.conversation, everywhere=False)
 
@@ -824,7 +895,9 @@ def test_a_tool_sees_the_conversation_the_data_and_the_model() -> None:
     @tool
     def look(context: Context) -> str:
         """Looks around."""
-        seen.extend([context.data, context.model, [message.role for message in context.messages], context.attempt])
+        seen.extend(
+            [context.data, context.model, [message.role for message in context.messages], context.attempt]
+        )
         seen.extend([context.call.name, context.is_cancelled])
         return "ok"
 
@@ -889,7 +962,9 @@ def test_odd_values_do_not_break_the_loop(provider: str, make: Factory) -> None:
     check_bodies(agent.view().engine, wiretap)
 
 
-@pytest.mark.parametrize(("options", "marked"), [({}, True), ({"temperature": 0.5}, True), ({"cache": False}, False)])
+@pytest.mark.parametrize(
+    ("options", "marked"), [({}, True), ({"temperature": 0.5}, True), ({"cache": False}, False)]
+)
 async def test_options_do_not_turn_the_prompt_cache_off(options: dict[str, Any], marked: bool) -> None:
     body = (await Agent("simulator:anthropic", options=Options(**options)).preview_request()).body
     assert (b"cache_control" in body) == marked

@@ -31,7 +31,13 @@ from .agents import (
 )
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
-SHAPES = ["look step look look", "look look step look look step", "step step step", "step look look look", "look look look"]
+SHAPES = [
+    "look step look look",
+    "look look step look look step",
+    "step step step",
+    "step look look look",
+    "look look look",
+]
 CONFIGS = {
     "plain": ToolConfig(),
     "early": ToolConfig(eager_start=True),
@@ -65,7 +71,9 @@ class Diary:
         for n, name in enumerate(names):
             if name == "step":
                 assert all(self.place("out", other) < self.place("in", n) for other in range(n)), self.lines
-                assert all(self.place("out", n) < self.place("in", other) for other in range(n + 1, len(names))), self.lines
+                assert all(
+                    self.place("out", n) < self.place("in", other) for other in range(n + 1, len(names))
+                ), self.lines
 
     def together(self, *numbers: int) -> bool:
         """All of them were inside at the same time."""
@@ -85,7 +93,9 @@ def test_an_ordered_call_waits_for_those_before_it_and_those_after_wait_for_it(
     diary = Diary()
     agent = make_agent("openai-chat", tools=diary.tools, config=config)
     result = run(outcome(agent, prompt(shape), streamed=live))
-    assert [outcome.result.text for outcome in result.outcomes] == [f"done {n}" for n in range(len(shape.split()))]
+    assert [outcome.result.text for outcome in result.outcomes] == [
+        f"done {n}" for n in range(len(shape.split()))
+    ]
     diary.check(shape)
     check(agent.conversation, everywhere=False)
 
@@ -109,7 +119,8 @@ def test_without_order_all_run_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "gemini", "ollama"])
 @pytest.mark.parametrize(
-    ("shape", "begun"), [("look step look look", {0}), ("step look look", set[int]()), ("look look step", {0, 1})]
+    ("shape", "begun"),
+    [("look step look look", {0}), ("step look look", set[int]()), ("look look step", {0, 1})],
 )
 def test_an_early_start_does_not_overtake_an_ordered_call(provider: str, shape: str, begun: set[int]) -> None:
     diary, at_reply = Diary(), list[set[int]]()
@@ -134,14 +145,18 @@ def test_the_next_reply_starts_early_again() -> None:
         at_reply.append(sum(moment == "in" for moment, _ in diary.lines))
 
     turns = 'call step {"n": 0} call look {"n": 1}\nthen call look {"n": 2} call look {"n": 3}\nthen say done'
-    agent = make_agent("openai-chat", tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
+    agent = make_agent(
+        "openai-chat", tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"]
+    )
     assert run(outcome(agent, turns, streamed=True)).text == "done"
     assert at_reply == [0, 3, 4]
 
 
 def test_the_events_of_an_ordered_call_stand_between_those_of_its_neighbours() -> None:
     diary = Diary()
-    events = run(collect_events(make_agent("anthropic", tools=diary.tools).stream(prompt("look look step look"))))
+    events = run(
+        collect_events(make_agent("anthropic", tools=diary.tools).stream(prompt("look look step look")))
+    )
     seen: list[tuple[str, Any]] = []
     for event in events:
         if isinstance(event, ToolStarted | ToolFinished):
@@ -256,7 +271,9 @@ def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool
 
     agent = make_agent("anthropic", tools=diary.tools, config=config, approve=yes_or_no)
     run(outcome(agent, prompt("look step look step look"), streamed=live))
-    ran = [n for n in range(5) if n not in {1: answers[0], 3: answers[1]} or {1: answers[0], 3: answers[1]}[n]]
+    ran = [
+        n for n in range(5) if n not in {1: answers[0], 3: answers[1]} or {1: answers[0], 3: answers[1]}[n]
+    ]
     assert sorted({n for _, n in diary.lines}) == ran
     for n in {1, 3} & {*ran}:
         assert all(diary.place("out", other) < diary.place("in", n) for other in ran if other < n)
@@ -265,7 +282,9 @@ def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool
 
 
 async def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> None:
-    """A file that is read after an edit is read after the edit, also where somebody has to think about the edit first."""
+    """A file that is read after an edit is read after the edit, also where somebody has to think about the
+    edit first.
+    """
     diary = Diary()
     agent = make_agent("anthropic", tools=diary.tools, config=ToolConfig(ask=frozenset({"write"})))
     first = await agent.run(prompt("look step look"))
@@ -308,13 +327,21 @@ def yes(_: ApprovalRequest) -> bool:
 
 
 def coder(folder: Path, wiretap: Wiretap, config: ToolConfig, tools: list[Tool]) -> Agent:
-    return make_agent("anthropic", wiretap, tools=tools, config=config, approve=yes, system=f"Work in {folder}.")
+    return make_agent(
+        "anthropic", wiretap, tools=tools, config=config, approve=yes, system=f"Work in {folder}."
+    )
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(("config", "live"), [(CONFIGS["plain"], False), (CONFIGS["early"], True)], ids=["whole", "early"])
-def test_commands_and_edits_of_one_turn_have_one_outcome(tmp_path: Path, config: ToolConfig, live: bool) -> None:
-    """The same each time: each command sees what was done before it in the turn, and nothing of what was done after it."""
+@pytest.mark.parametrize(
+    ("config", "live"), [(CONFIGS["plain"], False), (CONFIGS["early"], True)], ids=["whole", "early"]
+)
+def test_commands_and_edits_of_one_turn_have_one_outcome(
+    tmp_path: Path, config: ToolConfig, live: bool
+) -> None:
+    """The same each time: each command sees what was done before it in the turn, and nothing of what was done
+    after it.
+    """
     seen: list[list[str]] = []
     for number in range(5):
         folder = tmp_path / str(number)

@@ -24,10 +24,16 @@ PROMPTS: list[tuple[Any, list[Message]]] = [
     ([{"role": "user", "content": "say hi"}], [user("say hi")]),
     ([user("a"), assistant("b"), user("say hi")], [user("a"), assistant("b"), user("say hi")]),
     (
-        [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "say hi"}]}],
+        [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": [{"type": "text", "text": "say hi"}]},
+        ],
         [system("s"), user("say hi")],
     ),
-    ([{"role": "assistant", "content": "b"}, user("a"), "say hi"], [assistant("b"), user("a"), user("say hi")]),
+    (
+        [{"role": "assistant", "content": "b"}, user("a"), "say hi"],
+        [assistant("b"), user("a"), user("say hi")],
+    ),
     ([{"type": "text", "text": "say hi"}], [user("say hi")]),
     (["one", {"type": "text", "text": "say hi"}], [user(["one", "say hi"])]),
     ({"role": "user", "content": ["say hi"]}, [user("say hi")]),
@@ -56,7 +62,16 @@ def test_an_image_of_openai_reaches_every_provider(provider: str) -> None:
 def test_calls_and_results_of_openai_are_paired() -> None:
     results = {"role": "tool", "tool_call_id": "c1", "content": "3"}
     agent = make_agent("anthropic")
-    run(agent.run([user("add"), {"role": "assistant", "content": None, "tool_calls": [CALL]}, results, user("say hi")]))
+    run(
+        agent.run(
+            [
+                user("add"),
+                {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                results,
+                user("say hi"),
+            ]
+        )
+    )
     assert agent.conversation[1].blocks == (ToolCall("c1", "add", {"a": 1}, '{"a": 1}'),)
     assert [(result.call_id, result.name) for result in agent.conversation[2].results] == [("c1", "add")]
     check(agent.conversation)
@@ -142,7 +157,12 @@ async def test_a_prompt_that_was_never_sent_does_not_stay(failure: str, live: bo
     await make_agent("anthropic").run("say one", conversation=history)
     before = list(history)
     with pytest.raises(LookupError, match="no such user"):
-        await outcome(make_agent("anthropic", wiretap, **FAILURES[failure]), "say two", streamed=live, conversation=history)
+        await outcome(
+            make_agent("anthropic", wiretap, **FAILURES[failure]),
+            "say two",
+            streamed=live,
+            conversation=history,
+        )
     assert (list(history), wiretap.requests) == (before, [])
     assert (await make_agent("anthropic", wiretap).run("say three", conversation=history)).text == "three"
     assert b"two" not in wiretap.requests[-1].body

@@ -58,7 +58,11 @@ CHANGES: dict[str, Callable[[Agent[Any, Any]], Any]] = {
 def describe(builder: RequestBuilder) -> dict[str, Any]:
     """What a request and the calls of its reply depend on."""
     engine_state, caller = builder.prepare(), builder.state.caller
-    seen = {name: getattr(caller, name) for name in caller.__struct_fields__ if name not in ("interpret", "added_tools")}
+    seen = {
+        name: getattr(caller, name)
+        for name in caller.__struct_fields__
+        if name not in ("interpret", "added_tools")
+    }
     tools = [definition.name for definition in builder.view.tools(tuple(caller.added_tools.values()))]
     return {
         **seen,

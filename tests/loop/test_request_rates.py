@@ -56,8 +56,12 @@ def test_a_wait_is_an_event() -> None:
 
 def test_a_model_that_fails_after_the_wait_is_replaced(delays: list[float]) -> None:
     rates = {"simulator:anthropic*": RequestRate(requests=1)}
-    wiretap = Wiretap(errors=[None, errors.ConnectFailed("no"), errors.ConnectFailed("no"), errors.ConnectFailed("no")])
-    agent = make_agent("anthropic", wiretap, limits=RunLimits(request_rates=rates), fallbacks=["simulator:gemini"])
+    wiretap = Wiretap(
+        errors=[None, errors.ConnectFailed("no"), errors.ConnectFailed("no"), errors.ConnectFailed("no")]
+    )
+    agent = make_agent(
+        "anthropic", wiretap, limits=RunLimits(request_rates=rates), fallbacks=["simulator:gemini"]
+    )
 
     async def ask() -> list[object]:
         await agent.run("first")

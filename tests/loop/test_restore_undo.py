@@ -16,7 +16,17 @@ from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.messages import Conversation, Message, Reply, Text, ToolCall, assistant, user
 from toolglot.values.request import Request
 
-from .agents import PROVIDERS, StuckTool, Wiretap, check, check_bodies, find_unpaired, make_agent, run, texts_of
+from .agents import (
+    PROVIDERS,
+    StuckTool,
+    Wiretap,
+    check,
+    check_bodies,
+    find_unpaired,
+    make_agent,
+    run,
+    texts_of,
+)
 
 TRIM = ContextPolicy(when_full="trim", budget=1_200)
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
@@ -36,7 +46,11 @@ def write(path: str) -> str:
 
 
 def old(turns: int = 8) -> list[Message]:
-    return [message for n in range(turns) for message in (user(f"prompt {n}"), assistant(f"answer {n} " + "a" * 1_000))]
+    return [
+        message
+        for n in range(turns)
+        for message in (user(f"prompt {n}"), assistant(f"answer {n} " + "a" * 1_000))
+    ]
 
 
 def at_dawn(messages: Sequence[Message]) -> str:
@@ -51,7 +65,9 @@ def steps(request: Request) -> Reply:
     """A model that looks ten times in a turn that says so, and answers."""
     looked = [message for message in request.messages if message.role == "tool"]
     last = next((looked_at for looked_at in looked[::-1]), None)
-    number = int(last.results[-1].text.split()[1]) + 1 if last is not None and request.messages[-1] is last else 1
+    number = (
+        int(last.results[-1].text.split()[1]) + 1 if last is not None and request.messages[-1] is last else 1
+    )
     wants = any("look around" in message.text for message in request.messages if message.role == "user")
     done = request.messages[-1].role == "user" and "look around" not in request.messages[-1].text
     if done or not wants or number > LOOKS:
@@ -60,7 +76,9 @@ def steps(request: Request) -> Reply:
 
 
 def looker(provider: str = "openai-chat", wiretap: Wiretap | None = None, **options: Any) -> Agent:
-    return make_agent(provider, wiretap or Wiretap(*[steps] * 300), tools=[look, write], context=TRIM, **options)
+    return make_agent(
+        provider, wiretap or Wiretap(*[steps] * 300), tools=[look, write], context=TRIM, **options
+    )
 
 
 def with_header(data: bytes, **changes: Any) -> bytes:
@@ -83,7 +101,9 @@ class TestSaved:
     @EVERYWHERE
     @pytest.mark.parametrize("prompt", ["go", "look around"], ids=["between turns", "inside a turn"])
     def test_a_truncation_goes_along(self, provider: str, prompt: str) -> None:
-        """What was left out is left out of the next request too, and its bytes are those that would have been sent."""
+        """What was left out is left out of the next request too, and its bytes are those that would have been
+        sent.
+        """
         first = looker(provider, conversation=Conversation(old()))
         run(first.run(prompt))
         data = first.save()
@@ -100,7 +120,9 @@ class TestSaved:
     def test_a_summary_goes_along(self) -> None:
         wiretap = Wiretap()
         context = ContextPolicy(budget=1_200)
-        first = make_agent("openai-chat", wiretap, context=context, conversation=Conversation(old()), summarize=at_dawn)
+        first = make_agent(
+            "openai-chat", wiretap, context=context, conversation=Conversation(old()), summarize=at_dawn
+        )
         run(first.run("say hi"))
         other = Wiretap()
         again = Agent.load(first.save(), transport=other, context=context)
@@ -149,7 +171,12 @@ class TestDamaged:
         calls = Wiretap('call look {"n": 1}\nthen say done')
         agent = make_agent("openai-chat", calls, tools=[look, write], conversation=Conversation(old()))
         run(agent.run('call look {"n": 1}\nthen say done'))
-        assert [message.role for message in agent.conversation[16:]] == ["user", "assistant", "tool", "assistant"]
+        assert [message.role for message in agent.conversation[16:]] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ]
         return agent.save()
 
     @pytest.mark.parametrize("context", DAMAGE.values(), ids=DAMAGE)
@@ -157,7 +184,9 @@ class TestDamaged:
         with pytest.raises(MalformedData, match="line 1"):
             Agent.load(with_header(self.saved_turns(), context=context), tools=[look, write])
 
-    @pytest.mark.parametrize("context", [{"start": 2}, {"start": 16}, {"start": 17, "prompt": 16}, {}, {"start": 2, "new": 1}])
+    @pytest.mark.parametrize(
+        "context", [{"start": 2}, {"start": 16}, {"start": 17, "prompt": 16}, {}, {"start": 2, "new": 1}]
+    )
     def test_a_context_that_can_be_is_taken(self, context: Any) -> None:
         again = Agent.load(with_header(self.saved_turns(), context=context), tools=[look, write])
         assert len(run(again.preview_request()).body) > 100
@@ -379,7 +408,9 @@ class TestUndo:
     def test_what_the_provider_refused_is_not_forgotten(self) -> None:
         """What was learnt of the model is true whatever is taken back."""
         wiretap = Wiretap(*[steps] * 300, faults=["context-too-long"])
-        agent = make_agent("openai-chat", wiretap, context=ContextPolicy(when_full="trim"), conversation=Conversation(old()))
+        agent = make_agent(
+            "openai-chat", wiretap, context=ContextPolicy(when_full="trim"), conversation=Conversation(old())
+        )
         run(agent.run("go"))
         budget = run(agent.context_usage()).budget
         agent.undo()
@@ -399,7 +430,9 @@ def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: Too
 
 
 def test_what_is_always_allowed_needs_no_approval_any_more() -> None:
-    agent = make_agent("openai-chat", tools=[write], config=ToolConfig(ask=frozenset({"write"})), approve=always)
+    agent = make_agent(
+        "openai-chat", tools=[write], config=ToolConfig(ask=frozenset({"write"})), approve=always
+    )
     assert agent.view().needs_approval(write)
     run(agent.run('call write {"path": "a"}'))
     assert not agent.view().needs_approval(write)

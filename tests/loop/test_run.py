@@ -9,7 +9,16 @@ import pytest
 from toolglot.errors import MalformedData, UsageError
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState, with_unique_ids
 from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
-from toolglot.values.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
+from toolglot.values.messages import (
+    Conversation,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    user,
+)
 from toolglot.values.request import ToolChoice
 
 from .agents import check, find_unpaired, kinds_of, results_of
@@ -44,7 +53,10 @@ def reload(run: Run, **options: Any) -> Run:
 
 
 def test_ids_that_repeat_in_a_reply_get_new_ones_that_no_other_call_has() -> None:
-    calls = [ToolCall(id, "get", {"n": n}, opaque={"id": id}) for n, id in enumerate(("x", "x", "x_2", "", "", "x"))]
+    calls = [
+        ToolCall(id, "get", {"n": n}, opaque={"id": id})
+        for n, id in enumerate(("x", "x", "x_2", "", "", "x"))
+    ]
     renamed = with_unique_ids(reply(*calls)).calls
     assert [call.id for call in renamed] == ["x", "x_3", "x_2", "", "_2", "x_4"]
     assert [(call.opaque or {})["id"] for call in renamed] == [call.id for call in renamed]
@@ -143,7 +155,9 @@ def test_a_call_cut_by_the_length_limit_never_runs(blocks: Sequence[Any], whole:
         run.add_result(number, ok(answer.calls[number]))
     assert isinstance(run.next(), AskModel), "the model may try again"
     incomplete = [number for number in range(len(answer.calls)) if number not in whole]
-    assert [number for number, kind in enumerate(kinds_of(run.conversation)) if kind == "truncated"] == incomplete
+    assert [
+        number for number, kind in enumerate(kinds_of(run.conversation)) if kind == "truncated"
+    ] == incomplete
     check(run.conversation)
 
 
@@ -262,7 +276,10 @@ def test_two_calls_of_one_id_have_a_result_each() -> None:
     run.add_result(1, ok(twins[1], "second"))
     run.add_result(0, ok(twins[0], "first"))
     run.next()
-    assert [(result.name, result.text) for result in results_of(run.conversation)] == [("get", "first"), ("put", "second")]
+    assert [(result.name, result.text) for result in results_of(run.conversation)] == [
+        ("get", "first"),
+        ("put", "second"),
+    ]
     check(run.conversation)
 
 
@@ -350,7 +367,9 @@ def test_an_interrupt_tells_what_ran_from_what_did_not() -> None:
     check(run.conversation)
 
 
-@pytest.mark.parametrize(("answer", "roles"), [("half a", ["user", "assistant", "user"]), (" ", ["user", "user"])])
+@pytest.mark.parametrize(
+    ("answer", "roles"), [("half a", ["user", "assistant", "user"]), (" ", ["user", "user"])]
+)
 def test_an_interrupted_reply_leaves_what_was_said(answer: str, roles: list[str]) -> None:
     run = new()
     run.interrupt(answer)
@@ -451,12 +470,16 @@ WRONG_STATES = [
 @pytest.mark.parametrize("state", WRONG_STATES)
 def test_a_state_that_cannot_be_is_refused(state: RunState) -> None:
     """A file that somebody edited."""
-    with pytest.raises(MalformedData, match="the saved run is inconsistent: its calls and results do not match"):
+    with pytest.raises(
+        MalformedData, match="the saved run is inconsistent: its calls and results do not match"
+    ):
         Run(Conversation([HI]), state=state)
 
 
 def test_a_state_with_open_calls_can_be_interrupted() -> None:
-    state = RunState(length=1, calls=CALLS, results=[None, None], started={0}, suspended={1: SuspensionRecord()})
+    state = RunState(
+        length=1, calls=CALLS, results=[None, None], started={0}, suspended={1: SuspensionRecord()}
+    )
     run = Run(Conversation([HI]), state=state)
     run.next()
     run.interrupt()

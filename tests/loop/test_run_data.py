@@ -1,4 +1,6 @@
-"""Data belongs to a run: concurrent runs of one agent, each with its own conversation, never see each other's."""
+"""Data belongs to a run: concurrent runs of one agent, each with its own conversation, never see each
+other's.
+"""
 
 import asyncio
 from typing import Any
@@ -41,7 +43,9 @@ def test_concurrent_runs_have_their_own_data(provider: str, live: bool) -> None:
     async def serve(name: str) -> list[str]:
         talks = Conversation()
         results = [
-            await outcome(agent, "call look {} then call look {}", streamed=live, data=name, conversation=talks)
+            await outcome(
+                agent, "call look {} then call look {}", streamed=live, data=name, conversation=talks
+            )
             for _ in range(2)
         ]
         return [outcome.result.text for result in results for outcome in result.outcomes]

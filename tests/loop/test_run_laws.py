@@ -1,4 +1,6 @@
-"""Laws of the pure loop, on random walks: replies, results, decisions, interrupts and other processes, in any order."""
+"""Laws of the pure loop, on random walks: replies, results, decisions, interrupts and other processes, in any
+order.
+"""
 
 from collections import Counter
 from typing import Any
@@ -10,7 +12,18 @@ from hypothesis import strategies as st
 
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
 from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
-from toolglot.values.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    load,
+    save,
+    user,
+)
 
 from .agents import check, find_unpaired, results_of
 
@@ -65,7 +78,9 @@ class Walk:
         self.first = len(self.calls)
         self.run.add_reply(answer)
         assert self.run.reply is not None
-        assert len({call.id for call in self.run.reply.calls}) == len(answer.calls), "each has an id of its own"
+        assert len({call.id for call in self.run.reply.calls}) == len(answer.calls), (
+            "each has an id of its own"
+        )
         self.calls += self.run.reply.calls
         if answer.stop in ("refusal", "filtered", "error"):
             assert not isinstance(self.run.next(), CallTools)

@@ -1,4 +1,6 @@
-"""What a run can have instead of the agent's own: its output type, its tool choice, the tools it may call, its limits."""
+"""What a run can have instead of the agent's own: its output type, its tool choice, the tools it may call,
+its limits.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -72,7 +74,9 @@ def test_concurrent_runs_have_their_own_output_types() -> None:
         return (await agent.run(prompt, output_type=kind, conversation=Conversation())).output
 
     async def ask_all() -> list[Any]:
-        return [*await asyncio.gather(ask(f"say {PARIS}", City), ask("say [1]", list[int]), ask("say hi", None))]
+        return [
+            *await asyncio.gather(ask(f"say {PARIS}", City), ask("say [1]", list[int]), ask("say hi", None))
+        ]
 
     assert run(ask_all()) == [City("Paris", 2100000), [1], None]
 
@@ -250,7 +254,9 @@ def test_without_an_event_loop() -> None:
 def test_a_run_has_its_own_limits_instead_of_those_of_the_agent() -> None:
     agent = make_agent("anthropic", tools=[noting([], "look")], limits=RunLimits(max_iterations=1))
     limits = (None, RunLimits(), RunLimits(max_iterations=2), RunLimits(max_total_tokens=0), None)
-    results = [run(agent.run("call look {} then call look {} then call look {}", limits=each)) for each in limits]
+    results = [
+        run(agent.run("call look {} then call look {} then call look {}", limits=each)) for each in limits
+    ]
     assert [len(result.outcomes) for result in results] == [1, 3, 2, 0, 1]
     assert [result.stop for result in results] == ["end", "end", "end", "budget", "end"]
 
@@ -262,7 +268,9 @@ def test_a_run_that_is_resumed_keeps_its_limits_unless_it_was_saved(is_saved: bo
     waiting = run(agent.run("call ask {} then say done", limits=RunLimits(max_iterations=5)))
     if is_saved:
         limits = RunLimits(max_total_tokens=0)
-        agent = Agent.load(agent.save(), "simulator:anthropic", transport=Wiretap(), tools=tools, limits=limits)
+        agent = Agent.load(
+            agent.save(), "simulator:anthropic", transport=Wiretap(), tools=tools, limits=limits
+        )
     assert run(agent.resume({waiting.requests[0].id: "yes"})).stop == ("budget" if is_saved else "end")
 
 
@@ -278,7 +286,9 @@ def test_a_run_that_is_resumed_keeps_its_limits_unless_it_was_saved(is_saved: bo
         ({"conversation": []}, "conversation: pass a Conversation, not list"),
     ],
 )
-def test_an_option_of_another_type_is_an_error_before_anything_is_sent(options: dict[str, Any], message: str) -> None:
+def test_an_option_of_another_type_is_an_error_before_anything_is_sent(
+    options: dict[str, Any], message: str
+) -> None:
     wiretap = Wiretap()
     agent = make_agent("anthropic", wiretap, tools=[noting([], "look")])
     with pytest.raises(UsageError, match=message):

@@ -1,4 +1,6 @@
-"""Structured output of a run: natively where the wire can be held to a schema, else through a final tool; always checked."""
+"""Structured output of a run: natively where the wire can be held to a schema, else through a final tool;
+always checked.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -71,13 +73,25 @@ SHAPES: list[tuple[str, Any, str, Any]] = [
     ("union", City | None, '{"value": {"name": "Rome", "people": 3}}', City(name="Rome", people=3)),
     ("none", City | None, '{"value": null}', None),
     ("scalars", int | str, '{"value": "x"}', "x"),
-    ("recursive", Node, '{"value": {"name": "a", "below": [{"name": "b", "below": []}]}}', Node("a", [Node("b", [])])),
+    (
+        "recursive",
+        Node,
+        '{"value": {"name": "a", "below": [{"name": "b", "below": []}]}}',
+        Node("a", [Node("b", [])]),
+    ),
     ("recursive list", list[Node], '{"value": [{"name": "b", "below": []}]}', [Node("b", [])]),
-    ("list of typed dicts", list[Entry], '{"value": [{"title": "t", "done": true}]}', [{"title": "t", "done": True}]),
+    (
+        "list of typed dicts",
+        list[Entry],
+        '{"value": [{"title": "t", "done": true}]}',
+        [{"title": "t", "done": True}],
+    ),
     ("schema", SCHEMA, '{"name": "Rome", "people": 3}', {"name": "Rome", "people": 3}),
     ("array schema", {"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
 ]
-SHAPE = pytest.mark.parametrize(("shape", "text", "value"), [case[1:] for case in SHAPES], ids=[case[0] for case in SHAPES])
+SHAPE = pytest.mark.parametrize(
+    ("shape", "text", "value"), [case[1:] for case in SHAPES], ids=[case[0] for case in SHAPES]
+)
 
 
 @tool(effects="read")
@@ -122,7 +136,9 @@ def schema_sent(body: Doc) -> bool:
 @pytest.mark.parametrize("provider", EVERYONE)
 @SHAPE
 @LIVE
-def test_an_answer_after_a_tool_has_the_shape(provider: str, shape: Any, text: str, value: Any, live: bool) -> None:
+def test_an_answer_after_a_tool_has_the_shape(
+    provider: str, shape: Any, text: str, value: Any, live: bool
+) -> None:
     wiretap = Wiretap(calls, answers(text))
     agent = make_agent(provider, wiretap, tools=[add], output_type=shape)
     result = run(outcome(agent, "go", streamed=live))
@@ -150,30 +166,51 @@ def test_an_answer_without_tools_has_the_shape(provider: str, shape: Any, text: 
         assert schema_sent(wiretap.bodies[0]) == NATIVE[provider][0]
 
 
-TYPES = [list[int], list[City], int, str, bool, float, City | None, int | str, dict[str, int], list[dict[str, int]], City]
+TYPES = [
+    list[int],
+    list[City],
+    int,
+    str,
+    bool,
+    float,
+    City | None,
+    int | str,
+    dict[str, int],
+    list[dict[str, int]],
+    City,
+]
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
 @pytest.mark.parametrize("shape", TYPES, ids=str)
 @pytest.mark.parametrize("tools", [[], [add]], ids=["alone", "with tools"])
 @LIVE
-def test_a_model_that_is_held_to_the_schema_gives_any_type(provider: str, shape: Any, tools: Any, live: bool) -> None:
+def test_a_model_that_is_held_to_the_schema_gives_any_type(
+    provider: str, shape: Any, tools: Any, live: bool
+) -> None:
     """The simulator fills in the schema that it is sent, and refuses what the provider would refuse."""
     wiretap = Wiretap()
-    result = run(outcome(make_agent(provider, wiretap, tools=tools, output_type=shape), "What is it?", streamed=live))
+    result = run(
+        outcome(make_agent(provider, wiretap, tools=tools, output_type=shape), "What is it?", streamed=live)
+    )
     assert TypeAdapter(shape).validate_python(result.output) == result.output
     assert len(wiretap.bodies) == 1 or tools or provider == "deepseek"  # it has no schemas: it may talk first
 
 
 def test_a_map_is_restored_on_the_wire_that_has_none() -> None:
     wiretap = Wiretap(Reply((Text('{"value": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}'),)))
-    assert run(make_agent("anthropic", wiretap, output_type=dict[str, int]).run("go")).output == {"a": 1, "b": 2}
+    assert run(make_agent("anthropic", wiretap, output_type=dict[str, int]).run("go")).output == {
+        "a": 1,
+        "b": 2,
+    }
 
 
 @pytest.mark.parametrize("text", ["just words", '"just words"', '{"value": "just words"}'])
 def test_a_string_may_be_plain_text(text: str) -> None:
     assert (
-        run(make_agent("openai-chat", Wiretap(Reply((Text(text),))), output_type=str).run("go")).output.strip('"')
+        run(make_agent("openai-chat", Wiretap(Reply((Text(text),))), output_type=str).run("go")).output.strip(
+            '"'
+        )
         == "just words"
     )
 
@@ -181,8 +218,12 @@ def test_a_string_may_be_plain_text(text: str) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("stop", ["length", "refusal", "filtered"])
 @LIVE
-async def test_a_reply_that_ended_early_is_never_an_output_of_none(provider: str, stop: StopReason, live: bool) -> None:
-    agent = make_agent(provider, Wiretap(*[Reply((Text('{"value": [1, 2'),), stop)] * 5), output_type=list[int])
+async def test_a_reply_that_ended_early_is_never_an_output_of_none(
+    provider: str, stop: StopReason, live: bool
+) -> None:
+    agent = make_agent(
+        provider, Wiretap(*[Reply((Text('{"value": [1, 2'),), stop)] * 5), output_type=list[int]
+    )
     # Not every wire has every reason: where it has none, the answer is not valid.
     with pytest.raises(MissingOutput) as error:
         await outcome(agent, "go", streamed=live)
@@ -193,7 +234,13 @@ async def test_a_reply_that_ended_early_is_never_an_output_of_none(provider: str
 
 
 async def test_a_budget_that_is_used_up_is_never_an_output_of_none() -> None:
-    agent = make_agent("anthropic", Wiretap(calls, calls), tools=[add], output_type=City, limits=RunLimits(max_total_tokens=1))
+    agent = make_agent(
+        "anthropic",
+        Wiretap(calls, calls),
+        tools=[add],
+        output_type=City,
+        limits=RunLimits(max_total_tokens=1),
+    )
     with pytest.raises(MissingOutput, match="raise max_total_tokens") as error:
         await agent.run("go")
     assert error.value.result.stop == "budget"
@@ -201,7 +248,9 @@ async def test_a_budget_that_is_used_up_is_never_an_output_of_none() -> None:
 
 
 async def test_a_time_that_is_used_up_is_never_an_output_of_none() -> None:
-    agent = make_agent("anthropic", Wiretap(faults=["stall"]), output_type=City, limits=RunLimits(run_timeout=0.05))
+    agent = make_agent(
+        "anthropic", Wiretap(faults=["stall"]), output_type=City, limits=RunLimits(run_timeout=0.05)
+    )
     with pytest.raises(MissingOutput, match="raise run_timeout") as error:
         await agent.run("go")
     assert error.value.result.stop == "timeout"
@@ -233,11 +282,15 @@ def test_true_is_not_a_number(provider: str, live: bool) -> None:
 @pytest.mark.parametrize("provider", EVERYONE)
 @pytest.mark.parametrize("shape", [City, SCHEMA])
 @LIVE
-def test_half_a_character_in_an_output_can_be_printed_and_encoded(provider: str, shape: Any, live: bool) -> None:
+def test_half_a_character_in_an_output_can_be_printed_and_encoded(
+    provider: str, shape: Any, live: bool
+) -> None:
     agent = make_agent(provider, Wiretap(answers('{"name": "Rom\\ud83d", "people": 3}')), output_type=shape)
     result = run(outcome(agent, "go", streamed=live))
     assert City.model_validate(result.output).name.encode() == b"Rom\\ud83d"
-    assert [(repair.subject, repair.where) for repair in result.repairs if repair.where == "output"] == [("text", "output")]
+    assert [(repair.subject, repair.where) for repair in result.repairs if repair.where == "output"] == [
+        ("text", "output")
+    ]
     check(agent.conversation)
 
 
@@ -276,7 +329,9 @@ def test_an_output_that_never_came_is_not_passed_over(provider: str) -> None:
     def words(request: Request) -> Reply:
         return Reply((Text("I would rather talk."),), "end")
 
-    agent = make_agent(provider, Wiretap(*[words] * 40), tools=[add], output_type=City, limits=RunLimits(max_iterations=1))
+    agent = make_agent(
+        provider, Wiretap(*[words] * 40), tools=[add], output_type=City, limits=RunLimits(max_iterations=1)
+    )
 
     async def talk() -> None:
         try:
@@ -393,7 +448,9 @@ def test_a_tool_of_the_users_own_that_is_called_final_answer_is_refused() -> Non
         raise AssertionError("it must not run")
 
     agent = make_agent("ollama", Wiretap(), tools=[final_answer], output_type=City)
-    with pytest.raises(NameConflict, match="a tool is called 'final_answer', the name of the tool for structured output"):
+    with pytest.raises(
+        NameConflict, match="a tool is called 'final_answer', the name of the tool for structured output"
+    ):
         run(agent.run('call final_answer {"n": 1}'))
     assert not agent.conversation
 
@@ -409,7 +466,9 @@ async def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
         return Reply((ToolCall("", "write", {}),), "tools")
 
     wiretap = Wiretap(first, answers('{"name": "Rome", "people": 3}'))
-    agent = make_agent(provider, wiretap, tools=[write], output_type=City, config=ToolConfig(ask=frozenset({"write"})))
+    agent = make_agent(
+        provider, wiretap, tools=[write], output_type=City, config=ToolConfig(ask=frozenset({"write"}))
+    )
     paused = await agent.run("go")
     assert paused.stop == "approval"
     assert paused.output is None

@@ -10,7 +10,14 @@ from tests.agent_kit import setup_of
 from toolglot.common.jsontext import dumps_text
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
-from toolglot.errors import ConnectFailed, ConnectionLost, ProviderError, TimedOut, ToolglotError, TransportError
+from toolglot.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ProviderError,
+    TimedOut,
+    ToolglotError,
+    TransportError,
+)
 from toolglot.loop.agent.agent import Agent
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.results import ToolOutput
@@ -89,7 +96,9 @@ def opaque_of(messages: Sequence[Message]) -> list[str]:
 
 @PAIR
 async def test_a_switch_in_the_middle_of_a_loop_and_back(home: str, other: str) -> None:
-    """Thinking, parallel calls, a picture, an error, an approval; the other model finishes; the first one goes on."""
+    """Thinking, parallel calls, a picture, an error, an approval; the other model finishes; the first one
+    goes on.
+    """
     first, second = Wiretap(), Wiretap()
     before: list[int] = []
     agent = Agent(sim(home, first), tools=TOOLS, config=ASK)
@@ -219,10 +228,20 @@ OWN = {"anthropic": "its-own-anthropic", "gemini": "its-own-gemini"}
 ROADS: list[tuple[str, list[tuple[str, dict[str, Any]]], str, bool]] = [
     ("another model of it", [("anthropic:claude-haiku-4-5", {})], "SECRET", True),
     ("away", [("gemini:gemini-2.5-pro", {})], "its-own-gemini", False),
-    ("away and further", [("gemini:gemini-2.5-pro", {}), ("gemini:gemini-2.5-flash", {})], "its-own-gemini", False),
+    (
+        "away and further",
+        [("gemini:gemini-2.5-pro", {}), ("gemini:gemini-2.5-flash", {})],
+        "its-own-gemini",
+        False,
+    ),
     ("away and back", [("gemini:gemini-2.5-pro", {}), ("anthropic:claude-haiku-4-5", {})], "SECRET", True),
     ("away with a key", [("gemini:gemini-2.5-pro", {"key": "OTHER"})], "OTHER", False),
-    ("that key goes on", [("gemini:gemini-2.5-pro", {"key": "OTHER"}), ("gemini:gemini-2.5-flash", {})], "OTHER", False),
+    (
+        "that key goes on",
+        [("gemini:gemini-2.5-pro", {"key": "OTHER"}), ("gemini:gemini-2.5-flash", {})],
+        "OTHER",
+        False,
+    ),
     (
         "that key stays there",
         [("gemini:gemini-2.5-pro", {"key": "OTHER"}), ("anthropic:claude-haiku-4-5", {})],
@@ -244,31 +263,40 @@ def own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_a_secret(**options: Any) -> Agent:
-    return Agent("anthropic:claude-sonnet-4-5", key="SECRET", base_url="https://proxy.example", retry=QUICK, **options)
+    return Agent(
+        "anthropic:claude-sonnet-4-5", key="SECRET", base_url="https://proxy.example", retry=QUICK, **options
+    )
 
 
 @pytest.mark.usefixtures("own_keys")
-@pytest.mark.parametrize(("road", "key", "proxied"), [case[1:] for case in ROADS], ids=[case[0] for case in ROADS])
+@pytest.mark.parametrize(
+    ("road", "key", "proxied"), [case[1:] for case in ROADS], ids=[case[0] for case in ROADS]
+)
 def test_a_key_stays_with_the_provider_that_it_was_given_for(
     road: list[tuple[str, dict[str, Any]]], key: str, proxied: bool
 ) -> None:
     agent = with_a_secret()
     for model, options in road:
         agent.switch(model, **options)
-    assert [secret for secret in ("SECRET", "OTHER", *OWN.values()) if secret in headers_of(agent.view().engine)] == [key]
+    assert [
+        secret for secret in ("SECRET", "OTHER", *OWN.values()) if secret in headers_of(agent.view().engine)
+    ] == [key]
     assert ("proxy.example" in agent.view().engine.profile.base_url) == proxied
 
 
 @pytest.mark.usefixtures("own_keys")
 @pytest.mark.parametrize(
-    ("fallback", "key"), [("gemini:gemini-2.5-flash", "its-own-gemini"), ("anthropic:claude-haiku-4-5", "SECRET")]
+    ("fallback", "key"),
+    [("gemini:gemini-2.5-flash", "its-own-gemini"), ("anthropic:claude-haiku-4-5", "SECRET")],
 )
 def test_a_fallback_after_a_switch_gets_only_what_is_its_own(fallback: str, key: str) -> None:
     agent = with_a_secret(fallbacks=[fallback])
     agent.switch("gemini:gemini-2.5-pro")
     assert setup_of(agent).use_fallback(0) == 1
     assert agent.model == fallback
-    assert [secret for secret in ("SECRET", *OWN.values()) if secret in headers_of(agent.view().engine)] == [key]
+    assert [secret for secret in ("SECRET", *OWN.values()) if secret in headers_of(agent.view().engine)] == [
+        key
+    ]
 
 
 @pytest.mark.parametrize("model", ["openai-chat:gpt-4o-mini", "azure-chat:mine"])
@@ -356,7 +384,9 @@ def test_a_model_that_fails_in_the_middle_of_a_loop() -> None:
     ran: list[str] = []
     wiretap = Wiretap()
     first = Wiretap(faults=["", *["overloaded"] * 9])
-    agent = Agent(sim("anthropic", first), tools=[noting(ran, "once")], fallbacks=[sim("openai-responses", wiretap)])
+    agent = Agent(
+        sim("anthropic", first), tools=[noting(ran, "once")], fallbacks=[sim("openai-responses", wiretap)]
+    )
     result = run(agent.run("call once {}\nthen say done"))
     assert result.text == "done"
     assert ran == ["once"]
@@ -367,7 +397,8 @@ def test_a_model_that_fails_in_the_middle_of_a_loop() -> None:
 async def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raised() -> None:
     taps = [Wiretap(errors=[ConnectFailed(f"number {number}")] * 9) for number in range(3)]
     first, two, three = (
-        sim(provider, wiretap) for provider, wiretap in zip(("anthropic", "gemini", "ollama"), taps, strict=True)
+        sim(provider, wiretap)
+        for provider, wiretap in zip(("anthropic", "gemini", "ollama"), taps, strict=True)
     )
     agent = Agent(first, fallbacks=[two, three])
     with pytest.raises(ConnectFailed, match="number 2"):
@@ -378,9 +409,14 @@ async def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raise
 
 async def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> None:
     """After a fall to the second model, its failure leads to the third: not to itself once more."""
-    taps = [Wiretap(errors=[ConnectFailed("one")] * 9), Wiretap(errors=[None, *[ConnectFailed("two")] * 9]), Wiretap()]
+    taps = [
+        Wiretap(errors=[ConnectFailed("one")] * 9),
+        Wiretap(errors=[None, *[ConnectFailed("two")] * 9]),
+        Wiretap(),
+    ]
     first, two, three = (
-        sim(provider, wiretap) for provider, wiretap in zip(("anthropic", "gemini", "ollama"), taps, strict=True)
+        sim(provider, wiretap)
+        for provider, wiretap in zip(("anthropic", "gemini", "ollama"), taps, strict=True)
     )
     agent = Agent(first, fallbacks=[two, three])
     await agent.run("say x")
@@ -395,7 +431,9 @@ async def test_a_fallback_in_one_conversation_does_not_disturb_another() -> None
     """Conversation B is in the middle of a tool when A falls back: B's requests stay whole."""
     wait = StuckTool("wait")
     first, second = Wiretap(faults=["", *["overloaded"] * 3]), Wiretap()
-    agent = Agent(sim("anthropic", first), tools=[wait.tool], fallbacks=[sim("gemini", second)], hosted=["web_search"])
+    agent = Agent(
+        sim("anthropic", first), tools=[wait.tool], fallbacks=[sim("gemini", second)], hosted=["web_search"]
+    )
     other = Conversation()
     slow = asyncio.create_task(agent.run("call wait {}\nthen say slow is done", conversation=other))
     await wait.inside.wait()

@@ -238,7 +238,10 @@ async def read(events):
 def program(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     text = HEAD + dedent(body)
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", text, str(tmp_path / "saved")], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", text, str(tmp_path / "saved")],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
@@ -336,9 +339,15 @@ def test_ctrl_c_twice_gets_out_of_a_tool_that_does_not_stop(tmp_path: Path) -> N
 
 @pytest.mark.untraced
 @pytest.mark.parametrize(
-    "work", ["agent.run('call quick {} call interrupts {}')", "read(agent.stream('call quick {} call interrupts {}'))"]
+    "work",
+    [
+        "agent.run('call quick {} call interrupts {}')",
+        "read(agent.stream('call quick {} call interrupts {}'))",
+    ],
 )
-def test_a_loop_that_was_closed_in_the_middle_of_a_run_leaves_a_usable_conversation(work: str, tmp_path: Path) -> None:
+def test_a_loop_that_was_closed_in_the_middle_of_a_run_leaves_a_usable_conversation(
+    work: str, tmp_path: Path
+) -> None:
     """Ctrl-C ends a loop that asyncio.run did not start at once, and Python complains of it on stderr."""
     done = program(
         f"""
@@ -398,7 +407,9 @@ ENDINGS = [
 
 @pytest.mark.untraced
 @pytest.mark.parametrize(("hook", "raised"), ENDINGS)
-def test_a_hook_that_ends_a_program_reaches_its_caller_and_the_next_run_works(hook: str, raised: str, tmp_path: Path) -> None:
+def test_a_hook_that_ends_a_program_reaches_its_caller_and_the_next_run_works(
+    hook: str, raised: str, tmp_path: Path
+) -> None:
     """Twice, and from another thread too: the loop of the process lives on, and is the same."""
     source = f"class Ends(Hooks):\n    def before_request(self, request):\n        if ends: {hook}\n"
     source += dedent(
@@ -420,7 +431,9 @@ def test_a_hook_that_ends_a_program_reaches_its_caller_and_the_next_run_works(ho
         """
     )
     done = program(source, tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{raised}\n{raised}\non 1\n", ""), indent(done.stderr, "  ")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{raised}\n{raised}\non 1\n", ""), indent(
+        done.stderr, "  "
+    )
     check(saved(tmp_path))
 
 

@@ -51,22 +51,41 @@ class LeakyServer:
         self.bodies.append(loads_object(request.body))
         text = self._replies.pop(0)
         if request.url.endswith("/api/chat"):
-            docs = [{"model": "m", "message": {"role": "assistant", "content": piece}, "done": False} for piece in text]
-            done = {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
+            docs = [
+                {"model": "m", "message": {"role": "assistant", "content": piece}, "done": False}
+                for piece in text
+            ]
+            done = {
+                "model": "m",
+                "message": {"role": "assistant", "content": ""},
+                "done": True,
+                "done_reason": "stop",
+            }
             if not request.stream:
                 docs, done["message"] = [], {"role": "assistant", "content": text}
             return _Response([dumps(doc) + b"\n" for doc in (*docs, done)], "application/x-ndjson")
         if not request.stream:
             message = {"role": "assistant", "content": text}
-            return _Response([dumps({"id": "x", "model": "m", "choices": [{"message": message, "finish_reason": "stop"}]})], "")
-        deltas: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in text]
+            return _Response(
+                [
+                    dumps(
+                        {"id": "x", "model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}
+                    )
+                ],
+                "",
+            )
+        deltas: list[dict[str, Any]] = [
+            {"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in text
+        ]
         end: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         pieces = [b"data: " + dumps({"id": "x", "model": "m", **doc}) + b"\n\n" for doc in (*deltas, end)]
         return _Response(pieces, "text/event-stream")
 
 
 def agent(provider: str, server: LeakyServer, **options: Any) -> Agent:
-    engine = create_engine(f"{provider}:m", base_url="http://127.0.0.1:9", key="any", transport=server, **options)
+    engine = create_engine(
+        f"{provider}:m", base_url="http://127.0.0.1:9", key="any", transport=server, **options
+    )
     return Agent(engine, tools=[add])
 
 
@@ -77,9 +96,9 @@ async def test_a_leaked_call_is_called_and_goes_back_as_a_call(provider: str, st
     events = [event async for event in _events(agent(provider, server), streaming)]
     result = next(event.result for event in events if isinstance(event, RunDone))
     assert result.text == "It is 5."
-    assert [(outcome.call.name, outcome.call.arguments, outcome.result.text) for outcome in result.outcomes] == [
-        ("add", {"a": 2, "b": 3}, "5")
-    ]
+    assert [
+        (outcome.call.name, outcome.call.arguments, outcome.result.text) for outcome in result.outcomes
+    ] == [("add", {"a": 2, "b": 3}, "5")]
     assert [repair.subject for repair in result.repairs if repair.where == "reply"] == ["tool call 'add'"]
     assert sum(isinstance(event, ToolStarted) for event in events) == streaming
     assert "<tool_call>" not in "".join(event.text for event in events if isinstance(event, TextDelta))

@@ -1,4 +1,6 @@
-"""What a tool raised is not lost: the cause of an abort, a line in the log; and a tool cannot change the history."""
+"""What a tool raised is not lost: the cause of an abort, a line in the log; and a tool cannot change the
+history.
+"""
 
 import logging
 from typing import Any
@@ -48,7 +50,9 @@ async def test_an_abort_with_a_tools_own_error_has_its_details(live: bool) -> No
     assert isinstance(error.value.__cause__, ToolError)
 
 
-def test_an_exception_is_a_warning_and_its_traceback_is_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_is_a_warning_and_its_traceback_is_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "toolglot.tools")
     result = run(make_agent("anthropic", tools=[look, refuse]).run("call look {} call refuse {}"))
     assert [outcome.details for outcome in result.outcomes] == [None, {"free": ["B"]}]

@@ -13,10 +13,14 @@ from .tool_storm import Storm, make_tool, play_history
 
 @pytest.mark.untraced
 @pytest.mark.parametrize(
-    ("seeds", "is_odd"), [(range(20), False), (range(25), True), (range(25, 50), True)], ids=["plain", "odd", "odder"]
+    ("seeds", "is_odd"),
+    [(range(20), False), (range(25), True), (range(25, 50), True)],
+    ids=["plain", "odd", "odder"],
 )
 def test_tools_that_change_while_models_change(seeds: range, is_odd: bool) -> None:
-    """Each request is accepted; each result is with its call; every tool is declared as it is now; nothing is lost."""
+    """Each request is accepted; each result is with its call; every tool is declared as it is now; nothing is
+    lost.
+    """
     problems: list[str] = []
     request_count = 0
     for seed in seeds:

@@ -52,9 +52,11 @@ class Silent(Hooks):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"tools": None}, "None cannot be a tool: it cannot be called"),
-    ({"tools": ["double"]}, "'double' cannot be a tool: it cannot be called; a plug-in's tools are load_plugin('tools', NAME)"),
+    ({"tools": ["double"]}, "'double' cannot be a tool: it cannot be called; a plug-in's tools are "
+                            "load_plugin('tools', NAME)"),
     ({"hooks": [Silent]}, "hooks: pass instances of subclasses of Hooks, not the class Silent"),
-    ({"model": None}, "model: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, not None"),
+    ({"model": None}, "model: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, not "
+                      "None"),
     ({"config": {"timeout": 3}}, "config: pass a ToolConfig, not dict"),
     ({"options": {"max_tokens": 3}}, "options: pass Options, not dict"),
     ({"context": {"budget": 3}}, "context: pass a ContextPolicy, not dict"),
@@ -62,17 +64,20 @@ class Silent(Hooks):
     ({"approve": "yes"}, "approve: pass a function that takes an ApprovalRequest, not str"),
     ({"limits": ToolConfig()}, "limits: pass RunLimits, not ToolConfig"),
     ({"config": RunLimits()}, "config: pass a ToolConfig, not RunLimits"),
-    ({"max_total_tokens": 3}, "unknown agent option 'max_total_tokens': pass limits=RunLimits(max_total_tokens=…)"),
+    ({"max_total_tokens": 3}, "unknown agent option 'max_total_tokens': pass "
+                              "limits=RunLimits(max_total_tokens=…)"),
     ({"max_tokens": 3}, "unknown agent option 'max_tokens': pass options=Options(max_tokens=…)"),
     ({"summarize": "brief"}, "summarize: pass a function that takes messages and returns a text, not str"),
     ({"facade": 3}, "facade: pass the name of a facade, or a Facade, not int"),
     ({"audit": AuditLog}, "audit: pass an AuditLog, not the class AuditLog"),
     ({"conversation": [user("hi")]}, "conversation: pass a Conversation, not list"),
-    ({"transport": HttpTransport}, "transport: pass an object with the method `send`, not the class HttpTransport"),
+    ({"transport": HttpTransport}, "transport: pass an object with the method `send`, not the class "
+                                   "HttpTransport"),
     ({"key": 3}, "key: pass a key as text, or a function that returns it, not int"),
     ({"headers": [("a", "b")]}, "headers: pass a dict of texts, not list"),
     ({"key": "k", "headers": {"x-team": 3}}, "x-team: pass the value of a header as text, not int"),
-    ({"fallbacks": [3]}, "fallbacks: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, not int"),
+    ({"fallbacks": [3]}, "fallbacks: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, "
+                         "not int"),
     ({"retry": 3}, "retry: pass a RetryConfig, not int"),
     ({"base_url": 3}, "base_url: pass a URL as text, not int"),
     ({"aprove": print}, "unknown agent option 'aprove'; did you mean 'approve'?"),
@@ -93,8 +98,10 @@ def wrong(value: object) -> Any:
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: Agent(system=lambda _: wrong(3)).run_sync("hi"), "system: the function must return text, not int"),
-    (lambda: Agent().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, not list"),
+    (lambda: Agent(system=lambda _: wrong(3)).run_sync("hi"), "system: the function must return text, not "
+                                                              "int"),
+    (lambda: Agent().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, "
+                                                                       "not list"),
     (lambda: setattr(Agent(), "config", {}), "config: pass a ToolConfig, not dict"),
     (lambda: wrong(tool)(double, effect="read"), "unknown tool option 'effect'; did you mean 'effects'?"),
     (lambda: tool(double, version=wrong(3)), "tool 'double': version: pass a text, not 3"),
@@ -102,8 +109,10 @@ def wrong(value: object) -> Any:
         lambda: tool(double, timeout=wrong("3")),
         "tool 'double': timeout: pass a number of seconds greater than 0, or None, not '3'",
     ),
-    (lambda: tool(double, approval=wrong("yes")), "tool 'double': approval: pass True, False or None, not 'yes'"),
-    (lambda: coding_tools(".", options=wrong({"require_read": False})), "options: pass BuiltinOptions, not dict"),
+    (lambda: tool(double, approval=wrong("yes")), "tool 'double': approval: pass True, False or None, not "
+                                                  "'yes'"),
+    (lambda: coding_tools(".", options=wrong({"require_read": False})), "options: pass BuiltinOptions, not "
+                                                                        "dict"),
     (
         lambda: Agent(output_type=wrong(3)),
         "3 cannot be an output type: pydantic does not know it; pass a type, or a JSON Schema",
@@ -118,19 +127,25 @@ def wrong(value: object) -> Any:
     ),
     (
         lambda: Agent(output_type={"type": 3}),
-        "output_type: not a JSON Schema: type: 3 is not valid under any of the schemas listed in the 'anyOf' keyword",
+        "output_type: not a JSON Schema: type: 3 is not valid under any of the schemas listed in the 'anyOf' "
+        "keyword",
     ),
     (lambda: Conversation(wrong("hi")), "a conversation holds messages, not str; use user(…)"),
-    (lambda: Conversation().append(wrong({"role": "user"})), "a conversation holds messages, not dict; use user(…)"),
+    (lambda: Conversation().append(wrong({"role": "user"})), "a conversation holds messages, not dict; use "
+                                                             "user(…)"),
     (lambda: Request("m", wrong("hi")), "messages of Request: pass a list, such as [user('hi')]"),
-    (lambda: Script([wrong(5)]), "a turn of a script is text, a Reply, or a function that returns one of them, not int"),
+    (lambda: Script([wrong(5)]), "a turn of a script is text, a Reply, or a function that returns one of "
+                                 "them, not int"),
     (
         lambda: Agent(transport=SimulatedTransport(Script([lambda _: wrong(5)]))).run_sync("hi"),
         "a turn of a script is text, a Reply, or a function that returns one of them, not int",
     ),
-    (lambda: Simulator(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
-    (lambda: SimulatedTransport(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
-    (lambda: tool_results(wrong("hi")), "a tool message holds tool results, not str; use ToolResult(call.id, …)"),
+    (lambda: Simulator(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not "
+                                          "list"),
+    (lambda: SimulatedTransport(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say "
+                                                   "hi'])), not list"),
+    (lambda: tool_results(wrong("hi")), "a tool message holds tool results, not str; use ToolResult(call.id, "
+                                        "…)"),
 ])  # fmt: skip
 def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -143,7 +158,12 @@ def test_one_item_is_as_good_as_a_list_of_one() -> None:
     assert Agent("simulator", **options).view().tool_names == ("double", "web_search")
     assert Agent(transport=SimulatedTransport(Simulator(faults="reset"))).run_sync("say hi").text == "hi"
     busy = SimulatedTransport(Simulator(faults=["overloaded"] * 3))
-    agent = Agent("simulator:anthropic", transport=busy, retry=RetryConfig(max_retries=2, base=0), fallbacks="simulator:gemini")
+    agent = Agent(
+        "simulator:anthropic",
+        transport=busy,
+        retry=RetryConfig(max_retries=2, base=0),
+        fallbacks="simulator:gemini",
+    )
     agent.run_sync("hi")
     assert agent.view().engine.profile.id == "gemini"
     assert [tool.name for tool in wrong(ToolRegistry)(double)] == ["double"]
@@ -178,31 +198,45 @@ def test_a_name_in_the_configuration_that_no_tool_has_is_an_error(field: str) ->
     message = f"unknown tool in {field} of ToolConfig 'duble'; did you mean 'double'?"
     with pytest.raises(UnknownName, match=re.escape(message)):
         Agent("simulator", tools=[double], config=name_in_policy(field, "duble"))
-    agent = Agent("simulator", tools=[double], options=Options(), config=(kept := name_in_policy(field, "double")))
+    agent = Agent(
+        "simulator", tools=[double], options=Options(), config=(kept := name_in_policy(field, "double"))
+    )
     with pytest.raises(UnknownName, match=re.escape(message)):
         agent.config = name_in_policy(field, "duble")
     assert agent.config is kept
 
 
-@pytest.mark.parametrize("name", ["double", "shell", "Bash", "exec_command", "mcp__later__add", "mcp__later__*", "dou*", "Ba*"])
+@pytest.mark.parametrize(
+    "name", ["double", "shell", "Bash", "exec_command", "mcp__later__add", "mcp__later__*", "dou*", "Ba*"]
+)
 @pytest.mark.parametrize("field", POLICY_FIELDS)
-def test_names_of_built_in_tools_and_of_servers_are_known(field: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_names_of_built_in_tools_and_of_servers_are_known(
+    field: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     Agent("simulator", tools=[double], config=name_in_policy(field, name))
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("field", POLICY_FIELDS)
-def test_a_pattern_that_matches_nothing_yet_is_a_warning(field: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pattern_that_matches_nothing_yet_is_a_warning(
+    field: str, caplog: pytest.LogCaptureFixture
+) -> None:
     Agent("simulator", tools=[double], config=name_in_policy(field, "dubl*"))
-    assert caplog.messages == [f"{field} of ToolConfig names no tool of this agent: 'dubl*'; did you mean 'double'?"]
+    assert caplog.messages == [
+        f"{field} of ToolConfig names no tool of this agent: 'dubl*'; did you mean 'double'?"
+    ]
 
 
 @pytest.mark.parametrize("answer", ["maybe", None])
-def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     agent = Agent("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)
     assert agent.run_sync('call double {"x": 1}').outcomes[0].result.error_kind == "rejected"
     advice = "use True, False, 'yes', 'no', 'always', 'later', Allow(…) or Deny(…)"
-    assert caplog.messages == [f"approve: {answer!r} is not a decision on a call; {advice}; it is treated as no"]
+    assert caplog.messages == [
+        f"approve: {answer!r} is not a decision on a call; {advice}; it is treated as no"
+    ]
 
 
 def test_an_agent_is_short_in_a_shell() -> None:
@@ -214,17 +248,37 @@ def test_an_agent_is_short_in_a_shell() -> None:
     ("create", "options", "message"),
     [
         (tool, {"callers": ["cod"]}, "unknown caller 'cod'; known: model, code"),
-        (Tool(len, definition=ToolDefinition("f")).replace, {"callers": ["cod"]}, "unknown caller 'cod'; known: model, code"),
+        (
+            Tool(len, definition=ToolDefinition("f")).replace,
+            {"callers": ["cod"]},
+            "unknown caller 'cod'; known: model, code",
+        ),
         (tool, {"deferred": "yes"}, "tool 'len': deferred: pass True or False, not 'yes'"),
-        (tool, {"output_schema": 3}, "tool 'len': output_schema: pass a JSON Schema as a dict, or None, not 3"),
-        (create_engine, {"model": "vllm:x", "text_calls": "no"}, "text_calls: pass True, False or None, not str"),
+        (
+            tool,
+            {"output_schema": 3},
+            "tool 'len': output_schema: pass a JSON Schema as a dict, or None, not 3",
+        ),
+        (
+            create_engine,
+            {"model": "vllm:x", "text_calls": "no"},
+            "text_calls: pass True, False or None, not str",
+        ),
         (CacheMark, {"ttl": 5}, "ttl of CacheMark: expected `str`, got `int`"),
         (Text, {"text": "a", "cache": True}, "cache of Text: expected "),
         (Text, {"text": "a", "cache": "1h"}, "cache of Text: expected "),
         (ToolCall, {"id": "c", "name": "f", "cache": True}, "cache of ToolCall: expected "),
-        (ToolResult, {"call_id": "c", "content": (Text("a"),), "cache": True}, "cache of ToolResult: expected "),
+        (
+            ToolResult,
+            {"call_id": "c", "content": (Text("a"),), "cache": True},
+            "cache of ToolResult: expected ",
+        ),
         (ToolDefinition, {"name": "f", "cache": True}, "cache of ToolDefinition: expected "),
-        (Agent(tools=[double]).remove_tools, {"tools": 3}, "pass the names of tools, or the tools themselves, not int"),
+        (
+            Agent(tools=[double]).remove_tools,
+            {"tools": 3},
+            "pass the names of tools, or the tools themselves, not int",
+        ),
     ],
 )
 def test_values_of_the_wrong_type_are_refused_at_once(

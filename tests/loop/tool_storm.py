@@ -1,8 +1,9 @@
-"""Random histories of tools that are added, replaced, removed, deferred, found and called, with another model in every turn.
+"""Random histories of tools that are added, replaced, removed, deferred, found and called, with another model
+in every turn.
 
-The simulated model makes calls with odd ids, and with names that it makes up. Every call and every result holds a token. Each
-request is judged: by the simulator, by the checkers of `tests/properties`, and by what its tokens and its tools say.
-"""
+The simulated model makes calls with odd ids, and with names that it makes up. Every call and every result
+holds a token. Each request is judged: by the simulator, by the checkers of `tests/properties`, and by what
+its tokens and its tools say."""
 
 import asyncio
 import random
@@ -32,19 +33,34 @@ from toolglot.wire.request_decoding import is_search_name
 Doc = dict[str, Any]
 MODELS = (
     *("anthropic/claude-opus-4-8", "anthropic/claude-sonnet-4-5", "anthropic/claude-sonnet-5"),
-    *("openai-responses/gpt-5.6", "openai-responses/gpt-5.1", "openai-chat/gpt-4o", "mistral/mistral-large-latest"),
+    *(
+        "openai-responses/gpt-5.6",
+        "openai-responses/gpt-5.1",
+        "openai-chat/gpt-4o",
+        "mistral/mistral-large-latest",
+    ),
     *("gemini/gemini-3-pro-preview", "gemini/gemini-2.5-flash", "ollama/qwen3"),
 )
 PLAIN_NAMES = ("alpha", "beta", "gamma", "delta", "omega")
 ODD_NAMES = (
-    *("mcp__server__" + "long_" * 11, "mcp__server__" + "long_" * 12, "mcp__other__" + "x" * 90, "y" * 128, "z" * 64, "z" * 65),
+    *(
+        "mcp__server__" + "long_" * 11,
+        "mcp__server__" + "long_" * 12,
+        "mcp__other__" + "x" * 90,
+        "y" * 128,
+        "z" * 64,
+        "z" * 65,
+    ),
     *("naïve.tool", "a.b", "a_b", "a b", "9lives"),
 )
-MADE_UP = ("nothing", "née", "n" * 90, "a.b:c", "na_ve_tool_87f2e1")  # the last one is what naïve.tool becomes
+# the last one is what naïve.tool becomes
+MADE_UP = ("nothing", "née", "n" * 90, "a.b:c", "na_ve_tool_87f2e1")
 
 
 def make_tool(name: str, version: int) -> Tool:
-    """Make a tool whose description and schema have its name and version; its result has the number of the call."""
+    """Make a tool whose description and schema have its name and version; its result has the number of the
+    call.
+    """
 
     def answer(**arguments: str) -> str:
         return arguments[f"v{version}"].replace("call", "result")
@@ -77,14 +93,17 @@ class Storm:
         self.versions = dict.fromkeys(self.random.sample(self.names, 2), 1)
         self.newest = dict(self.versions)
         self.calls: list[str] = []  # tokens, as the model has made them
-        self.results: dict[str, str] = {}  # token of a call -> of its result; only of those that must have succeeded
+        # token of a call -> of its result; only of those that must have succeeded
+        self.results: dict[str, str] = {}
         self.problems: list[str] = []
         self.request_count = 0
         self.agent = Agent(self._open_engine(), tools=[make_tool(*item) for item in self.versions.items()])
 
     def _open_engine(self) -> Any:
         transport = JudgingTransport(self)
-        return create_engine(f"simulator:{self.random.choice(MODELS)}", transport=transport, retry=RetryConfig(max_retries=0))
+        return create_engine(
+            f"simulator:{self.random.choice(MODELS)}", transport=transport, retry=RetryConfig(max_retries=0)
+        )
 
     # ---- what happens
 
@@ -141,7 +160,9 @@ class Storm:
 
     def _search(self, tool: ToolDefinition, request: Request) -> ToolCall:
         parameter = next(iter((tool.parameters or {}).get("properties", {"query": None})))
-        return ToolCall("", tool.name, {parameter: f"select:{self.random.choice(self.names)}"}, namespace=tool.namespace)
+        return ToolCall(
+            "", tool.name, {parameter: f"select:{self.random.choice(self.names)}"}, namespace=tool.namespace
+        )
 
     def _call(self, tool: ToolDefinition) -> ToolCall:
         token = f"call{len(self.calls):06d}"
@@ -160,7 +181,10 @@ class Storm:
         """Judge a request that is sent."""
         body = loads_object(request.body)
         self.request_count += 1
-        problems = [*illegal(profile, body), *find_refusals(profile, body, beta="anthropic-beta" in request.headers)]
+        problems = [
+            *illegal(profile, body),
+            *find_refusals(profile, body, beta="anthropic-beta" in request.headers),
+        ]
         problems += [*self.judge_pairs(profile, body), *self.judge_tools(profile, body)]
         self.problems += [f"{profile.id}/{profile.model}: {problem}" for problem in problems]
 
@@ -191,7 +215,9 @@ class Storm:
         declared = dict(filter(None, map(read_version, offered.declared)))
         deferred = dict(filter(None, map(read_version, offered.deferred)))
         wrong = [
-            f"{name} is declared with v{version}" for name, version in declared.items() if self.versions.get(name) != version
+            f"{name} is declared with v{version}"
+            for name, version in declared.items()
+            if self.versions.get(name) != version
         ]
         limit, deferral = profile.limits.tools, self.agent.view().deferral
         if limit is not None and len(self.versions) >= limit:  # some are left out

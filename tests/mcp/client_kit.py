@@ -22,7 +22,9 @@ def server(directory: Path, *modes: str, **fields: Any) -> McpServer:
     return McpServer(command=sys.executable, args=("-I", "-S", str(SCRIPT), str(directory), *modes), **fields)
 
 
-async def run(servers: McpServers, tool: str, approve: Approve | None = None, emit: Any = None, **arguments: Any) -> ToolResult:
+async def run(
+    servers: McpServers, tool: str, approve: Approve | None = None, emit: Any = None, **arguments: Any
+) -> ToolResult:
     executor = ToolExecutor(ToolRegistry(servers), ALLOW_ALL, approve=approve)
     name = tool if tool.startswith("mcp__") else f"mcp__s__{tool}"
     return (await executor.run(ToolCall("c1", name, arguments), emit=emit)).result

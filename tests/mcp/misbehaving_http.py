@@ -1,4 +1,6 @@
-"""An MCP server over HTTP that misbehaves as it is told; see `servers/misbehaving.py`, which does so over stdio."""
+"""An MCP server over HTTP that misbehaves as it is told; see `servers/misbehaving.py`, which does so over
+stdio.
+"""
 
 import gzip
 import json
@@ -19,7 +21,8 @@ BESIDE_SECONDS = 0.1
 BODIES: dict[str, tuple[int, str, str]] = {
     "expired session, empty": (404, "", ""),
     "expired session, text": (404, TEXT, "Session not found"),
-    "expired session, error": (404, JSON, head("server-error") + '"error":{"code":-32600,"message":"Session not found"}}'),
+    "expired session, error": (404, JSON, head("server-error") + '"error":{"code":-32600,"message":"Session '
+                                                                 'not found"}}'),
     "status 400": (400, JSON, '{"detail":"no"}'),
     "status 401": (401, "", ""),
     "status 429": (429, TEXT, "slow down"),
@@ -46,7 +49,8 @@ BODIES: dict[str, tuple[int, str, str]] = {
     "event, cancelled": (
         200,
         EVENTS,
-        'data: {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":ID,"reason":"out of cheese"}}\n\n',
+        'data: {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":ID,"reason":"out of '
+        'cheese"}}\n\n',
     ),
     "odd events": (
         200,
@@ -160,7 +164,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(302, Location="http://127.0.0.1:1/")
             case _:
                 status, media_type, body = BODIES[kind]
-                self.reply(status, media_type, body.replace("OTHER", str(self.other[0])).replace("ID", str(id)))
+                self.reply(
+                    status, media_type, body.replace("OTHER", str(self.other[0])).replace("ID", str(id))
+                )
 
     def write_head(self, media_type: str, *lines: str) -> None:
         rows = ["HTTP/1.1 200 OK", f"Content-Type: {media_type}", "Connection: close", *lines, "", ""]

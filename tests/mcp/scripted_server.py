@@ -1,7 +1,8 @@
-"""An MCP server on stdin and stdout that needs no package, so that it starts at once: `scripted_server.py DIRECTORY [modern]`.
+"""An MCP server on stdin and stdout that needs no package, so that it starts at once: `scripted_server.py
+DIRECTORY [modern]`.
 
-It speaks 2025-11-25 with a session, or 2026-07-28 without one (`modern`), and writes what happens to files of the directory.
-"""
+It speaks 2025-11-25 with a session, or 2026-07-28 without one (`modern`), and writes what happens to files of
+the directory."""
 
 import json
 import os
@@ -28,20 +29,33 @@ READ_ONLY = {"readOnlyHint": True}
 TOOLS: dict[str, dict[str, Any]] = {
     "echo": {"inputSchema": TEXT, "annotations": READ_ONLY, "description": "Return the text."},
     "context": {
-        "inputSchema": {"type": "object", "properties": {"context": {"type": "string"}, "self": {}, "arguments": {}}},
+        "inputSchema": {
+            "type": "object",
+            "properties": {"context": {"type": "string"}, "self": {}, "arguments": {}},
+        },
         "annotations": READ_ONLY,
     },
     "environment": {"annotations": READ_ONLY},
     "write": {"inputSchema": TEXT},
     "admin.tools.list": {"annotations": READ_ONLY},
-    "any_of": {"inputSchema": {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "annotations": READ_ONLY},
+    "any_of": {
+        "inputSchema": {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        "annotations": READ_ONLY,
+    },
     "broken_schema": {"inputSchema": {"type": "object", "properties": {"x": {"type": "nonsense"}}}},
     "no_schema": {"inputSchema": "none"},
     "media": {"annotations": READ_ONLY},
-    "data": {"annotations": READ_ONLY, "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}}},
+    "data": {
+        "annotations": READ_ONLY,
+        "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}},
+    },
     "wrong_data": {
         "annotations": READ_ONLY,
-        "outputSchema": {"type": "object", "properties": {"sum": {"pattern": "^(a+)+$"}}, "required": ["sum"]},
+        "outputSchema": {
+            "type": "object",
+            "properties": {"sum": {"pattern": "^(a+)+$"}},
+            "required": ["sum"],
+        },
     },
     "hologram": {"annotations": READ_ONLY},
     "half": {"annotations": READ_ONLY},
@@ -96,7 +110,10 @@ def text_result(text: str, **fields: Any) -> dict[str, Any]:
 
 def list_tools(cursor: str | None) -> dict[str, Any]:
     extra = {"extra": {"annotations": READ_ONLY}} if (DIRECTORY / "changed").exists() else {}
-    tools = [{"name": name, "inputSchema": {"type": "object"}, **fields} for name, fields in {**TOOLS, **extra}.items()]
+    tools = [
+        {"name": name, "inputSchema": {"type": "object"}, **fields}
+        for name, fields in {**TOOLS, **extra}.items()
+    ]
     start = int(cursor or 0)
     page: dict[str, Any] = {"tools": tools[start : start + 10]}
     return page | ({"nextCursor": str(start + 10)} if start + 10 < len(tools) else {})
@@ -120,8 +137,17 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
                     {"type": "image", "data": PNG, "mimeType": "image/jpeg"},
                     {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
                     {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside"}},
-                    {"type": "resource", "resource": {"uri": "file:///b.pdf", "blob": "JVBERi0=", "mimeType": "text/x"}},
-                    {"type": "resource_link", "uri": "file:///c.txt", "name": "c", "description": "another", "size": 5},
+                    {
+                        "type": "resource",
+                        "resource": {"uri": "file:///b.pdf", "blob": "JVBERi0=", "mimeType": "text/x"},
+                    },
+                    {
+                        "type": "resource_link",
+                        "uri": "file:///c.txt",
+                        "name": "c",
+                        "description": "another",
+                        "size": 5,
+                    },
                     {"type": "image", "data": "***", "mimeType": "image/png"},
                 ]
             }
@@ -138,7 +164,13 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
         case "progress":
             token = params["_meta"]["progressToken"]
             for step in (1, 2, 3):
-                notify("notifications/progress", progressToken=token, progress=step, total=3, message=f"step {step}")
+                notify(
+                    "notifications/progress",
+                    progressToken=token,
+                    progress=step,
+                    total=3,
+                    message=f"step {step}",
+                )
             return text_result("done")
         case "die":
             print("about to die", file=sys.stderr, flush=True)
@@ -151,13 +183,21 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
         case "ask":
             return ask(params, {"mode": "form", "message": "Who are you?", "requestedSchema": FORM})
         case "nag":
-            answers = [elicit(mode="form", message="Again?", requestedSchema={"type": "object", "properties": {}})]
+            answers = [
+                elicit(mode="form", message="Again?", requestedSchema={"type": "object", "properties": {}})
+            ]
             while answers[-1]["action"] == "accept":
-                answers.append(elicit(mode="form", message="Again?", requestedSchema={"type": "object", "properties": {}}))
+                answers.append(
+                    elicit(
+                        mode="form", message="Again?", requestedSchema={"type": "object", "properties": {}}
+                    )
+                )
             return text_result(f"{len(answers)} answers")
         case "ask_url":
             fields = {} if MODERN else {"elicitationId": "1"}
-            return ask(params, {"mode": "url", "message": "Pay first.", "url": "https://pay.example/1", **fields})
+            return ask(
+                params, {"mode": "url", "message": "Pay first.", "url": "https://pay.example/1", **fields}
+            )
         case "change":
             note("changed")
             notify("notifications/tools/list_changed")
@@ -194,7 +234,11 @@ def answer(message: dict[str, Any]) -> None:
     match method:
         case "server/discover" if MODERN:
             capabilities: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
-            result = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "instructions": "Be kind."}
+            result = {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities,
+                "instructions": "Be kind.",
+            }
         case "initialize" if not MODERN:
             result = {
                 "protocolVersion": "2025-11-25",

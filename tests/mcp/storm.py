@@ -1,8 +1,8 @@
 """The storm of misbehaving MCP servers: each kind with a call beside it, and one after it.
 
-`KINDS` says what the call itself becomes. The calls beside it and after it get their own results, always; only the death of a
-process that all calls share ends the one beside it, or the one that is sent while it dies, with an unknown outcome.
-"""
+`KINDS` says what the call itself becomes. The calls beside it and after it get their own results, always;
+only the death of a process that all calls share ends the one beside it, or the one that is sent while it
+dies, with an unknown outcome."""
 
 import asyncio
 import re
@@ -61,7 +61,9 @@ STDIO = {
     "half a character": Kind("done \ufffd", is_error=False),
     "torn line": Kind(CANNOT + "it is not valid JSON"),
     "overlong": Kind("s may have run the call, but its answer has 33 MB, more than the limit of 32 MB."),
-    "overlong, id last": Kind("s may have run the call, but its answer has 33 MB, more than the limit of 32 MB."),
+    "overlong, id last": Kind(
+        "s may have run the call, but its answer has 33 MB, more than the limit of 32 MB."
+    ),
     "cancelled": Kind("s cancelled the call (out of cheese). It may have had effects."),
     "cancelled as text": Kind("s cancelled the call. It may have had effects."),
     "cancels nothing": DONE,
@@ -96,7 +98,9 @@ HTTP = {
     "expired session, text": DONE,
     "expired session, error": DONE,
     "status 400": Kind("s: it responded with HTTP 400"),
-    "status 401": Kind("The call did not run: s requires you to sign in; run this in a terminal: toolglot mcp test s;"),
+    "status 401": Kind(
+        "The call did not run: s requires you to sign in; run this in a terminal: toolglot mcp test s;"
+    ),
     "status 429": Kind("s: it responded with HTTP 429"),
     "status 500": Kind("s: it responded with HTTP 500"),
     "status 503": Kind("s: it responded with HTTP 503"),
@@ -128,7 +132,9 @@ HTTP = {
     "endless header": Kind("may or may not have run"),
     "compressed": Kind("s may have run the call, but it sent compressed data (gzip) that was not requested."),
     "overlong": Kind("s may have run the call, but its answer has 32 MB, more than the limit of 32 MB."),
-    "overlong event": Kind("s may have run the call, but its answer has 32 MB, more than the limit of 32 MB."),
+    "overlong event": Kind(
+        "s may have run the call, but its answer has 32 MB, more than the limit of 32 MB."
+    ),
     "silence": SILENT,
 }
 KINDS = {"stdio": STDIO, "http": HTTP}
@@ -163,7 +169,10 @@ async def find_faults(servers: dict[bool, McpServers], name: str, kind: Kind) ->
         return [f"{name}: a call hangs"]
     except Exception as e:  # not a typed error, or one that is not a result
         return [f"{name}: raised {e!r}"]
-    faults = [*_compare(call, kind.text, is_error=kind.is_error), *_compare(after, f"healthy {second}", is_error=False)]
+    faults = [
+        *_compare(call, kind.text, is_error=kind.is_error),
+        *_compare(after, f"healthy {second}", is_error=False),
+    ]
     if not kind.ends_others:
         faults += _compare(beside, f"healthy {first}", is_error=False)
     elif beside.is_error:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from toolglot.mcp.client.answers import failure_cause, find_answered_id, make_failure, read_answer, read_messages
+from toolglot.mcp.client.answers import (
+    failure_cause,
+    find_answered_id,
+    make_failure,
+    read_answer,
+    read_messages,
+)
 
 DEEP = '{"a":' * 300 + "1" + "}" * 300
 ABYSS = "[" * 100_000 + "]" * 100_000
@@ -38,7 +44,18 @@ UNREADABLE = {
     '{"id": 7, "jsonrpc": "2.0", "error": {"code": oops}}': "it is not valid JSON",
 }
 NO_MESSAGES = [
-    *("", "x", "7", "null", "[]", "{}", "{not json", '"text"', "Listening on port 80", '{"level":"info","id":7}'),
+    *(
+        "",
+        "x",
+        "7",
+        "null",
+        "[]",
+        "{}",
+        "{not json",
+        '"text"',
+        "Listening on port 80",
+        '{"level":"info","id":7}',
+    ),
     '{"level":"error","id":7,"error":"the database is away"}',
     '{"id":7,"name":oops',
     '{"jsonrpc":"2.0","id":true,"result":5}',
@@ -88,9 +105,19 @@ def test_an_error_of_any_form_is_the_servers(line: str, text: str) -> None:
 def test_messages_that_were_written_at_once_are_separated() -> None:
     good = '{"jsonrpc":"2.0","id":%d,"result":{"a":%d}}'
     messages = read(
-        "\ufeff" + good % (1, 1) + good % (2, 2) + '{"jsonrpc":"2.0","method":"x"}  ' + HEAD + '"result":null} debug'
+        "\ufeff"
+        + good % (1, 1)
+        + good % (2, 2)
+        + '{"jsonrpc":"2.0","method":"x"}  '
+        + HEAD
+        + '"result":null} debug'
     )
-    assert [type(message) for message in messages] == [JSONRPCResponse, JSONRPCResponse, JSONRPCNotification, JSONRPCError]
+    assert [type(message) for message in messages] == [
+        JSONRPCResponse,
+        JSONRPCResponse,
+        JSONRPCNotification,
+        JSONRPCError,
+    ]
     assert len(read((good % (1, 1)) * 5000)) <= 100
 
 
@@ -120,7 +147,9 @@ def test_damaged_text_is_repaired(line: bytes, text: str) -> None:
 def test_a_server_cannot_imitate_our_failures() -> None:
     ours = make_failure(7, "session", "its session has expired")
     data: Any = {"toolglot": "x", "cause": "session"}
-    (message,) = read(json.dumps({"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "m", "data": data}}))
+    (message,) = read(
+        json.dumps({"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "m", "data": data}})
+    )
     assert isinstance(message, JSONRPCError)
     assert (failure_cause(ours.error), failure_cause(message.error)) == ("session", None)
 
@@ -144,22 +173,31 @@ def test_the_answer_to_a_request_over_http(body: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("id", ["7", 7])
 def test_the_right_answer_over_http_is_passed_on(id: Any) -> None:
-    assert isinstance(read_answer(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode(), 7), JSONRPCResponse)
+    assert isinstance(
+        read_answer(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode(), 7), JSONRPCResponse
+    )
     for other in (None, "server-error", 7):
-        message = read_answer(json.dumps({"jsonrpc": "2.0", "id": other, "error": {"code": 1, "message": "m"}}).encode(), 7)
+        message = read_answer(
+            json.dumps({"jsonrpc": "2.0", "id": other, "error": {"code": 1, "message": "m"}}).encode(), 7
+        )
         assert isinstance(message, JSONRPCError)
         assert (message.id, message.error.message) == (7, "m")
 
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "result", "a"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "result", "a"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(VALUES, st.integers(0, 10**17), st.permutations(["jsonrpc", "id", "result"]), st.data())
-def test_a_damaged_answer_never_fails_another_request(value: Any, id: int, order: list[str], data: st.DataObject) -> None:
+def test_a_damaged_answer_never_fails_another_request(
+    value: Any, id: int, order: list[str], data: st.DataObject
+) -> None:
     """However it is damaged, and whatever ids it contains."""
     fields = {"jsonrpc": "2.0", "id": id, "result": {"id": id + 1, "value": value, "items": [{"id": id + 1}]}}
     line = json.dumps({name: fields[name] for name in order}).encode()

@@ -1,4 +1,6 @@
-"""MCP servers as tools: both generations of the protocol, everything that results can be, and everything that can go wrong."""
+"""MCP servers as tools: both generations of the protocol, everything that results can be, and everything that
+can go wrong.
+"""
 
 import asyncio
 import os
@@ -58,7 +60,10 @@ def test_tools_keep_their_names_and_hints(servers: McpServers) -> None:
 
 def test_prompts_and_resources(servers: McpServers) -> None:
     assert [(prompt.name, prompt.arguments[0].required) for prompt in servers.prompts] == [("explain", True)]
-    assert [(item.uri, item.is_template) for item in servers.resources] == [("note://1", False), ("note://{id}", True)]
+    assert [(item.uri, item.is_template) for item in servers.resources] == [
+        ("note://1", False),
+        ("note://{id}", True),
+    ]
     (message,) = asyncio.run(servers.get_prompt("s", "explain", {"topic": "tides"}))
     assert (message.role, message.text) == ("user", "Explain tides.")
     assert asyncio.run(servers.read_resource("s", "note://1")) == (Text("[note://1]\nthe note"),)
@@ -80,8 +85,13 @@ def test_allow_and_deny_choose_tools(tmp_path: Path) -> None:
 
 def test_a_call_passes_every_argument(servers: McpServers) -> None:
     assert call(servers, "echo", text="hé\n").text == "hé\n"
-    assert call(servers, "context", context="c", self=1, arguments=[2]).text == '{"arguments": [2], "context": "c", "self": 1}'
-    assert call(servers, "any_of", c=1).error_kind == "validation", "the whole schema is enforced, also what providers ignore"
+    assert (
+        call(servers, "context", context="c", self=1, arguments=[2]).text
+        == '{"arguments": [2], "context": "c", "self": 1}'
+    )
+    assert call(servers, "any_of", c=1).error_kind == "validation", (
+        "the whole schema is enforced, also what providers ignore"
+    )
 
 
 def test_half_of_a_character_does_not_lose_a_result(servers: McpServers) -> None:
@@ -145,7 +155,10 @@ def test_every_tool_asks_whatever_its_server_says(servers: McpServers) -> None:
     for name in ("mcp__s__echo", "mcp__s__write"):  # the first one's hint says that it only reads
         refused = asyncio.run(outcome(name, None, default)).result
         assert refused.error_code == "approval_required"
-        assert "a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust" in refused.text
+        assert (
+            "a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust"
+            in refused.text
+        )
         assert asyncio.run(outcome(name, approve, default)).result.text == "nothing"
     assert asked == ["it can change files and use the network, and no rule allows it"] * 2
     by_rule = ToolConfig(approve=["mcp__s__*"], deny=["mcp__s__echo"])
@@ -252,7 +265,10 @@ def test_a_call_that_hangs_ends_in_time(tmp_path: Path) -> None:
     with McpServers({"s": server(tmp_path, timeout=0.2)}) as servers:
         result = call(servers, "hang")
         assert result.error_kind == "timeout"
-        assert "s did not answer within 0.2 s, and the call was cancelled. It may have had effects." in result.text
+        assert (
+            "s did not answer within 0.2 s, and the call was cancelled. It may have had effects."
+            in result.text
+        )
         assert call(servers, "echo", text="next").text == "next"
         asyncio.run(eventually(lambda: lines(tmp_path, "cancelled")))
 
@@ -322,7 +338,9 @@ def test_changes_of_tools_reach_the_conversation(tmp_path: Path) -> None:
         assert notes == ["s: 1 tool added or changed"]
 
 
-def test_a_server_ends_with_its_children_and_sees_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_ends_with_its_children_and_sees_no_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-servers")
     with McpServers({"s": server(tmp_path, env={"MINE": "1"})}) as servers:
         variables = call(servers, "environment").text.split()
@@ -370,7 +388,9 @@ def test_changes_after_a_restart_are_told(tmp_path: Path) -> None:
 def test_a_server_that_recovers_is_told_as_such(tmp_path: Path) -> None:
     changes: list[str] = []
     program = tmp_path / "server.py"
-    broken = McpServer(command=sys.executable, args=("-I", "-S", str(program), str(tmp_path)), allow=("echo",))
+    broken = McpServer(
+        command=sys.executable, args=("-I", "-S", str(program), str(tmp_path)), allow=("echo",)
+    )
     with McpServers({"s": broken}, on_change=changes.append) as servers:
         assert (len(changes), servers.status()[0].state) == (1, "failed")
         program.write_bytes(SCRIPT.read_bytes())
@@ -383,7 +403,10 @@ def test_a_server_that_recovers_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_the_last_words_are_those_of_the_last_process(tmp_path: Path) -> None:
-    code = f"import os, sys\nif not os.path.exists({str(tmp_path / 'x')!r}): sys.exit('the first time')\nsys.exit(4)"
+    code = (
+        f"import os, sys\nif not os.path.exists({str(tmp_path / 'x')!r}): sys.exit('the first "
+        "time')\nsys.exit(4)"
+    )
     with McpServers({"s": McpServer(command=sys.executable, args=("-c", code))}) as servers:
         assert servers.status()[0].error == "it exited with code 1; last output: the first time"
         (tmp_path / "x").touch()
@@ -414,10 +437,15 @@ except Exception as e:
     print(f"{type(e).__name__}: {e}")
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "UsageError: MCP servers need the mcp package; install it with: pip install 'toolglot[mcp]'\n"
+    assert (
+        result.stdout
+        == "UsageError: MCP servers need the mcp package; install it with: pip install 'toolglot[mcp]'\n"
+    )
 
 
 @pytest.mark.parametrize("servers", [{"x": {"command": "y"}}, [McpServer(command="y")], ".mcp.json"])
 def test_wrong_arguments_are_one_sentence(servers: Any) -> None:
-    with pytest.raises(UsageError, match=r"^McpServers takes a dict of names to McpServer\(…\); .*load_servers\(FILE\)"):
+    with pytest.raises(
+        UsageError, match=r"^McpServers takes a dict of names to McpServer\(…\); .*load_servers\(FILE\)"
+    ):
         McpServers(servers)

@@ -1,4 +1,6 @@
-"""What happens when several things happen at once: threads, questions while a server dies, the end of the program."""
+"""What happens when several things happen at once: threads, questions while a server dies, the end of the
+program.
+"""
 
 import asyncio
 import os
@@ -25,7 +27,9 @@ def test_many_threads_and_agents_use_the_same_server(tmp_path: Path) -> None:
         results: list[str] = []
 
         async def call_many(thread: int) -> None:
-            texts = await asyncio.gather(*(run(servers, "echo", text=f"{thread}-{number}") for number in range(10)))
+            texts = await asyncio.gather(
+                *(run(servers, "echo", text=f"{thread}-{number}") for number in range(10))
+            )
             results.extend(result.text for result in texts)
 
         threads = [threading.Thread(target=asyncio.run, args=(call_many(number),)) for number in range(4)]
@@ -62,7 +66,9 @@ def test_a_watched_agent_ends_with_the_latest_tools(tmp_path: Path) -> None:
     assert agent.view().tool_names == ("mcp__s__other",)
 
 
-def test_an_agent_that_refuses_tools_hurts_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_agent_that_refuses_tools_hurts_nobody_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Refusing:
         def add_tools(self, tools: Iterable[Tool], *, replace: bool = False) -> None:
             raise ValueError("no more tools")
@@ -70,7 +76,9 @@ def test_an_agent_that_refuses_tools_hurts_nobody_else(tmp_path: Path, caplog: p
         def remove_tools(self, tools: Iterable[str | Tool]) -> None:
             pass
 
-    servers, refusing, agent = McpServers({"s": server(tmp_path, allow=("echo",))}), Refusing(), Agent("simulator")
+    servers = McpServers({"s": server(tmp_path, allow=("echo",))})
+    refusing = Refusing()
+    agent = Agent("simulator")
     servers.watch(refusing)
     servers.watch(agent)
     with servers:
@@ -169,7 +177,9 @@ def test_tools_whose_names_collide_take_nobody_down() -> None:
     from mcp_types import Tool as RemoteTool
 
     names = [f"x.{'y' * 60}{number}" for number in (119155, 220996)]
-    items = [RemoteTool(name=name, input_schema={"type": "object"}, description="d" * 20_000) for name in names]
+    items = [
+        RemoteTool(name=name, input_schema={"type": "object"}, description="d" * 20_000) for name in names
+    ]
     problems: dict[str, str] = {}
     tools = make_tools("s", McpServer(command="x"), items, AsyncMock(), {}, problems)
     assert [*tools] == names[:1]

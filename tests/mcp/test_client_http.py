@@ -53,7 +53,9 @@ async def test_our_client_and_our_server_understand_each_other() -> None:
         )
         assert wants_sign_in.state == "failed"
         assert "Traceback" not in wants_sign_in.error
-        assert wants_sign_in.error.endswith("; if it expects a token instead, set it in the Authorization header")
+        assert wants_sign_in.error.endswith(
+            "; if it expects a token instead, set it in the Authorization header"
+        )
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
@@ -124,7 +126,13 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(405)
         elif path.startswith("/.well-known/oauth-protected-resource"):
             servers = [self.leads_to("server")]
-            self.reply_json({"resource": f"{self.base}/mcp", "authorization_servers": servers, "scopes_supported": ["all"]})
+            self.reply_json(
+                {
+                    "resource": f"{self.base}/mcp",
+                    "authorization_servers": servers,
+                    "scopes_supported": ["all"],
+                }
+            )
         elif path.startswith("/.well-known/") and "redirect" in self.elsewhere:
             self.reply(307, Location=f"{self.elsewhere['redirect']}{path}")
         elif path.startswith("/.well-known/"):
@@ -150,8 +158,12 @@ class Handler(BaseHTTPRequestHandler):
             self.tokens.append(f"good-token-{len(self.tokens)}")
             lifetime = {"refresh_token": "r", "expires_in": 3600}
             self.reply_json({"access_token": self.tokens[-1], "token_type": "Bearer", **lifetime})
-        elif self.oauth and self.headers["Authorization"] not in [f"Bearer {token}" for token in self.tokens[-1:]]:
-            challenge = f'Bearer resource_metadata="{self.leads_to("resource")}/.well-known/oauth-protected-resource"'
+        elif self.oauth and self.headers["Authorization"] not in [
+            f"Bearer {token}" for token in self.tokens[-1:]
+        ]:
+            challenge = (
+                f'Bearer resource_metadata="{self.leads_to("resource")}/.well-known/oauth-protected-resource"'
+            )
             self.reply(401, WWW_Authenticate=challenge)
         else:
             self.answer(json.loads(body))
@@ -175,7 +187,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         elif self.headers["Mcp-Session-Id"] not in self.sessions:
             media_type, body = self.unknown_session
-            self.reply(404, body.replace("ID", json.dumps(id)).encode(), **({"Content_Type": media_type} if media_type else {}))
+            self.reply(
+                404,
+                body.replace("ID", json.dumps(id)).encode(),
+                **({"Content_Type": media_type} if media_type else {}),
+            )
             return
         elif method == "tools/list":
             names = ("who", "expire", "huge", "gzip", "fail", "terminated", "forget", "meet", "revoke")
@@ -252,15 +268,24 @@ UNKNOWN_SESSION = {
     "broken json": ("application/json", "{"),
     "id of the request": ("application/json", ERROR % ("ID", -32001, "Session not found")),
     "no id": ("application/json", ERROR % ("null", -32600, "Session terminated")),
-    "id of the reference server": ("application/json; charset=utf-8", ERROR % ('"server-error"', -32600, "Session not found")),
+    "id of the reference server": (
+        "application/json; charset=utf-8",
+        ERROR % ('"server-error"', -32600, "Session not found"),
+    ),
     "unknown method": ("application/json", ERROR % ("ID", -32601, "Method not found")),
-    "result": ("application/json", '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"wrong"}]}}'),
+    "result": (
+        "application/json",
+        '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"wrong"}]}}',
+    ),
 }
 
 
 @pytest.mark.parametrize("form", UNKNOWN_SESSION.values(), ids=UNKNOWN_SESSION)
 def test_headers_are_sent_and_a_session_that_expires_is_renewed(form: tuple[str, str]) -> None:
-    with serve(unknown_session=form) as (url, log), McpServers({"s": McpServer(url=url, headers={"X-Who": "me"})}) as servers:
+    with (
+        serve(unknown_session=form) as (url, log),
+        McpServers({"s": McpServer(url=url, headers={"X-Who": "me"})}) as servers,
+    ):
         assert call(servers, "who").text == "me"
         assert call(servers, "expire").text == "expire"
         assert call(servers, "who").text == "me", "the server has refused the call, so it can be made again"
@@ -291,7 +316,10 @@ def test_an_error_that_sounds_like_an_expired_session_repeats_no_call() -> None:
 
 def test_a_session_that_is_never_known_is_no_endless_loop() -> None:
     with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:
-        assert call(servers, "forget").text == "s does not know the session that it has just opened. The call did not run."
+        assert (
+            call(servers, "forget").text
+            == "s does not know the session that it has just opened. The call did not run."
+        )
         assert log.count("forget") == 0
         assert log.count("initialize") <= 3
 
@@ -308,7 +336,9 @@ async def test_a_restarted_server_is_used_again(monkeypatch: pytest.MonkeyPatch)
             servers = await stack.enter_async_context(McpServers({"s": McpServer(url=url)}))
             assert (await run(servers, "add", first=1, second=2)).text == "3"
         async with serve_http(McpToolServer([add]), port=urlsplit(url).port or 0):
-            results = await asyncio.gather(*(run(servers, "add", first=1, second=number) for number in range(5)))
+            results = await asyncio.gather(
+                *(run(servers, "add", first=1, second=number) for number in range(5))
+            )
             assert [result.text for result in results] == ["1", "2", "3", "4", "5"]
 
 
@@ -334,25 +364,33 @@ def test_answers_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:
         huge, compressed, failed = call(servers, "huge"), call(servers, "gzip"), call(servers, "fail")
         assert huge.text == "s may have run the call, but its answer has 0 MB, more than the limit of 0 MB."
-        assert compressed.text == "s may have run the call, but it sent compressed data (gzip) that was not requested."
+        assert (
+            compressed.text
+            == "s may have run the call, but it sent compressed data (gzip) that was not requested."
+        )
         assert failed.text == "s: it responded with HTTP 500"
         assert call(servers, "who").text == "?"
         assert log.count("initialize") == 1, "one bad answer does not end the connection"
 
 
 @pytest.mark.parametrize("oauth", [False, True], ids=["open", "signed in"])
-async def test_calls_do_not_wait_for_each_other(oauth: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_do_not_wait_for_each_other(
+    oauth: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server may begin to respond only when a call is done."""
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
     with serve(oauth=oauth) as (url, _):
-        async with McpServers({"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)) as servers:
+        async with McpServers(
+            {"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)
+        ) as servers:
             results = await asyncio.gather(*(run(servers, "meet") for _ in range(3)))
             assert [result.text for result in results] == ["meet"] * 3
 
 
 def test_other_addresses_are_explained() -> None:
     with serve() as (url, _):
-        assert status_of(McpServer(url=url.replace("/mcp", "/other"))).state == "ready"  # this one does not mind
+        # this one does not mind
+        assert status_of(McpServer(url=url.replace("/mcp", "/other"))).state == "ready"
     assert "cannot be reached: ConnectError" in status_of(McpServer(url=url)).error
 
 
@@ -385,22 +423,30 @@ def test_tokens_are_stored_for_their_address_alone(tmp_path: Path, monkeypatch: 
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
             assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
         assert status_of(McpServer(url=url)).state == "ready", "the next time, nobody is asked"
-        assert "sign in" in status_of(McpServer(url=other_url)).error, "the same name at another address gets no tokens"
+        assert "sign in" in status_of(McpServer(url=other_url)).error, (
+            "the same name at another address gets no tokens"
+        )
 
 
 def test_a_registered_client_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
     oauth = McpOAuth(client_id="mine", client_secret="hush", scopes=("read", "write"))
     with serve(oauth=True) as (url, log):
-        with McpServers({"s": McpServer(url=url, oauth=oauth)}, sign_in=lambda server, address: follow(address)) as servers:
+        with McpServers(
+            {"s": McpServer(url=url, oauth=oauth)}, sign_in=lambda server, address: follow(address)
+        ) as servers:
             assert servers.status()[0].state == "ready"
         assert log[1] == "token authorization_code mine"
 
 
-async def test_calls_that_are_refused_together_sign_in_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_that_are_refused_together_sign_in_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
     with serve(oauth=True) as (url, log):
-        async with McpServers({"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)) as servers:
+        async with McpServers(
+            {"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)
+        ) as servers:
             await run(servers, "revoke")
             results = await asyncio.gather(*(run(servers, "meet") for _ in range(3)))
             assert [result.text for result in results] == ["meet"] * 3
@@ -408,10 +454,14 @@ async def test_calls_that_are_refused_together_sign_in_once(tmp_path: Path, monk
         assert log == [*signing_in, "initialize", "revoke", *signing_in, "meet", "meet", "meet"]
 
 
-def test_a_token_that_has_expired_is_refreshed_without_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_has_expired_is_refreshed_without_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
     with serve(oauth=True) as (url, log):
-        with McpServers({"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)) as servers:
+        with McpServers(
+            {"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)
+        ) as servers:
             assert servers.status()[0].state == "ready"
         (file,) = (tmp_path / "mcp").iterdir()
         stored = json.loads(file.read_text())

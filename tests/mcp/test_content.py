@@ -35,4 +35,6 @@ def test_good_media_is_kept() -> None:
     broken_lines = "\r\n".join([PNG[:76], PNG[76:], ""])
     assert make_media(broken_lines, "image/jpeg", kind="image") == Media("image", "image/png", PNG)
     assert make_media(JUNK, "Audio/WAV; rate=8000", kind="audio") == Media("audio", "audio/wav", JUNK)
-    assert make_media(JUNK, "evil\r\nx: y", name="a") == Media("file", "application/octet-stream", JUNK, name="a")
+    assert make_media(JUNK, "evil\r\nx: y", name="a") == Media(
+        "file", "application/octet-stream", JUNK, name="a"
+    )

@@ -13,7 +13,9 @@ from toolglot.tools.context import Context
 
 
 def form(field: Any) -> ElicitRequestFormParams:
-    return ElicitRequestFormParams(message="m", requested_schema={"type": "object", "properties": {"a": field}})
+    return ElicitRequestFormParams(
+        message="m", requested_schema={"type": "object", "properties": {"a": field}}
+    )
 
 
 def link(url: str, message: str = "m") -> ElicitRequestURLParams:
@@ -65,4 +67,7 @@ def test_a_question_is_shown_whole() -> None:
     check_question(link("https://pay.example:8443/1", message))
     assert request.preview == f"{message}\nhttps://pay.example:8443/1"
     assert "a page at pay.example:8443 in" in request.reason
-    assert message in make_request("s", "t", "1", ElicitRequestFormParams(message=message, requested_schema={})).reason
+    assert (
+        message
+        in make_request("s", "t", "1", ElicitRequestFormParams(message=message, requested_schema={})).reason
+    )

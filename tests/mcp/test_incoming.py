@@ -24,8 +24,20 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution")
-SCHEMAS = st.fixed_dictionaries({}, optional={"type": VALUES, "properties": VALUES, "anyOf": VALUES, "$ref": VALUES})
+FIELDS = (
+    "name",
+    "title",
+    "description",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+    "_meta",
+    "icons",
+    "execution",
+)
+SCHEMAS = st.fixed_dictionaries(
+    {}, optional={"type": VALUES, "properties": VALUES, "anyOf": VALUES, "$ref": VALUES}
+)
 ODD_TOOLS = st.dictionaries(st.sampled_from(FIELDS), VALUES | SCHEMAS, max_size=4) | VALUES
 GOOD_TOOL = {"name": "good", "inputSchema": {"type": "object"}}
 PARTS = ("type", "text", "data", "mimeType", "uri", "name", "resource", "annotations")
@@ -36,7 +48,12 @@ ODD_PARTS = st.dictionaries(st.sampled_from(PARTS), VALUES | KINDS, max_size=4) 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(odd=st.lists(ODD_TOOLS, max_size=3))
 def test_odd_tools_do_not_hide_the_good_one(version: str, odd: list[Any]) -> None:
-    result: dict[str, Any] = {"tools": [*odd, dict(GOOD_TOOL)], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    result: dict[str, Any] = {
+        "tools": [*odd, dict(GOOD_TOOL)],
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
     problems: dict[str, str] = {}
     repair_result(result, version, lambda kind, name, reason: problems.update({name: reason}))
     validate_server_result("tools/list", version, result)
@@ -74,7 +91,10 @@ class Feed:
     """A stream of messages that ends."""
 
     def __init__(self, *messages: dict[str, Any]) -> None:
-        self.items = [SessionMessage(jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **each})) for each in messages]
+        self.items = [
+            SessionMessage(jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **each}))
+            for each in messages
+        ]
 
     async def receive(self) -> SessionMessage | Exception:
         if not self.items:
@@ -84,7 +104,9 @@ class Feed:
 
 def read_all(*messages: dict[str, Any]) -> list[Any]:
     async def read() -> list[Any]:
-        stream = CheckedStream(cast(Any, Feed(*messages)), lambda: "2025-11-25", lambda kind, name, reason: None)
+        stream = CheckedStream(
+            cast(Any, Feed(*messages)), lambda: "2025-11-25", lambda kind, name, reason: None
+        )
         return [cast(Any, item).message async for item in stream]
 
     return asyncio.run(read())
@@ -112,21 +134,29 @@ def test_a_server_that_cancels_its_own_question_ends_no_call() -> None:
 
 
 def test_only_so_many_items_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a message of 32 MB holds up all servers for minutes; so do thousands of keys that are copied with each item."""
+    """Otherwise a message of 32 MB holds up all servers for minutes; so do thousands of keys that are copied
+    with each item.
+    """
     checked: list[Any] = []
 
     def check(method: str, version: str, result: Any) -> None:
         checked.append(result)
 
     monkeypatch.setattr(methods, "validate_server_result", check)
-    result: dict[str, Any] = {"resources": [{}] * 100_000, "content": [{}] * 100_000, **dict.fromkeys(map(str, range(99)))}
+    result: dict[str, Any] = {
+        "resources": [{}] * 100_000,
+        "content": [{}] * 100_000,
+        **dict.fromkeys(map(str, range(99))),
+    }
     problems: list[tuple[str, str, str]] = []
     repair_result(result, "2025-11-25", lambda kind, name, reason: problems.append((kind, name, reason)))
     assert len(checked) == 2 * MAX_ITEMS
     assert max(map(len, checked)) < 9
     assert problems == [("resources", "*", f"everything after the first {MAX_ITEMS}")]
     assert len(result["resources"]) == MAX_ITEMS
-    assert result["content"][MAX_ITEMS:] == [{"type": "text", "text": f"[{100_000 - MAX_ITEMS} more parts were left out]"}]
+    assert result["content"][MAX_ITEMS:] == [
+        {"type": "text", "text": f"[{100_000 - MAX_ITEMS} more parts were left out]"}
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

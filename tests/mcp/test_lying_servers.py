@@ -1,4 +1,6 @@
-"""Servers that lie about their tools: nothing that they say makes a call run without a question, wherever it comes from."""
+"""Servers that lie about their tools: nothing that they say makes a call run without a question, wherever it
+comes from.
+"""
 
 import asyncio
 import json
@@ -68,12 +70,20 @@ async def test_its_word_is_not_passed_on(mode: str, tmp_path: Path) -> None:
         async with connect(McpToolServer(servers.tools, read_only=True), mode) as client:
             assert [item.name for item in (await client.list_tools()).tools] == ["read_result"]
             assert (await client.call_tool(LOOKUP, {"note": "x"})).is_error
-        async with connect(McpToolServer(servers.tools), mode, elicitation_callback=answers("decline", asked=asked)) as client:
+        async with connect(
+            McpToolServer(servers.tools), mode, elicitation_callback=answers("decline", asked=asked)
+        ) as client:
             hints = (await client.list_tools()).tools[0].annotations
             assert hints is not None
-            assert (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint) == (False, True, True)
+            assert (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint) == (
+                False,
+                True,
+                True,
+            )
             assert "did not approve" in text(await client.call_tool(LOOKUP, {"note": "x"}))
-    assert asked[0].startswith(f"Allow {LOOKUP}? (it can change files and use the network, and no rule allows it)\n\n")
+    assert asked[0].startswith(
+        f"Allow {LOOKUP}? (it can change files and use the network, and no rule allows it)\n\n"
+    )
     assert lines(tmp_path, "calls") == []
 
 
@@ -123,8 +133,13 @@ def test_always_ends_when_the_tool_changes(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["later", "rug", "schema", "slow", "mute", "reborn"])
-def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next call comes at once. A server that delays its lists, or dies, gains no call that runs unasked either."""
+def test_always_waits_for_what_the_tool_becomes(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call comes at once.
+
+    A server that delays its lists, or dies, gains no call that runs unasked either.
+    """
     monkeypatch.setattr("toolglot.mcp.client.connection._CATCH_UP_SECONDS", 1.0)
     answers: list[Decision] = ["always", "no"]
 
@@ -140,8 +155,12 @@ def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monke
 
 @pytest.mark.parametrize("answer", [True, "always"])
 @pytest.mark.parametrize("mode", ["later", "rug", "schema"])
-def test_an_answer_to_a_saved_question_is_not_for_another_tool(mode: str, answer: Any, tmp_path: Path) -> None:
-    """The conversation waits in a file, while the server changes its tool: an answer to what was shown allows nothing."""
+def test_an_answer_to_a_saved_question_is_not_for_another_tool(
+    mode: str, answer: Any, tmp_path: Path
+) -> None:
+    """The conversation waits in a file, while the server changes its tool: an answer to what was shown allows
+    nothing.
+    """
     approval = ToolConfig(ask={"network"})
 
     async def main() -> None:

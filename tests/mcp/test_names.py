@@ -43,4 +43,6 @@ def test_names_are_legal_and_changed_with_a_hash_or_not_at_all(server: str, tool
 def test_no_two_tools_share_a_name(first: tuple[str, str], second: tuple[str, str]) -> None:
     assert (tool_name(*first) == tool_name(*second)) == (first == second)
     assert (server_prefix(first[0]) == server_prefix(second[0])) == (first[0] == second[0])
-    assert tool_name(*first).startswith(server_prefix(second[0])) == (first[0] == second[0]), "a rule covers one server"
+    assert tool_name(*first).startswith(server_prefix(second[0])) == (first[0] == second[0]), (
+        "a rule covers one server"
+    )

@@ -1,4 +1,6 @@
-"""Servers that break other clients: a tool loop works on every wire, every request is judged, and nobody else is hurt."""
+"""Servers that break other clients: a tool loop works on every wire, every request is judged, and nobody else
+is hurt.
+"""
 
 import json
 import sys
@@ -32,7 +34,10 @@ TURNS: list[list[Call]] = [
         ("two", "modern", {"pair": ["a", 1], "kind": "a"}),
         ("one", "no_type", {"id": 5}),
     ],
-    [("one", name, {}) for name in ("picture", "sound", "links", "structured", "fails", "unknown_content", "progress", "ask")],
+    [
+        ("one", name, {})
+        for name in ("picture", "sound", "links", "structured", "fails", "unknown_content", "progress", "ask")
+    ],
     [("one", "noise", {}), ("one", "huge", {}), ("slow", "hang", {}), ("two", "die", {})],
     [("one", "count", {}), ("two", "count", {}), ("slow", "count", {})],
 ]
@@ -62,7 +67,10 @@ def servers() -> Iterator[McpServers]:
 
 def make_replies(turns: list[list[Call]]) -> list[Reply]:
     """Return what the model says: the calls of each turn, then that it is done."""
-    rows = [[ToolCall(f"c{n}x{i}", tool_name(*call[:2]), call[2]) for i, call in enumerate(row)] for n, row in enumerate(turns)]
+    rows = [
+        [ToolCall(f"c{n}x{i}", tool_name(*call[:2]), call[2]) for i, call in enumerate(row)]
+        for n, row in enumerate(turns)
+    ]
     return [*(Reply(tuple(row), "tools") for row in rows), Reply((Text("Done."),))]
 
 
@@ -86,7 +94,12 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers) -> 
     for row in TURNS[0]:
         assert results[row[:2]].text == f"{row[1]} got {json.dumps(row[2], sort_keys=True)}"
     shown = {tool: results["one", tool] for _, tool, _ in TURNS[1]}
-    assert [block.media_type for name in ("picture", "sound") for block in shown[name].content if isinstance(block, Media)] == [
+    assert [
+        block.media_type
+        for name in ("picture", "sound")
+        for block in shown[name].content
+        if isinstance(block, Media)
+    ] == [
         "image/png",
         "audio/wav",
     ]
@@ -104,7 +117,8 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers) -> 
     assert "may or may not have run" in results["two", "die"].text
     assert "cancelled 0" in results["one", "count"].text
     assert "calls 1," in results["two", "count"].text  # started again
-    assert "cancelled 0" not in results["slow", "count"].text  # the server was told, and the connection lives on
+    # the server was told, and the connection lives on
+    assert "cancelled 0" not in results["slow", "count"].text
 
     check_bodies(agent.view().engine, wiretap)
     check(result.messages)
@@ -112,10 +126,15 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers) -> 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_hundreds_of_tools_are_deferred_and_found(provider: str, servers: McpServers) -> None:
-    record, search = tool_name("many", "record_123"), Reply((ToolCall("c1", "search_tools", {"query": "record 123"}),), "tools")
+    record, search = (
+        tool_name("many", "record_123"),
+        Reply((ToolCall("c1", "search_tools", {"query": "record 123"}),), "tools"),
+    )
     wiretap = Wiretap(search, Reply((ToolCall("c2", record, {"id": 9}),), "tools"), Reply((Text("Done."),)))
     is_limited = provider.startswith("openai")  # to 128 tools; elsewhere it depends on the window
-    agent = make_agent(provider, wiretap, tools=servers, approve=decide, **({} if is_limited else {"defer": True}))
+    agent = make_agent(
+        provider, wiretap, tools=servers, approve=decide, **({} if is_limited else {"defer": True})
+    )
     result = run(agent.run("Read record 123."))
     record_result, got = results_of(result.messages)
     assert record in record_result.text
@@ -131,11 +150,17 @@ def test_hundreds_of_tools_are_deferred_and_found(provider: str, servers: McpSer
 def test_bad_tools_and_servers_take_nobody_down(servers: McpServers) -> None:
     status = {item.name: item for item in servers.status()}
     states = {name: item.state for name, item in status.items()}
-    assert states.items() >= {"one": "ready", "many": "ready", "broken": "ready", "silent": "failed", "gone": "failed"}.items()
+    assert (
+        states.items()
+        >= {"one": "ready", "many": "ready", "broken": "ready", "silent": "failed", "gone": "failed"}.items()
+    )
     assert (status["one"].tool_count, status["many"].tool_count) == (len(ODD), len(MANY))
     assert len({tool.name for tool in servers}) == len(servers.tools)
     assert all(len(tool.name) <= 64 for tool in servers)
-    assert (states["deep"], status["deep"].error) == ("failed", "its answer cannot be read: it is nested too deeply")
+    assert (states["deep"], status["deep"].error) == (
+        "failed",
+        "its answer cannot be read: it is nested too deeply",
+    )
     assert "cannot open display" in status["gone"].error
     assert "did not answer" in status["silent"].error
     assert status["broken"].problems.keys() >= {"bad_type", "dangling", "not_an_object", "fine"}

@@ -39,12 +39,20 @@ async def visit(page: LoopbackPage, query: str) -> int:
 
 @pytest.mark.parametrize("answer", ["code=right", "error=access_denied"])
 async def test_only_the_answer_to_the_sign_in_counts(answer: str) -> None:
-    """Any page in the browser can send requests to a local port: it must neither end a sign-in nor choose its account."""
+    """Any page in the browser can send requests to a local port: it must neither end a sign-in nor choose its
+    account.
+    """
     async with open_page() as page:
         assert await visit(page, f"{answer}&state=s1") == 400, "nothing has been started"
         page.expect("https://auth.example/authorize?client_id=c&state=s1&scope=x")
         waiting = asyncio.create_task(page.wait())
-        for forged in ("code=evil", "error=access_denied", "code=evil&state=", "code=evil&state=s2", "code=evil&state=s1x"):
+        for forged in (
+            "code=evil",
+            "error=access_denied",
+            "code=evil&state=",
+            "code=evil&state=s2",
+            "code=evil&state=s1x",
+        ):
             assert await visit(page, forged) == 400
         assert await visit(page, "state=s1") == 404
         assert not waiting.done()

@@ -41,7 +41,13 @@ REFUSED_BY_ALL = {
     "javascript:alert(1)": "only http and https can be opened, not 'javascript'",
 }
 LOOPBACK = ["http://127.0.0.1:9000/register", "http://localhost:8080/", "https://[::1]/", "http://127.9.9.9/"]
-PRIVATE = ["http://10.1.2.3/", "https://lan.example/", "http://192.168.1.1:8080/", "https://100.64.0.9/", "https://[fd00::9]/"]
+PRIVATE = [
+    "http://10.1.2.3/",
+    "https://lan.example/",
+    "http://192.168.1.1:8080/",
+    "https://100.64.0.9/",
+    "https://[fd00::9]/",
+]
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -135,9 +141,15 @@ def test_a_name_that_moves_into_a_private_network_gains_nothing() -> None:
 def test_without_a_person_only_tokens_are_refreshed(method: str) -> None:
     gate = gate_at("public", has_person=False)
     for body in ({}, {"grant_type": "authorization_code"}, {"redirect_uris": "grant_type=refresh_token"}):
-        with pytest.raises(UsageError, match="s requires you to sign in; run this in a terminal: toolglot mcp test s;"):
+        with pytest.raises(
+            UsageError, match="s requires you to sign in; run this in a terminal: toolglot mcp test s;"
+        ):
             asyncio.run(gate.check_request(httpx2.Request(method, "https://mcp.example/register", data=body)))
-    asyncio.run(gate.check_request(httpx2.Request("POST", "https://mcp.example/token", data={"grant_type": "refresh_token"})))
+    asyncio.run(
+        gate.check_request(
+            httpx2.Request("POST", "https://mcp.example/token", data={"grant_type": "refresh_token"})
+        )
+    )
     request = httpx2.Request("POST", "https://rebound.example/token", data={"grant_type": "refresh_token"})
     with pytest.raises(UsageError, match="not a public address"):
         asyncio.run(gate.check_request(request))
@@ -179,7 +191,9 @@ def test_no_step_of_signing_in_reaches_another_network(
     assert inside == []
     assert not any(address.startswith(internal) for address in shown)
     if step != "redirect":
-        assert error.startswith("signing in to s is refused, because it leads elsewhere: 127.0.0.1 is not a public address")
+        assert error.startswith(
+            "signing in to s is refused, because it leads elsewhere: 127.0.0.1 is not a public address"
+        )
 
 
 def test_without_a_person_nobody_is_registered_and_nothing_is_looked_up(

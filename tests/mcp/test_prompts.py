@@ -5,7 +5,9 @@ import pytest
 from toolglot.errors import UsageError
 from toolglot.mcp.client.listing import McpPrompt, McpPromptArgument
 
-PROMPT = McpPrompt("git", "review", arguments=(McpPromptArgument("branch", required=True), McpPromptArgument("focus")))
+PROMPT = McpPrompt(
+    "git", "review", arguments=(McpPromptArgument("branch", required=True), McpPromptArgument("focus"))
+)
 
 
 @pytest.mark.parametrize(

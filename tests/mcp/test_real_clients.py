@@ -61,7 +61,9 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["claude", "codex"])
-async def test_coding_agents_use_the_tools(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_coding_agents_use_the_tools(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = [*SERVE, "--root", str(tmp_path / "work"), "--yes"]
     environment = {name: os.environ[name] for name in ("TOOLGLOT_STATE", "TOOLGLOT_CONFIG")}
     if program == "claude":
@@ -72,13 +74,23 @@ async def test_coding_agents_use_the_tools(program: str, tmp_path: Path, monkeyp
         # Without `required`, Codex does not wait for a server before its first request.
         fields = f"required=true,command={dumps_text(sys.executable)},args={dumps_text(arguments)}"
         variables = ",".join(f"{name}={dumps_text(value)}" for name, value in environment.items())
-        words = (*CODEX[:1], "-c", f"mcp_servers.toolglot={{{{{fields},env={{{{{variables}}}}}}}}}", *CODEX[1:], "gpt-5.5")
+        words = (
+            *CODEX[:1],
+            "-c",
+            f"mcp_servers.toolglot={{{{{fields},env={{{{{variables}}}}}}}}}",
+            *CODEX[1:],
+            "gpt-5.5",
+        )
     # Claude Code waits only a moment for its servers, which is not enough on a busy machine.
     patience = {"MCP_CONNECTION_NONBLOCKING": "false", "MCP_CONNECT_TIMEOUT_MS": "60000"}
     monkeypatch.setitem(PROGRAMS, "with our tools", (program, words, patience, ""))
     # Both show the tools of servers only when the model looks for them.
     tool = "mcp__toolglot__shell"
-    search = 'call tool_search {"query": "toolglot shell run command", "limit": 3}' if program == "codex" else FIND.format(tool)
+    search = (
+        'call tool_search {"query": "toolglot shell run command", "limit": 3}'
+        if program == "codex"
+        else FIND.format(tool)
+    )
     prompt = f'{search}\nthen call {tool} {{"command": "cat note.txt"}}\nthen say It is done.'
     output, wiretap = await run_program("with our tools", prompt, tmp_path)
     assert "It is done." in output

@@ -1,4 +1,6 @@
-"""MCP servers that others wrote, from npm and PyPI, of both generations: a tool loop on every wire, prompts and resources."""
+"""MCP servers that others wrote, from npm and PyPI, of both generations: a tool loop on every wire, prompts
+and resources.
+"""
 
 import asyncio
 import os
@@ -10,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, collect_events, make_agent, results_of, run
+from tests.loop.agents import (
+    PROVIDERS,
+    Wiretap,
+    check,
+    check_bodies,
+    collect_events,
+    make_agent,
+    results_of,
+    run,
+)
 from tests.npm.packages import npm_program
 
 from toolglot.common.jsontext import loads_object
@@ -38,7 +49,9 @@ def http_address() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [*npm_program("mcp-server-everything"), "streamableHttp"]
-    with subprocess.Popen(command, env={**os.environ, "PORT": str(port)}, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, "PORT": str(port)}, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         while "listening on port" not in (line := process.stderr.readline()):
             assert line, "the server ended"
@@ -86,19 +99,30 @@ def test_a_tool_loop_works_on_every_wire(provider: str, servers: McpServers, dir
             ("mcp__everything__get-resource-reference", {"resourceType": "Text", "resourceId": 1}),
             ("mcp__everything__trigger-long-running-operation", {"duration": 0.02, "steps": 2}),
             ("mcp__everything__trigger-elicitation-request", {}),
-            ("mcp__time__convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
+            (
+                "mcp__time__convert_time",
+                {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"},
+            ),
             ("mcp__files__write_file", {"path": file, "content": "one\ntwo\n"}),
         ],
         [("mcp__files__edit_file", {"path": file, "edits": [{"oldText": "two", "newText": "three"}]})],
-        [("mcp__files__read_text_file", {"path": file}), ("mcp__files__read_text_file", {"path": "/etc/hostname"})],
+        [
+            ("mcp__files__read_text_file", {"path": file}),
+            ("mcp__files__read_text_file", {"path": "/etc/hostname"}),
+        ],
     ]
-    replies = [Reply(tuple(ToolCall(f"c{n}x{i}", *call) for i, call in enumerate(row)), "tools") for n, row in enumerate(turns)]
+    replies = [
+        Reply(tuple(ToolCall(f"c{n}x{i}", *call) for i, call in enumerate(row)), "tools")
+        for n, row in enumerate(turns)
+    ]
     wiretap = Wiretap(*replies, Reply((Text("Done."),)))
     agent = make_agent(provider, wiretap, tools=servers, approve=answer)
     events = run(collect_events(agent.stream("Try them.")))
     *_, done = events
     assert isinstance(done, RunDone)
-    echo, added, image, weather, reference, _, form, time, _, edited, text, outside = results_of(done.result.messages)
+    echo, added, image, weather, reference, _, form, time, _, edited, text, outside = results_of(
+        done.result.messages
+    )
     assert echo.text == "Echo: hello"
     assert "42" in added.text
     assert [block.media_type for block in image.content if isinstance(block, Media)] == ["image/png"]

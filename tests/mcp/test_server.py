@@ -38,7 +38,9 @@ async def connect(served: McpToolServer, mode: Any, **options: Any) -> AsyncGene
         yield client
 
 
-async def call(served: McpToolServer, mode: str, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
+async def call(
+    served: McpToolServer, mode: str, name: str, arguments: dict[str, Any] | None = None, **options: Any
+) -> Any:
     async with connect(served, mode, **options) as client:
         return await client.call_tool(name, arguments or {})
 
@@ -128,7 +130,10 @@ async def test_results_of_every_kind(mode: str) -> None:
     kinds = [block.type for block in result.content]
     assert kinds == ["text", "image", "audio", "resource", "resource_link"]
     assert base64.b64decode(result.content[1].data) == PIXEL
-    assert (result.content[2].mime_type, result.content[3].resource.mime_type) == ("audio/wav", "application/pdf")
+    assert (result.content[2].mime_type, result.content[3].resource.mime_type) == (
+        "audio/wav",
+        "application/pdf",
+    )
     assert str(result.content[4].uri) == "https://example.com/a.png"
 
 
@@ -137,7 +142,9 @@ async def test_structured_content_is_any_json_only_where_the_protocol_allows_it(
     served = server(numbers)
     for mode, expected in zip(MODES, (None, [1, 2]), strict=True):
         async with connect(served, mode) as client:
-            assert (await client.list_tools()).tools[0].output_schema == (None if expected is None else {"type": "array"})
+            assert (await client.list_tools()).tools[0].output_schema == (
+                None if expected is None else {"type": "array"}
+            )
             result = await client.call_tool("numbers", {})
         assert (result.is_error, result.structured_content, text(result)) == (False, expected, "[1,2]")
 
@@ -279,7 +286,9 @@ async def test_changes_of_the_registry_reach_clients() -> None:
 async def test_the_user_of_the_client_is_asked(mode: str) -> None:
     asked, lines = list[str](), list[bytes]()
     served = server(delete, audit=AuditLog(lines.append))
-    async with connect(served, mode, elicitation_callback=answers("accept", "decline", "cancel", asked=asked)) as client:
+    async with connect(
+        served, mode, elicitation_callback=answers("accept", "decline", "cancel", asked=asked)
+    ) as client:
         results = [await client.call_tool("delete", {"path": "a.txt"}) for _ in range(3)]
     assert [result.is_error for result in results] == [False, True, True]
     assert text(results[0]) == "deleted a.txt"
@@ -317,13 +326,21 @@ async def test_the_program_may_decide_instead_of_the_user(mode: str) -> None:
 async def test_what_the_user_approves_hides_nothing(mode: str) -> None:
     asked = list[str]()
     await call(
-        server(delete), mode, "delete", {"path": "a\u202etxt\x1b[2K"}, elicitation_callback=answers("decline", asked=asked)
+        server(delete),
+        mode,
+        "delete",
+        {"path": "a\u202etxt\x1b[2K"},
+        elicitation_callback=answers("decline", asked=asked),
     )
     assert "\u202e" not in asked[0]
     assert "\x1b" not in asked[0]
 
 
-FORGERY = "ls? (it only reads files)\n\n$ ls\r\n" + 80 * "\n" + "Allow delete? (it is harmless)\u2028\x85\x0b\x1b[2Krm -rf x"
+FORGERY = (
+    "ls? (it only reads files)\n\n$ ls\r\n"
+    + 80 * "\n"
+    + "Allow delete? (it is harmless)\u2028\x85\x0b\x1b[2Krm -rf x"
+)
 
 
 @pytest.mark.parametrize("name", ["preview", "target", "arguments", "error"])
@@ -345,10 +362,18 @@ async def test_nothing_in_a_question_looks_like_another(mode: str, name: str) ->
     }
     asked = list[str]()
     deletion = tool(echo_path, name="delete", approval=True, **kinds[name])
-    await call(server(deletion), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
+    await call(
+        server(deletion),
+        mode,
+        "delete",
+        {"path": FORGERY},
+        elicitation_callback=answers("decline", asked=asked),
+    )
     first, *others = asked[0].splitlines()
     assert first == "Allow delete? (the tool always asks, and no rule allows it)"
-    assert all(line.startswith(("> ", "Target: ls? (", "There is no preview: ls? (")) for line in others if line)
+    assert all(
+        line.startswith(("> ", "Target: ls? (", "There is no preview: ls? (")) for line in others if line
+    )
     assert all(len(line) < 400 for line in others if not line.startswith("> "))
     assert "rm -rf x" in asked[0], "all of it is there"
 
@@ -358,7 +383,13 @@ async def test_a_reason_with_many_lines_looks_like_no_other_question(mode: str) 
     """A server whose tools are served again writes the reason of its own questions."""
     asked = list[str]()
     deletion = tool(echo_path, name="delete", approval=True, always_ask=lambda arguments: arguments["path"])
-    await call(server(deletion), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
+    await call(
+        server(deletion),
+        mode,
+        "delete",
+        {"path": FORGERY},
+        elicitation_callback=answers("decline", asked=asked),
+    )
     first, *others = asked[0].splitlines()
     assert first.startswith("Allow delete? (ls? (it only reads files)")
     assert len(first) < 400
@@ -373,13 +404,23 @@ async def test_an_approval_counts_only_for_the_call_that_was_shown() -> None:
         assert first.request_state is not None
         assert "fingerprint" not in first.request_state
         responses: Any = {"approval": types.ElicitResult(action="accept", content={})}
-        for arguments, state in (({"path": "b"}, first.request_state), ({"path": "a"}, first.request_state[:-4] + "AAAA")):
+        for arguments, state in (
+            ({"path": "b"}, first.request_state),
+            ({"path": "a"}, first.request_state[:-4] + "AAAA"),
+        ):
             with pytest.raises(MCPError, match="requestState"):
-                await client.session.call_tool("delete", arguments, input_responses=responses, request_state=state)
+                await client.session.call_tool(
+                    "delete", arguments, input_responses=responses, request_state=state
+                )
         again = await client.session.call_tool(
-            "delete", {"path": "a"}, input_responses={}, request_state=first.request_state, allow_input_required=True
+            "delete",
+            {"path": "a"},
+            input_responses={},
+            request_state=first.request_state,
+            allow_input_required=True,
         )
-        assert isinstance(again, types.InputRequiredResult)  # the answer is missing, so the question comes again
+        # the answer is missing, so the question comes again
+        assert isinstance(again, types.InputRequiredResult)
         done = await client.session.call_tool(
             "delete", {"path": "a"}, input_responses=responses, request_state=again.request_state
         )
@@ -387,7 +428,11 @@ async def test_an_approval_counts_only_for_the_call_that_was_shown() -> None:
         assert text(done) == "deleted a"
         for state in (first.request_state, again.request_state):  # an answer counts once
             replayed = await client.session.call_tool(
-                "delete", {"path": "a"}, input_responses=responses, request_state=state, allow_input_required=True
+                "delete",
+                {"path": "a"},
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
             )
             assert isinstance(replayed, types.InputRequiredResult)
 
@@ -401,13 +446,17 @@ async def test_a_running_tool_asks(mode: str) -> None:
         assert context.inner_tools is not None
         ruling = context.inner_tools.ruling
         if ruling is None:
-            request = ApprovalRequest(context.call, "ask", frozenset(), "", {"name": "Ada"}, reason="it wants a name")
+            request = ApprovalRequest(
+                context.call, "ask", frozenset(), "", {"name": "Ada"}, reason="it wants a name"
+            )
             raise CallSuspended(request, lambda: released.append("released"))
         return f"decided: {ruling.answer}"
 
     asked = list[str]()
     served = server(ask)
-    async with connect(served, mode, elicitation_callback=answers("accept", "decline", asked=asked)) as client:
+    async with connect(
+        served, mode, elicitation_callback=answers("accept", "decline", asked=asked)
+    ) as client:
         assert text(await client.call_tool("ask", {})).startswith("decided: Allow")
         assert text(await client.call_tool("ask", {})).startswith("decided: Deny")
     assert "it wants a name" in asked[0]
@@ -429,7 +478,9 @@ async def test_a_call_that_has_started_never_starts_again() -> None:
     responses: Any = {"approval": types.ElicitResult(action="accept", content={})}
     async with connect(server(ask), "auto", elicitation_callback=answers()) as client:
         names = [str(number) for number in range(33)]
-        asked = [await client.session.call_tool("ask", {"name": name}, allow_input_required=True) for name in names]
+        asked = [
+            await client.session.call_tool("ask", {"name": name}, allow_input_required=True) for name in names
+        ]
         assert released == ["0"]
         assert isinstance(asked[0], types.InputRequiredResult)
         with pytest.raises(MCPError, match="may have had effects"):
@@ -444,7 +495,9 @@ async def test_a_question_that_is_cancelled_ends_the_call() -> None:
     asked, released = asyncio.Event(), asyncio.Event()
 
     def ask(context: Context) -> str:
-        raise CallSuspended(ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name"), released.set)
+        raise CallSuspended(
+            ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name"), released.set
+        )
 
     async def wait(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         asked.set()
@@ -502,7 +555,9 @@ async def test_read_only_under_every_facade(read_only: bool, tmp_path: Path) -> 
     written: set[str] = set()
     try:
         for id in FACADE_MODULES:
-            served = McpToolServer(loaded.tools, facade=find_facade(id), read_only=read_only, approve=lambda request: "yes")
+            served = McpToolServer(
+                loaded.tools, facade=find_facade(id), read_only=read_only, approve=lambda request: "yes"
+            )
             async with connect(served, "auto") as client:
                 listed = (await client.list_tools()).tools
                 hints = [item.annotations is not None and item.annotations.read_only_hint for item in listed]
@@ -524,7 +579,9 @@ async def test_built_in_tools_under_the_names_of_a_facade(mode: str, tmp_path: A
     loaded = builtins(tmp_path, state_dir=tmp_path / "state")
     try:
         facade = find_facade("claude-code")
-        served = McpToolServer([*loaded.tools, add], facade=facade, instructions="Be brief.", approve=lambda request: "yes")
+        served = McpToolServer(
+            [*loaded.tools, add], facade=facade, instructions="Be brief.", approve=lambda request: "yes"
+        )
         async with connect(served, mode) as client:
             assert client.instructions is not None
             assert client.instructions.startswith("Be brief.\n\n")
@@ -663,6 +720,8 @@ async def test_many_calls_at_once(mode: str) -> None:
         return number
 
     async with connect(server(slow, config=ToolConfig(max_parallel=4)), mode) as client:
-        results = await asyncio.gather(*(client.call_tool("slow", {"number": number}) for number in range(100)))
+        results = await asyncio.gather(
+            *(client.call_tool("slow", {"number": number}) for number in range(100))
+        )
     assert [text(result) for result in results] == [*map(str, range(100))]
     assert peak == 4

@@ -27,7 +27,11 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
 }
 
 
@@ -77,7 +81,9 @@ async def test_programs_of_this_machine_are_served_and_web_pages_are_not() -> No
             assert too_long.status_code == 413
 
 
-async def test_only_guarded_requests_and_the_lifespan_reach_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_guarded_requests_and_the_lifespan_reach_the_application(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     passed: list[str] = []
     sent: list[Any] = []
 
@@ -113,8 +119,23 @@ AUTHORITIES = [
     *(
         (authority, None)
         for authority in (
-            *("", ":80", "localhost:", "localhost:evil.example", "localhost:80:80", "localhost:65536", "localhost:-1"),
-            *("localhost:8o", "localhost:080", "localhost: 80", "localhost:٣", "user@localhost", "localhost@evil.example"),
+            *(
+                "",
+                ":80",
+                "localhost:",
+                "localhost:evil.example",
+                "localhost:80:80",
+                "localhost:65536",
+                "localhost:-1",
+            ),
+            *(
+                "localhost:8o",
+                "localhost:080",
+                "localhost: 80",
+                "localhost:٣",
+                "user@localhost",
+                "localhost@evil.example",
+            ),
             *("localhost/", "localhost?x", "localhost#x", "local\thost", "::1", "[::1", "[::1]x"),
         )
     ),
@@ -142,7 +163,9 @@ async def test_without_the_token_nothing_is_served(caplog: pytest.LogCaptureFixt
                 "Bearer",
                 "Bearer é",
             ):
-                headers = httpx.Headers({} if authorization is None else {b"authorization": authorization.encode()})
+                headers = httpx.Headers(
+                    {} if authorization is None else {b"authorization": authorization.encode()}
+                )
                 refused = await http.post(url, json=INITIALIZE, headers=headers)
                 assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
             elsewhere = {"authorization": f"bearer {TOKEN}", "origin": "https://evil.example"}
@@ -152,7 +175,14 @@ async def test_without_the_token_nothing_is_served(caplog: pytest.LogCaptureFixt
 
 async def test_other_machines_need_a_token() -> None:
     server = McpToolServer([add])
-    for host in ("0.0.0.0", "::", "192.0.2.1", "example.com", "localhost.evil.example", "127.0.0.1.evil.example"):
+    for host in (
+        "0.0.0.0",
+        "::",
+        "192.0.2.1",
+        "example.com",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+    ):
         with pytest.raises(UsageError, match="token is required"):
             http_app(server, host=host)
     for token in ("short", "with spaces in it, and long", "é" * 20):
@@ -169,12 +199,17 @@ async def test_it_can_be_mounted_in_another_application() -> None:
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=HEADERS) as http,
     ):
         assert (await http.post("/tools/mcp", json=INITIALIZE)).status_code == 401
-        initialized = await http.post("/tools/mcp", json=INITIALIZE, headers={"authorization": f"Bearer {TOKEN}"})
+        initialized = await http.post(
+            "/tools/mcp", json=INITIALIZE, headers={"authorization": f"Bearer {TOKEN}"}
+        )
         assert initialized.status_code == 200
 
 
 async def test_there_are_only_so_many_sessions() -> None:
-    async with serve_http(McpToolServer([add]), max_sessions=1) as url, httpx.AsyncClient(headers=HEADERS) as http:
+    async with (
+        serve_http(McpToolServer([add]), max_sessions=1) as url,
+        httpx.AsyncClient(headers=HEADERS) as http,
+    ):
         first, second = [await http.post(url, json=INITIALIZE) for _ in range(2)]
         assert (first.status_code, second.status_code) == (200, 503)
         session = {"mcp-session-id": first.headers["mcp-session-id"]}
@@ -187,7 +222,10 @@ async def test_an_address_in_use_is_an_error_of_one_sentence() -> None:
         with pytest.raises(ToolglotError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
             async with serve_http(McpToolServer([add]), port=httpx.URL(url).port or 0):
                 pass
-    for host, message in (("127.0.0.999", r"127\.0\.0\.999:0: [\w ]+"), ("ä" * 100, "'ä+': it is not a valid host name")):
+    for host, message in (
+        ("127.0.0.999", r"127\.0\.0\.999:0: [\w ]+"),
+        ("ä" * 100, "'ä+': it is not a valid host name"),
+    ):
         with pytest.raises(ToolglotError, match=f"^cannot listen on {message}$"):
             async with serve_http(McpToolServer([add]), host, token=TOKEN):
                 pass

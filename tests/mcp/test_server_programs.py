@@ -30,7 +30,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "links/tool").symlink_to(work / "bin/tool")
     monkeypatch.chdir(work)
     monkeypatch.setenv(
-        "PATH", os.pathsep.join(["", ".", "bin", f"{work}/bin", f"{tmp_path}/links", f"{tmp_path}/good", "/bin"])
+        "PATH",
+        os.pathsep.join(["", ".", "bin", f"{work}/bin", f"{tmp_path}/links", f"{tmp_path}/good", "/bin"]),
     )
     return work
 
@@ -40,8 +41,13 @@ def test_a_program_is_the_next_one_in_path_outside_the_workspace(work: Path, tmp
     assert prepared.command == str(tmp_path / "good/tool")
     assert prepared.env["PATH"] == os.pathsep.join([f"{tmp_path}/links", f"{tmp_path}/good", "/bin"])
     assert prepare_server("s", prepared) == prepared
-    parameters = prepare_server("s", McpServer(command="tool", env={"PATH": f"bin:{work}/bin:{tmp_path}/good:/x"}))
-    assert (parameters.command, parameters.env["PATH"]) == (str(tmp_path / "good/tool"), f"{tmp_path}/good:/x")
+    parameters = prepare_server(
+        "s", McpServer(command="tool", env={"PATH": f"bin:{work}/bin:{tmp_path}/good:/x"})
+    )
+    assert (parameters.command, parameters.env["PATH"]) == (
+        str(tmp_path / "good/tool"),
+        f"{tmp_path}/good:/x",
+    )
     for words, sentence in (
         ("only-here", f"it is only in the workspace ({work}/bin/only-here)"),
         ("no-such-program", "'no-such-program' cannot be started: there is no such program"),
@@ -56,7 +62,9 @@ def test_a_program_is_the_next_one_in_path_outside_the_workspace(work: Path, tmp
 
 def test_a_path_is_relative_to_the_directory_that_is_given(work: Path, tmp_path: Path) -> None:
     assert prepare_server("s", McpServer(command="bin/tool")).command == str(work / "bin/tool")
-    assert prepare_server("s", McpServer(command="./tool", cwd=str(tmp_path / "good"))).command == str(tmp_path / "good/tool")
+    assert prepare_server("s", McpServer(command="./tool", cwd=str(tmp_path / "good"))).command == str(
+        tmp_path / "good/tool"
+    )
 
 
 @pytest.mark.parametrize(("words", "fields", "is_set"), [
@@ -80,7 +88,9 @@ def test_python_imports_nothing_from_where_it_happens_to_be(
 
 
 def test_a_servers_directory_is_its_own(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared = [prepare_server(name, McpServer(command="tool")).cwd for name in ("s", "t", "../../x", "a/b", "s")]
+    prepared = [
+        prepare_server(name, McpServer(command="tool")).cwd for name in ("s", "t", "../../x", "a/b", "s")
+    ]
     assert len(set(prepared)) == 4
     for path in map(Path, filter(None, prepared)):
         assert (path.parent, path.stat().st_mode & 0o777) == (state_directory() / "mcp", 0o700)
@@ -95,13 +105,17 @@ def test_a_servers_directory_is_its_own(work: Path, tmp_path: Path, monkeypatch:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_server_in_python_starts_outside_the_workspace_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_in_python_starts_outside_the_workspace_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, log = tmp_path / "work", tmp_path / "log"
     work.mkdir()
     log.mkdir()
     monkeypatch.chdir(work)
     settings = McpServer(
-        command=sys.executable, args=("-m", "scripted_server", str(log)), env={"PYTHONPATH": str(SCRIPT.parent)}
+        command=sys.executable,
+        args=("-m", "scripted_server", str(log)),
+        env={"PYTHONPATH": str(SCRIPT.parent)},
     )
     with McpServers({"s": settings}) as servers:
         assert servers.status()[0].state == "ready"

@@ -72,7 +72,9 @@ def test_no_work_is_accepted_while_it_ends() -> None:
         server_thread.submit(asyncio.sleep(0))
     may_end.set()
     closer.join()
-    assert isinstance(slow.exception(), UsageError), "not a cancellation, which a caller would take for its own"
+    assert isinstance(slow.exception(), UsageError), (
+        "not a cancellation, which a caller would take for its own"
+    )
 
 
 def test_everybody_gets_an_answer_while_it_ends() -> None:
@@ -94,7 +96,9 @@ def test_everybody_gets_an_answer_while_it_ends() -> None:
 
 
 def test_tasks_begin_before_they_are_cancelled() -> None:
-    """Otherwise a connection that is being made leaves a coroutine that was never awaited, which Python reports on stderr."""
+    """Otherwise a connection that is being made leaves a coroutine that was never awaited, which Python
+    reports on stderr.
+    """
     server_thread, events = ServerThread(), list[str]()
     server_thread.start()
 

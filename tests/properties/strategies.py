@@ -1,7 +1,8 @@
-"""Conversations and requests for the laws: mostly broken, each text, argument, result and opaque field with a mark of its own.
+"""Conversations and requests for the laws: mostly broken, each text, argument, result and opaque field with a
+mark of its own.
 
-Marks are eight letters and digits (legal base64 too): `tx…` visible text, `ar…` arguments, `rs…` results, `th…` thinking,
-`op…` opaque state. A law counts them in a body.
+Marks are eight letters and digits (legal base64 too): `tx…` visible text, `ar…` arguments, `rs…` results,
+`th…` thinking, `op…` opaque state. A law counts them in a body.
 """
 
 from collections.abc import Iterable
@@ -60,31 +61,49 @@ TARGETS = (*_MODELS, *((provider, "some-model") for provider in PROFILES if prov
 ORIGINS = tuple(Origin(resolve_profile(provider).wire, provider, model) for provider, model in TARGETS)
 IDS = ("a", "b", "a_2", "", "call|1:x", "abcdefghi", "c" * 50, "d" * 90, "ü 1")
 TOOLS = (
-    ToolDefinition("get", "Gets.", {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}),
+    ToolDefinition(
+        "get", "Gets.", {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+    ),
     ToolDefinition("9lives", "", {"type": "object", "properties": {}}),
     ToolDefinition("a.b/c", "Dots.", None),
-    ToolDefinition("a_b_c", "", {"type": "object", "properties": {"n": {"type": ["integer", "null"]}}}, strict=True),
+    ToolDefinition(
+        "a_b_c", "", {"type": "object", "properties": {"n": {"type": ["integer", "null"]}}}, strict=True
+    ),
     ToolDefinition("long" * 20 + ".one", "", {"type": "object"}, strict=False),
     ToolDefinition("long" * 20 + ".two", "", {"type": "object"}),
     ToolDefinition("get", "In a namespace.", {"type": "object"}, namespace="crm"),
     ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: /.+/"}),
 )
-LATE = ToolDefinition("late", "Comes later.", {"type": "object", "properties": {"x": {"type": "string"}}}, strict=True)
+LATE = ToolDefinition(
+    "late", "Comes later.", {"type": "object", "properties": {"x": {"type": "string"}}}, strict=True
+)
 # Tools that are found in the course of a conversation, and what finds them.
 DEFERRED = (
-    ToolDefinition("deferred", "Is found.", {"type": "object", "properties": {"x": {"type": "string"}}}, deferred=True),
+    ToolDefinition(
+        "deferred", "Is found.", {"type": "object", "properties": {"x": {"type": "string"}}}, deferred=True
+    ),
     ToolDefinition("long" * 20, "Is found.", {"type": "object", "properties": {}}, deferred=True),
 )
 SEARCHES = (
     ToolDefinition("search_tools", "Finds.", {"type": "object", "properties": {}}, finds_tools=True),
-    ToolDefinition("tool_search", kind="hosted", wire="openai-responses", opaque={"type": "tool_search"}, finds_tools=True),
+    ToolDefinition(
+        "tool_search",
+        kind="hosted",
+        wire="openai-responses",
+        opaque={"type": "tool_search"},
+        finds_tools=True,
+    ),
 )
 PNG, PDF = "iVBORw0KGgo=", "JVBERi0xLjQ="
 
 
 def targets(*wires: str) -> st.SearchStrategy[Profile]:
     return st.sampled_from(
-        [resolve_profile(*target) for target in TARGETS if not wires or resolve_profile(*target).wire in wires]
+        [
+            resolve_profile(*target)
+            for target in TARGETS
+            if not wires or resolve_profile(*target).wire in wires
+        ]
     )
 
 
@@ -152,7 +171,12 @@ class Maker:
         if tool.kind == "freeform":
             return ToolCall(id, tool.name, None, value, True, opaque=self.opaque("freeform", origin))
         arguments, raw = self.one(
-            (({"x": value}, None), ({"x": value}, f'{{"x": "{value}"}}'), (None, f'{{"x": "{value}'), (None, f'["{value}"]'))
+            (
+                ({"x": value}, None),
+                ({"x": value}, f'{{"x": "{value}"}}'),
+                (None, f'{{"x": "{value}'),
+                (None, f'["{value}"]'),
+            )
         )
         return ToolCall(id, tool.name, arguments, raw, False, tool.namespace, self.opaque("call", origin, id))
 
@@ -161,13 +185,18 @@ class Maker:
         content: list[ResultBlock] = [Text(self.mark("rs")) for _ in range(self.one((1, 1, 1, 2, 0)))]
         content += self.one(((), (), (), (self.media(),), (self.change(),)))
         opaque = self.opaque("result", origin)
-        return ToolResult(id, tuple(content), self.one(("", "get")), is_error=self.one((False, False, True)), opaque=opaque)
+        return ToolResult(
+            id, tuple(content), self.one(("", "get")), is_error=self.one((False, False, True)), opaque=opaque
+        )
 
     def change(self) -> ToolsChanged:
         return self.one(
             (
                 ToolsChanged((LATE,)),
-                ToolsChanged((replace(LATE, namespace="crm"), replace(LATE, name="later", deferred=True)), removed=("get",)),
+                ToolsChanged(
+                    (replace(LATE, namespace="crm"), replace(LATE, name="later", deferred=True)),
+                    removed=("get",),
+                ),
                 ToolsChanged(loaded=("deferred", "crm.get")),
                 ToolsChanged(loaded=("nobody knows",), removed=("late", "a.b/c")),
             )
@@ -223,7 +252,9 @@ class Maker:
                 return self.result(origin, open_ids)
 
     def message(self, open_ids: list[str]) -> Message:
-        role: Role = self.one(("user", "user", "assistant", "assistant", "assistant", "tool", "tool", "tool", "system"))
+        role: Role = self.one(
+            ("user", "user", "assistant", "assistant", "assistant", "tool", "tool", "tool", "system")
+        )
         origin = self.one((None, *ORIGINS))
         limit = 4 if role in ("assistant", "tool") else 2
         count = self._draw(st.integers(0 if role in ("assistant", "user") else 1, limit))
@@ -233,14 +264,18 @@ class Maker:
 
 @st.composite
 def conversations(draw: st.DrawFn, *, max_size: int = 8, opaque: bool = True) -> list[Message]:
-    """Anything that a program may hold: calls without results, results without calls, one id many times, nothing at all."""
+    """Anything that a program may hold: calls without results, results without calls, one id many times,
+    nothing at all.
+    """
     maker, open_ids = Maker(draw, opaque=opaque), list[str]()
     return [maker.message(open_ids) for _ in range(draw(st.integers(0, max_size)))]
 
 
 @st.composite
 def legal_conversations(draw: st.DrawFn, *, max_size: int = 4) -> list[Message]:
-    """What every target takes as it is: the user speaks, the assistant calls, results come in order, the user speaks last."""
+    """What every target takes as it is: the user speaks, the assistant calls, results come in order, the user
+    speaks last.
+    """
     maker, out, count = Maker(draw, opaque=False), list[Message](), 0
     for _ in range(draw(st.integers(0, max_size))):
         out.append(Message("user", (Text(maker.mark("tx")),)))
@@ -248,10 +283,14 @@ def legal_conversations(draw: st.DrawFn, *, max_size: int = 4) -> list[Message]:
             calls: list[ToolCall] = []
             for _ in range(draw(st.integers(1, 3))):
                 count += 1
-                calls.append(ToolCall(f"call{count:05d}", maker.one(("get", "put_it")), {"x": maker.mark("ar")}))
+                calls.append(
+                    ToolCall(f"call{count:05d}", maker.one(("get", "put_it")), {"x": maker.mark("ar")})
+                )
             text = (Text(maker.mark("tx")),) if draw(st.booleans()) else ()
             out.append(Message("assistant", (*text, *calls)))
-            out.append(Message("tool", tuple(ToolResult(c.id, (Text(maker.mark("rs")),), c.name) for c in calls)))
+            out.append(
+                Message("tool", tuple(ToolResult(c.id, (Text(maker.mark("rs")),), c.name) for c in calls))
+            )
         out.append(Message("assistant", (Text(maker.mark("tx")),)))
     return [*out, Message("user", (Text(maker.mark("tx")),))]
 
@@ -275,18 +314,31 @@ def options() -> st.SearchStrategy[Options]:
 
 def choices() -> st.SearchStrategy[ToolChoice | None]:
     names = st.sampled_from([(), ("get",), ("9lives",), ("9lives", "a.b/c"), ("sql",), ("nobody",)])
-    return st.none() | st.just(ToolChoice("none")) | st.builds(ToolChoice, st.sampled_from(["auto", "required"]), names)
+    return (
+        st.none()
+        | st.just(ToolChoice("none"))
+        | st.builds(ToolChoice, st.sampled_from(["auto", "required"]), names)
+    )
 
 
 @st.composite
-def requests(draw: st.DrawFn, profile: Profile, messages: st.SearchStrategy[list[Message]], *, plain: bool = False) -> Request:
+def requests(
+    draw: st.DrawFn, profile: Profile, messages: st.SearchStrategy[list[Message]], *, plain: bool = False
+) -> Request:
     """A request for a target. `plain`: only tools and messages."""
-    tools = draw(st.lists(st.sampled_from(TOOLS), max_size=5, unique_by=lambda tool: (tool.namespace, tool.name)))
+    tools = draw(
+        st.lists(st.sampled_from(TOOLS), max_size=5, unique_by=lambda tool: (tool.namespace, tool.name))
+    )
     tools += draw(st.sampled_from([(), (), (), DEFERRED, *((*DEFERRED, search) for search in SEARCHES)]))
     history = draw(messages)
     if plain:
         return Request(profile.model, history, tuple(tools))
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
     return Request(
         profile.model,
         history,

@@ -1,4 +1,6 @@
-"""Awkward requests, written by hand, for every target: the checkers, the referee and the simulator accept what is sent."""
+"""Awkward requests, written by hand, for every target: the checkers, the referee and the simulator accept
+what is sent.
+"""
 
 from typing import Any
 
@@ -44,11 +46,16 @@ GEMINI = Origin("gemini", "gemini", "gemini-3-pro-preview")
 HOSTED = (
     ToolDefinition("web_search", kind="hosted", wire="openai-responses", opaque={"type": "web_search"}),
     ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}}),
-    ToolDefinition("bash", kind="hosted", wire="anthropic-messages", opaque={"type": "bash_20250124", "name": "bash"}),
+    ToolDefinition(
+        "bash", kind="hosted", wire="anthropic-messages", opaque={"type": "bash_20250124", "name": "bash"}
+    ),
 )
 DEEP: dict[str, Any] = {
     "type": "object",
-    "properties": {"a": {"$ref": "#/$defs/A"}, "m": {"type": "object", "additionalProperties": {"type": "string"}}},
+    "properties": {
+        "a": {"$ref": "#/$defs/A"},
+        "m": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
     "required": ["a"],
     "$defs": {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}, "k": {"const": 1}}}},
     "anyOf": [{"required": ["a"]}, {"required": ["m"]}],
@@ -82,7 +89,9 @@ REQUESTS: dict[str, Request] = {
     "orphan result": request_of(HI, tool(OK), ON),
     "one id twice in a turn": request_of(HI, assistant([CALL, CALL]), tool(OK, OK)),
     "one id in two turns": request_of(HI, assistant(CALL), tool(OK), assistant(CALL), tool(OK)),
-    "results out of order": request_of(HI, assistant([CALL, ToolCall("b", "get", {})]), tool(ToolResult("b"), OK)),
+    "results out of order": request_of(
+        HI, assistant([CALL, ToolCall("b", "get", {})]), tool(ToolResult("b"), OK)
+    ),
     "results not adjacent": request_of(
         HI, assistant([CALL, ToolCall("b", "get", {})]), tool(OK), ON, system("now"), tool(ToolResult("b"))
     ),
@@ -100,7 +109,12 @@ REQUESTS: dict[str, Request] = {
         reply_of(
             GPT,
             Thinking(
-                "b", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "b"}], "encrypted_content": state(GPT, "b")}
+                "b",
+                {
+                    "id": "rs_1",
+                    "summary": [{"type": "summary_text", "text": "b"}],
+                    "encrypted_content": state(GPT, "b"),
+                },
             ),
             ToolCall("c2", "get", {}, opaque={"id": "fc_2"}),
         ),
@@ -113,17 +127,31 @@ REQUESTS: dict[str, Request] = {
         tool(ToolResult("c3")),
     ),
     "reasoning without a partner": request_of(
-        HI, reply_of(GPT, Thinking("", {"id": "rs_1", "summary": []}), Thinking("", {"id": "rs_2", "summary": []})), ON
+        HI,
+        reply_of(
+            GPT, Thinking("", {"id": "rs_1", "summary": []}), Thinking("", {"id": "rs_2", "summary": []})
+        ),
+        ON,
     ),
     "ids of every kind": request_of(
-        HI, assistant([ToolCall(id, "get", {}) for id in ("", "a|b:c", "x" * 90, "ü", "call_ok")]), tool(ToolResult("x" * 90))
+        HI,
+        assistant([ToolCall(id, "get", {}) for id in ("", "a|b:c", "x" * 90, "ü", "call_ok")]),
+        tool(ToolResult("x" * 90)),
     ),
     "names of every kind": request_of(
-        HI, assistant([ToolCall(f"c{n}", t.name, {}, namespace=t.namespace) for n, t in enumerate(TOOLS)]), tools=TOOLS
+        HI,
+        assistant([ToolCall(f"c{n}", t.name, {}, namespace=t.namespace) for n, t in enumerate(TOOLS)]),
+        tools=TOOLS,
     ),
     "arguments that are none": request_of(
         HI,
-        assistant([ToolCall("a", "get", None, '{"x": "cut'), ToolCall("b", "get", None, "[1]"), ToolCall("c", "get", {}, "")]),
+        assistant(
+            [
+                ToolCall("a", "get", None, '{"x": "cut'),
+                ToolCall("b", "get", None, "[1]"),
+                ToolCall("c", "get", {}, ""),
+            ]
+        ),
         ON,
     ),
     "pictures and papers in results": request_of(
@@ -155,10 +183,17 @@ REQUESTS: dict[str, Request] = {
     "blank instructions": request_of(system([" ", "s"]), system(""), HI),
     "hosted tools of every wire": request_of(HI, tools=HOSTED),
     "freeform tools and calls": request_of(
-        HI, assistant(ToolCall("a", "sql", None, "select 1", freeform=True)), tool(ToolResult("a")), tools=(TOOLS[-1],)
+        HI,
+        assistant(ToolCall("a", "sql", None, "select 1", freeform=True)),
+        tool(ToolResult("a")),
+        tools=(TOOLS[-1],),
     ),
-    "many strict tools": request_of(HI, tools=tuple(ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(25))),
-    "more tools than anybody takes": request_of(HI, tools=tuple(ToolDefinition(f"t{n}", "T.", SCHEMA) for n in range(600))),
+    "many strict tools": request_of(
+        HI, tools=tuple(ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(25))
+    ),
+    "more tools than anybody takes": request_of(
+        HI, tools=tuple(ToolDefinition(f"t{n}", "T.", SCHEMA) for n in range(600))
+    ),
     "deep schemas": request_of(
         HI,
         tools=(
@@ -167,10 +202,15 @@ REQUESTS: dict[str, Request] = {
         ),
     ),
     "all options": request_of(
-        HI, tools=(GET,), options=Options(9000, 1.5, 0.9, 40, ("1", "2", "3", "4", "5", "6", " "), 7, 0.5, 0.5, "max", 20_000)
+        HI,
+        tools=(GET,),
+        options=Options(9000, 1.5, 0.9, 40, ("1", "2", "3", "4", "5", "6", " "), 7, 0.5, 0.5, "max", 20_000),
     ),
     "forced call while thinking": request_of(
-        HI, tools=(GET,), tool_choice=ToolChoice("required", ("get",)), options=Options(9000, 0.5, thinking_budget=5000)
+        HI,
+        tools=(GET,),
+        tool_choice=ToolChoice("required", ("get",)),
+        options=Options(9000, 0.5, thinking_budget=5000),
     ),
     "thinking in a loop begun without": request_of(
         HI, assistant(CALL), tool(OK), ON, tools=(GET,), options=Options(9000, thinking_budget=5000)
@@ -182,7 +222,11 @@ REQUESTS: dict[str, Request] = {
     "effort": request_of(HI, tools=(GET,), options=Options(5, effort="max")),
     "structured output": request_of(HI, output=Output(DEEP, "deep", strict=True)),
     "content of other wires": request_of(
-        HI, assistant([Foreign("gemini", {"executableCode": {"code": "1"}}), Foreign("anthropic-messages", SEARCH), "x"]), ON
+        HI,
+        assistant(
+            [Foreign("gemini", {"executableCode": {"code": "1"}}), Foreign("anthropic-messages", SEARCH), "x"]
+        ),
+        ON,
     ),
 }
 
@@ -200,7 +244,11 @@ def test_awkward_requests_are_legal_and_can_be_read_and_sent_again(target: tuple
         changed = [] if tools == decoded.tools else [(tools, decoded.tools)]
         wrong[name] = [*illegal(profile, body), *find_refusals(profile, body), *again.losses, *changed]
         for stream in (False, True):
-            streamed = {} if profile.wire == "gemini" else {"stream": stream, **(profile.stream_defaults if stream else {})}
+            streamed = (
+                {}
+                if profile.wire == "gemini"
+                else {"stream": stream, **(profile.stream_defaults if stream else {})}
+            )
             answer = post(Simulator(), profile, {**body, **profile.defaults, **streamed}, stream=stream)
             wrong[name] += [answer.body] if answer.status != 200 else []
     assert {name: problems for name, problems in wrong.items() if problems} == {}

@@ -65,7 +65,9 @@ def find_unpaired(messages: list[Message]) -> list[str]:
     taken: set[str] = set()
     for index, message in enumerate(messages):
         ids = [call.id for call in message.calls]
-        answers = [result.call_id for result in messages[index + 1].results] if index + 1 < len(messages) else []
+        answers = (
+            [result.call_id for result in messages[index + 1].results] if index + 1 < len(messages) else []
+        )
         if ids and (message.role != "assistant" or answers != ids or messages[index + 1].role != "tool"):
             wrong.append(f"{index}: calls {ids}, answers {answers}")
         if message.results and (message.role != "tool" or not index or not messages[index - 1].calls):
@@ -92,11 +94,15 @@ def breaks(rules: HistoryRules, messages: list[Message]) -> list[str]:
         wrong.append("needs_turn")
     if rules.filler_after_results:
         wrong += [
-            "filler_after_results" for message, other in pairwise(spoken) if (message.role, other.role) == ("tool", "user")
+            "filler_after_results"
+            for message, other in pairwise(spoken)
+            if (message.role, other.role) == ("tool", "user")
         ]
     for message in messages:
         kinds = [type(block) for block in message.blocks]
-        if rules.no_blank_text and any(isinstance(block, Text) and not block.text.strip() for block in message.blocks):
+        if rules.no_blank_text and any(
+            isinstance(block, Text) and not block.text.strip() for block in message.blocks
+        ):
             wrong.append("no_blank_text")
         if rules.calls_last and ToolCall in kinds and {Text, Thinking} & {*kinds[kinds.index(ToolCall) :]}:
             wrong.append("calls_last")
@@ -130,7 +136,9 @@ def list_calls(messages: list[Message]) -> list[tuple[Any, ...]]:
 @given(legal_conversations(), RULES)
 def test_legal_history_is_returned_as_the_same_objects(messages: list[Message], rules: HistoryRules) -> None:
     repaired = repair_history(messages, rules)
-    assert [id(message) for message in repaired.messages if message.text != "OK."] == [id(message) for message in messages]
+    assert [id(message) for message in repaired.messages if message.text != "OK."] == [
+        id(message) for message in messages
+    ]
     assert repaired.repairs == []
 
 
@@ -146,7 +154,9 @@ def requests_with_targets(draw: st.DrawFn) -> tuple[Profile, Request]:
 
 @LAW
 @given(requests_with_targets())
-@example((CLAUDE, Request(CLAUDE.model, [user(""), Message("system", (ToolsChanged((LATE,)),)), user("tx999999")])))
+@example(
+    (CLAUDE, Request(CLAUDE.model, [user(""), Message("system", (ToolsChanged((LATE,)),)), user("tx999999")]))
+)
 def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> None:
     profile, request = case
     before = copy.deepcopy(request)
@@ -157,7 +167,9 @@ def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> No
     # No text, argument or result is lost or doubled.
     assert marks(encoded.body, "tx|ar|rs") == dict.fromkeys(marks(request.messages, "tx|ar|rs"), 1)
     # Opaque state goes to its origin and to nobody else.
-    local = [message for message in request.messages if message.origin and is_from_here(message.origin, profile)]
+    local = [
+        message for message in request.messages if message.origin and is_from_here(message.origin, profile)
+    ]
     assert marks(encoded.body, "th|op").keys() <= marks(local, "th|op").keys()
     check_names(encoded.names, request, profile)
     # Read again, its names lead back to the calls, and it means the same when it is written once more.
@@ -168,7 +180,9 @@ def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> No
     originals = [(call.namespace, call.name) for message in request.messages for call in message.calls]
     assert sorted(encoded.names[name] for name in names) == sorted(originals)
     again = encode_request(decoded, profile)
-    assert join_texts(decode_request(profile.wire, again.body, profile=profile.id, model=profile.model)) == join_texts(decoded)
+    assert join_texts(
+        decode_request(profile.wire, again.body, profile=profile.id, model=profile.model)
+    ) == join_texts(decoded)
     assert again.losses == ()
 
 
@@ -187,10 +201,13 @@ def check_names(names: dict[str, tuple[str, str]], request: Request, profile: Pr
     assert wanted <= {*names.values()}
     assert len({*names.values()}) == len(names)
     for wire, (namespace, name) in names.items():
-        is_reference = len(name) > 64 and any(tool.deferred and tool.name == name for tool in request.tools)  # Anthropic
+        # Anthropic
+        is_reference = len(name) > 64 and any(tool.deferred and tool.name == name for tool in request.tools)
         if not namespace and re.fullmatch(profile.limits.name, name) and not is_reference:
             assert wire == name
-        assert re.fullmatch(profile.limits.name, wire.removeprefix(f"{namespace}.") if profile.features.namespaces else wire)
+        assert re.fullmatch(
+            profile.limits.name, wire.removeprefix(f"{namespace}.") if profile.features.namespaces else wire
+        )
 
 
 def _join_blocks(blocks: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -208,7 +225,11 @@ def join_texts(request: Request) -> Request:
     """Join neighbouring texts of one speaker: wires differ in where they split them."""
     out: list[Message] = []
     for message in request.messages:
-        if out and (out[-1].role, out[-1].origin, out[-1].opaque) == (message.role, message.origin, message.opaque):
+        if out and (out[-1].role, out[-1].origin, out[-1].opaque) == (
+            message.role,
+            message.origin,
+            message.opaque,
+        ):
             message = replace(message, blocks=(*out.pop().blocks, *message.blocks))
         out.append(replace(message, blocks=_join_blocks(message.blocks)))
     return replace(request, messages=out)

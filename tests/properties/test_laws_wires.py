@@ -1,4 +1,6 @@
-"""Laws between the wires: there and back again, handover, growing conversations, and shapes that nobody promised."""
+"""Laws between the wires: there and back again, handover, growing conversations, and shapes that nobody
+promised.
+"""
 
 import copy
 import re
@@ -26,7 +28,14 @@ from toolglot.values.messages import (
     assistant,
     user,
 )
-from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition, effective_tools, iter_changes
+from toolglot.values.request import (
+    Options,
+    Request,
+    ToolChoice,
+    ToolDefinition,
+    effective_tools,
+    iter_changes,
+)
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.repair import repair_history
@@ -93,10 +102,15 @@ def test_handover_to_any_wire_and_back_keeps_the_meaning(messages: list[Message]
 
 @LAW
 @given(st.data(), targets())
-def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st.DataObject, profile: Profile) -> None:
+def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(
+    data: st.DataObject, profile: Profile
+) -> None:
     request = data.draw(requests(profile, conversations(max_size=10)))
     request = replace(request, options=replace(request.options, thinking_budget=None))
-    start = next((n for n, message in enumerate(request.messages, 1) if message.role != "system"), len(request.messages))
+    start = next(
+        (n for n, message in enumerate(request.messages, 1) if message.role != "system"),
+        len(request.messages),
+    )
     conversation, encoder = Conversation(request.messages[:start]), PrefixEncoder(profile)
     sent, closed = b"", 0
     for message in [None, *request.messages[start:]]:
@@ -105,12 +119,15 @@ def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st
         step = encoder.encode(replace(request, messages=conversation))
         full = encode_request(replace(request, messages=list(conversation)), profile)
         assert step.body == dumps(full.body)
-        # Tools that come later may change the head; tests/wire/test_tools_over_time.py says where they may not.
+        # Tools that come later may change the head; tests/wire/test_tools_over_time.py says where they may
+        # not.
         if message is None or next(iter_changes([message]), None) is None:
             assert step.body.startswith(sent[:closed])
             assert step.prefix_length >= closed
         assert (step.names, {*map(str, step.lowerings)}) == (full.names, {*map(str, full.lowerings)})
-        assert sorted((r.subject, r.reason) for r in step.repairs) == sorted((r.subject, r.reason) for r in full.repairs)
+        assert sorted((r.subject, r.reason) for r in step.repairs) == sorted(
+            (r.subject, r.reason) for r in full.repairs
+        )
         assert sorted((loss.subject, loss.reason) for loss in step.losses) == sorted(
             (loss.subject, loss.reason) for loss in full.losses
         )
@@ -134,14 +151,21 @@ BLANK_MESSAGES = st.one_of(
 
 @settings(LAW, max_examples=LAW.max_examples * 4)
 @given(st.lists(BLANK_MESSAGES, min_size=1, max_size=6), st.sampled_from(CLAUDES))
-def test_answers_that_may_be_a_prefill_are_legal_and_grow_alike(messages: list[Message], profile: Profile) -> None:
+def test_answers_that_may_be_a_prefill_are_legal_and_grow_alike(
+    messages: list[Message], profile: Profile
+) -> None:
     """Whether an answer is the last message depends on what follows it, which may be left out as blank."""
     encoder = PrefixEncoder(profile)
     for count in range(1, len(messages) + 1):
         body = encode_request(Request(profile.model, messages[:count]), profile).body
         assert loads(encoder.encode(Request(profile.model, messages[:count])).body) == body
         assert [*illegal(profile, body), *find_refusals(profile, body)] == []
-        texts = [block.text.strip() for message in messages[:count] for block in message.blocks if isinstance(block, Text)]
+        texts = [
+            block.text.strip()
+            for message in messages[:count]
+            for block in message.blocks
+            if isinstance(block, Text)
+        ]
         assert all(text in dumps(body).decode() for text in texts)
     repaired = repair_history(messages, profile.history)
     assert repair_history(repaired.messages, profile.history).repairs == []
@@ -204,10 +228,17 @@ def test_tools_that_change_are_the_same_on_every_wire_and_grow_alike(
         encoded = encode_request(request, profile)
         assert loads(encoder.encode(request).body) == encoded.body
         assert illegal(profile, encoded.body) == []
-        references = re.findall(r'"type":"tool_reference","(?:tool_)?name":"(\w+)"', dumps(encoded.body).decode())  # Anthropic
+        # Anthropic
+        references = re.findall(
+            r'"type":"tool_reference","(?:tool_)?name":"(\w+)"', dumps(encoded.body).decode()
+        )
         assert not references or {*references} <= {tool["name"] for tool in encoded.body["tools"]}
-        offered = {(tool.name, tool.description) for tool in effective_tools(read(profile, encoded.body)).declared}
-        declared, deferred = ({(tool.name, tool.description) for tool in part} for part in effective_tools(request))
+        offered = {
+            (tool.name, tool.description) for tool in effective_tools(read(profile, encoded.body)).declared
+        }
+        declared, deferred = (
+            {(tool.name, tool.description) for tool in part} for part in effective_tools(request)
+        )
         assert declared <= offered <= declared | deferred
 
 
@@ -241,8 +272,18 @@ def _put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def test_wrong_shapes_raise_our_errors_only(data: st.DataObject, wire: str) -> None:
     """Any value anywhere in a body: it is read and written on every wire, or refused with an error of ours."""
     profile = default(wire)
-    options = Options(max_tokens=2000, temperature=0.5, top_p=0.5, stop=("END",), seed=1, effort="high", thinking_budget=1024)
-    request = Request(profile.model, data.draw(conversations()), TOOLS, ToolChoice("required", ("get",)), False, options)
+    options = Options(
+        max_tokens=2000,
+        temperature=0.5,
+        top_p=0.5,
+        stop=("END",),
+        seed=1,
+        effort="high",
+        thinking_budget=1024,
+    )
+    request = Request(
+        profile.model, data.draw(conversations()), TOOLS, ToolChoice("required", ("get",)), False, options
+    )
     body = copy.deepcopy(encode_request(request, profile).body)
     body = _put(body, data.draw(st.sampled_from(_places(body))), data.draw(JSON))
     before = copy.deepcopy(body)
@@ -258,10 +299,18 @@ def test_wrong_shapes_raise_our_errors_only(data: st.DataObject, wire: str) -> N
 def test_the_comparison_of_meanings_can_fail() -> None:
     """The comparison of the laws above can fail."""
     request = Request(
-        "m", [Message("assistant", (ToolCall("a", "get", {"x": 1}),)), Message("tool", (ToolResult("a", (Text("1"),)),))]
+        "m",
+        [
+            Message("assistant", (ToolCall("a", "get", {"x": 1}),)),
+            Message("tool", (ToolResult("a", (Text("1"),)),)),
+        ],
     )
     other = Request(
-        "m", [Message("assistant", (ToolCall("a", "get", {"x": 2}),)), Message("tool", (ToolResult("b", (Text("1"),)),))]
+        "m",
+        [
+            Message("assistant", (ToolCall("a", "get", {"x": 2}),)),
+            Message("tool", (ToolResult("b", (Text("1"),)),)),
+        ],
     )
     assert meaning_of(request)["calls"] != meaning_of(other)["calls"]
     assert (meaning_of(request)["pairs"], meaning_of(other)["pairs"]) == (True, False)

@@ -23,12 +23,19 @@ ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 def test_rows_are_consistent(profile: Profile) -> None:
     assert profile.wire in WIRES
     assert isinstance(getattr(dialects, profile.dialect), dialects.Dialect)
-    assert not profile.strict_dialect or isinstance(getattr(dialects, profile.strict_dialect), dialects.Dialect)
+    assert not profile.strict_dialect or isinstance(
+        getattr(dialects, profile.strict_dialect), dialects.Dialect
+    )
     assert profile.path.startswith("/")
     assert not profile.base_url.endswith("/")
-    assert profile.base_url.startswith(("https://", "http://127.0.0.1", "http://localhost")) or profile.id == "compatible"
+    assert (
+        profile.base_url.startswith(("https://", "http://127.0.0.1", "http://localhost"))
+        or profile.id == "compatible"
+    )
     assert "auto" in profile.features.choices
-    assert [ORDER.index(effort) for effort in profile.efforts] == sorted(ORDER.index(effort) for effort in profile.efforts)
+    assert [ORDER.index(effort) for effort in profile.efforts] == sorted(
+        ORDER.index(effort) for effort in profile.efforts
+    )
     assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in profile.key_env)
     assert profile.key_env or profile.token_env or profile.sign_in or profile.auth == "optional"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", profile.limits.as_of)
@@ -49,14 +56,16 @@ def test_generated_names_and_ids_match_the_row(profile: Profile) -> None:
 
 
 def test_rows_have_the_usual_names() -> None:
-    wanted = "openai-chat openai-responses azure-chat azure-responses anthropic gemini vertex ollama openrouter "
+    wanted = (
+        "openai-chat openai-responses azure-chat azure-responses anthropic gemini vertex ollama openrouter "
+    )
     wanted += "copilot xai deepseek mistral groq compatible"
     assert {*wanted.split()} <= {*PROFILES}
     assert {*ALIASES.values()} <= {*PROFILES, *SURFACES}
     assert not {*ALIASES} & {*PROFILES}
-    assert {wire: PROFILES[id].wire for wire, id in ((spec.name, spec.default_profile) for spec in SPECS.values())} == {
-        wire: wire for wire in WIRES
-    }
+    assert {
+        wire: PROFILES[id].wire for wire, id in ((spec.name, spec.default_profile) for spec in SPECS.values())
+    } == {wire: wire for wire in WIRES}
 
 
 # ---- resolve
@@ -65,7 +74,12 @@ def test_rows_have_the_usual_names() -> None:
 @pytest.mark.parametrize(
     ("name", "id"),
     [
-        *(("openai", "openai-responses"), ("azure", "azure-responses"), ("google", "gemini"), ("grok", "xai")),
+        *(
+            ("openai", "openai-responses"),
+            ("azure", "azure-responses"),
+            ("google", "gemini"),
+            ("grok", "xai"),
+        ),
         *(("claude", "anthropic"), ("gpt", "openai-responses")),
     ],
 )
@@ -104,7 +118,11 @@ FACT_ROWS: list[tuple[str, object, str]] = [
     ("efforts", ("low", "medium", "high", "xhigh", "max"), "anthropic:claude-fable-5-1"),
     ("efforts", (), "anthropic:claude-haiku-4-5"),
     ("efforts", ("none", "low", "medium", "high"), "xai:grok-4.3"),
-    ("efforts", ("low", "medium", "high", "xhigh"), "xai:grok-4.7 openai-responses:gpt-6-astra openai-responses:gpt-6.1-sol"),
+    (
+        "efforts",
+        ("low", "medium", "high", "xhigh"),
+        "xai:grok-4.7 openai-responses:gpt-6-astra openai-responses:gpt-6.1-sol",
+    ),
     (
         "features.choices",
         ANY_CHOICE - {"subset"},
@@ -113,7 +131,8 @@ FACT_ROWS: list[tuple[str, object, str]] = [
     (
         "features.choices",
         {"auto", "none"},
-        "anthropic:claude-opus-5-5 anthropic:claude-sonnet-5-5 anthropic:claude-fable-5-1 anthropic:claude-mythos-5-2",
+        "anthropic:claude-opus-5-5 anthropic:claude-sonnet-5-5 anthropic:claude-fable-5-1 "
+        "anthropic:claude-mythos-5-2",
     ),
     ("features.error_flag", True, "anthropic:claude-haiku-5-5"),
     ("features.result_media", frozenset[str](), "gemini:gemini-2.5-pro"),
@@ -125,12 +144,14 @@ FACT_ROWS: list[tuple[str, object, str]] = [
     (
         "sampling",
         "all",
-        "openai-chat:gpt-4o openai-responses:gpt-5-chat-latest anthropic:claude-3-7-sonnet openai-responses:gpt-5.4-nano",
+        "openai-chat:gpt-4o openai-responses:gpt-5-chat-latest anthropic:claude-3-7-sonnet "
+        "openai-responses:gpt-5.4-nano",
     ),
     (
         "sampling",
         "none",
-        "openai-chat:o3-mini openai-responses:gpt-5-mini azure-responses:gpt-6.1-sol anthropic:claude-opus-4-8 "
+        "openai-chat:o3-mini openai-responses:gpt-5-mini azure-responses:gpt-6.1-sol "
+        "anthropic:claude-opus-4-8 "
         "anthropic:claude-haiku-5-5",
     ),
     ("sampling", "one", "anthropic:claude-sonnet-4-5-20250929"),

@@ -33,7 +33,8 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], list[Problem]]] = {
 }
 # fmt: on
 
-VALUE, TYPES = "a value that JSON Schema allows", "one of object, array, string, number, integer, boolean, null"
+VALUE = "a value that JSON Schema allows"
+TYPES = "one of object, array, string, number, integer, boolean, null"
 # fmt: off
 SCHEMAS: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
     "fine": ({"type": "STRING", "title": None, "$ref": "#"}, []),
@@ -91,7 +92,9 @@ def test_what_is_no_json_is_refused(parameters: Any) -> None:
     [problem] = preflight([tool], resolve_profile("anthropic"))
     assert problem.is_refused
     assert str(problem).startswith("tool 't': schema is unusable, expected JSON Schema (a schema must be ")
-    assert [loss.subject for loss in drop_refused_tools([tool], resolve_profile("anthropic"))[1]] == ["tool 't'"]
+    assert [loss.subject for loss in drop_refused_tools([tool], resolve_profile("anthropic"))[1]] == [
+        "tool 't'"
+    ]
 
 
 @pytest.mark.parametrize(("provider", "missing"), [
@@ -104,7 +107,11 @@ def test_parameter_types_are_limits_and_limits_are_features(provider: str, missi
     assert profile.limits.parameter_types == every - {*missing.split()}
     assert profile.features.limits == profile.limits
     changed = profile.apply({"limits.tools": 3, "features.streaming": False})
-    assert (changed.features.limits.tools, changed.features.streaming, profile.features.streaming) == (3, False, True)
+    assert (changed.features.limits.tools, changed.features.streaming, profile.features.streaming) == (
+        3,
+        False,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("profile", "definitions", "problems"), CASES.values(), ids=CASES.keys())
@@ -113,7 +120,10 @@ def test_limits(profile: Profile, definitions: list[ToolDefinition], problems: l
 
 
 def test_a_problem_as_text() -> None:
-    assert str(Problem("t", "length of the description", 6, 5)) == "tool 't': length of the description is 6, the limit is 5"
+    assert (
+        str(Problem("t", "length of the description", 6, 5))
+        == "tool 't': length of the description is 6, the limit is 5"
+    )
     assert str(Problem("", "number of tools", 3, 2)) == "number of tools is 3, the limit is 2"
 
 

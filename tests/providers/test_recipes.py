@@ -1,4 +1,6 @@
-"""The recipes of CONTRIBUTING, tried: a new vendor is one row, a new fact about a model is one line, and nothing else."""
+"""The recipes of CONTRIBUTING, tried: a new vendor is one row, a new fact about a model is one line, and
+nothing else.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -48,11 +50,16 @@ MINIMAL = Profile(
     limits=ProviderLimits(tools=3, as_of="2026-11-15", source="Acme's API reference"),
 )
 BASES = [PROFILES[spec.default_profile] for spec in SPECS.values()]
-ROWS = [MINIMAL, *(replace(base, id="acme", title="Acme", base_url="https://api.acme.example") for base in BASES)]
+ROWS = [
+    MINIMAL,
+    *(replace(base, id="acme", title="Acme", base_url="https://api.acme.example") for base in BASES),
+]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=["minimal", *SPECS])
-def test_a_vendor_is_one_row(row: Profile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_vendor_is_one_row(
+    row: Profile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(PROFILES, "acme", row)
     for name in row.key_env:
         monkeypatch.setenv(name, "secret")
@@ -75,13 +82,17 @@ def test_encoders_and_the_loop_name_no_vendor() -> None:
     vendors = PROFILES.keys() - SPECS.keys() - {spec.default_profile for spec in SPECS.values()}
     root = Path(toolglot.__file__).parent
     for path in [path for part in ("wire", "loop", "tools") for path in (root / part).rglob("*.py")]:
-        texts = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        texts = {
+            node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)
+        }
         if path != root / "wire" / "spec.py":  # it knows which URL paths are Azure's
             assert not vendors & texts, path
 
 
 def test_a_fact_about_a_model_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    fact = Fact(("openai-chat",), r"^nova-", {"sampling": "none", "features.parallel_off": False}, "recorded 400")
+    fact = Fact(
+        ("openai-chat",), r"^nova-", {"sampling": "none", "features.parallel_off": False}, "recorded 400"
+    )
     monkeypatch.setattr(catalog, "FACTS", (*FACTS, fact))
     profile = resolve_profile("openai-chat", "nova-2")
     assert (profile.sampling, profile.features.parallel_off) == ("none", False)

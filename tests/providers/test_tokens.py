@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, estimate_tool, token_factor
+from toolglot.providers.tokens import (
+    estimate_by_kind,
+    estimate_message,
+    estimate_text,
+    estimate_tool,
+    token_factor,
+)
 from toolglot.values.messages import (
     Foreign,
     Media,
@@ -108,7 +114,10 @@ class TestTools:
         assert estimate_tool(tool) == tokens
 
     def test_a_longer_schema_costs_more(self) -> None:
-        schema: dict[str, Any] = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20)}}
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {f"p{n}": {"type": "string"} for n in range(20)},
+        }
         assert estimate_tool(ToolDefinition("name", "", schema)) > 100
 
 

@@ -27,7 +27,11 @@ def test_rows_have_a_source_and_a_month(vendor: str, row: Window) -> None:
 LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
     "openai": {
         (16_385, 4_096): "gpt-3.5-turbo",
-        (None, None): "gpt-3.5-turbo-instruct gpt-4-32k gpt-4o-transcribe o3-deep-research gpt-5-image gpt-5.4-mini gpt-7",
+        (
+            None,
+            None,
+        ): "gpt-3.5-turbo-instruct gpt-4-32k gpt-4o-transcribe o3-deep-research gpt-5-image gpt-5.4-mini "
+        "gpt-7",
         (8_192, 8_192): "gpt-4",
         (128_000, 4_096): "gpt-4-turbo-2024-04-09 gpt-4o-2024-05-13",
         (128_000, 16_384): "gpt-4o gpt-4o-2024-08-06 gpt-4o-mini ft:gpt-4o-mini-2024-07-18:org::abc",
@@ -44,7 +48,10 @@ LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
     "anthropic": {
         (200_000, 4_096): "claude-3-haiku-20240307",
         (200_000, 8_192): "claude-3-5-sonnet-latest",
-        (200_000, 64_000): "claude-3-7-sonnet-20250219 claude-sonnet-4-20250514 claude-sonnet-4-5 claude-opus-4-5-20251101",
+        (
+            200_000,
+            64_000,
+        ): "claude-3-7-sonnet-20250219 claude-sonnet-4-20250514 claude-sonnet-4-5 claude-opus-4-5-20251101",
         (200_000, 32_000): "claude-opus-4-20250514 claude-opus-4-1-20250805",
         (1_000_000, 64_000): "claude-sonnet-4-6",
         (1_000_000, 128_000): "claude-opus-4-7 claude-opus-5 claude-haiku-5-5 claude-opus-5-5",
@@ -64,7 +71,11 @@ LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
     },
     "deepseek": {(1_000_000, 384_000): "deepseek-chat deepseek-v4.1-flash"},
     "mistral": {(262_144, None): "mistral-large-latest", (131_072, None): "mistral-large-2411"},
-    "groq": {(131_072, 65_536): "openai/gpt-oss-120b", (131_072, None): "llama-3.3-70b-versatile", (None, None): "llama-4"},
+    "groq": {
+        (131_072, 65_536): "openai/gpt-oss-120b",
+        (131_072, None): "llama-3.3-70b-versatile",
+        (None, None): "llama-4",
+    },
     "openrouter": {
         (200_000, 64_000): "anthropic/claude-sonnet-4.5",
         (1_000_000, 128_000): "~anthropic/claude-opus-4.6:thinking",
@@ -74,7 +85,10 @@ LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
     },
 }
 LIMIT_ROWS = [
-    (provider, model, limits) for provider, rows in LIMITS.items() for limits, names in rows.items() for model in names.split()
+    (provider, model, limits)
+    for provider, rows in LIMITS.items()
+    for limits, names in rows.items()
+    for model in names.split()
 ]
 
 
@@ -126,7 +140,9 @@ def test_other_limits_are_unchanged() -> None:
     ("openrouter", "openai/gpt-5", None),
     ("compatible", "grok-4", None),
 ])  # fmt: skip
-def test_prices_are_those_of_the_serving_vendor(provider: str, model: str, dollars: tuple[float, ...] | None) -> None:
+def test_prices_are_those_of_the_serving_vendor(
+    provider: str, model: str, dollars: tuple[float, ...] | None
+) -> None:
     price = resolve_profile(provider, model).price
     assert (price and (price.input, price.cached, price.output)) == dollars
 

@@ -18,10 +18,30 @@ ALLOWED: dict[str, set[str]] = {
     | {"exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength", "maxLength"},
     "anthropic-strict": CORE | {"$ref", "$defs", "additionalProperties", "format", "minItems"},
     "gemini": CORE
-    | {"$ref", "$defs", "additionalProperties", "format", "prefixItems", "minItems", "maxItems", "minimum", "maximum"}
+    | {
+        "$ref",
+        "$defs",
+        "additionalProperties",
+        "format",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "minimum",
+        "maximum",
+    }
     | {"propertyOrdering"},
     "gemini-openapi": CORE
-    | {"nullable", "format", "pattern", "default", "minItems", "maxItems", "minProperties", "maxProperties", "minLength"}
+    | {
+        "nullable",
+        "format",
+        "pattern",
+        "default",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "minLength",
+    }
     | {"maxLength", "minimum", "maximum", "propertyOrdering"},
     "ollama": CORE,
 }
@@ -65,12 +85,16 @@ def violations(schema: Schema, dialect: str) -> list[str]:
             problems.append(f"not JSON Schema 2020-12: {error}")
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         problems.append("the root is not an object with properties")
-    problems += [f"{key} at the root" for key in ("oneOf", "anyOf", "allOf", "enum", "not", "$ref") if key in schema]
+    problems += [
+        f"{key} at the root" for key in ("oneOf", "anyOf", "allOf", "enum", "not", "$ref") if key in schema
+    ]
     for path, node in nodes(schema):
         problems += [f"{path}: {problem}" for problem in of_node(node, dialect, path == "$")]
     if dialect.startswith("anthropic"):
         problems += [
-            f"key {name!r}" for name in schema.get("properties", {}) if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)
+            f"key {name!r}"
+            for name in schema.get("properties", {})
+            if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)
         ]
     if dialect == "anthropic-strict":
         problems += [f"recursive {name}" for name in schema.get("$defs", {}) if reaches(schema, name)]
@@ -83,7 +107,9 @@ def of_node(node: Schema, dialect: str, root: bool) -> Iterator[str]:
     if dialect in ("openai", "compatible") and "array" in kinds(node) and "items" not in node:
         yield "array without items"
     if dialect == "compatible":
-        yield from (f"{key} stays" for key in ("title", "$schema", "$id", "examples", "discriminator") if key in node)
+        yield from (
+            f"{key} stays" for key in ("title", "$schema", "$id", "examples", "discriminator") if key in node
+        )
     if dialect not in ALLOWED:
         return
     yield from (f"keyword {key}" for key in node.keys() - ALLOWED[dialect])
@@ -143,12 +169,17 @@ def of_object(node: Schema, dialect: str, root: bool) -> Iterator[str]:
         yield "an object without properties"
     if dialect == "gemini" and isinstance(node.get("additionalProperties"), dict) and not named and not root:
         yield "a map"
-    if dialect == "gemini-openapi" and not all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name) for name in named):
+    if dialect == "gemini-openapi" and not all(
+        re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name) for name in named
+    ):
         yield "the name of a property"
 
 
 def reaches(schema: Schema, goal: str) -> bool:
-    uses = {name: {node["$ref"] for _, node in nodes(sub) if "$ref" in node} for name, sub in schema["$defs"].items()}
+    uses = {
+        name: {node["$ref"] for _, node in nodes(sub) if "$ref" in node}
+        for name, sub in schema["$defs"].items()
+    }
     seen: set[str] = set()
     todo = [*uses[goal]]
     while todo:

@@ -1,4 +1,6 @@
-"""Random schemas: any keyword anywhere (`storm`), and simple ones with values that are valid for them (`fair`, `valid_for`)."""
+"""Random schemas: any keyword anywhere (`storm`), and simple ones with values that are valid for them
+(`fair`, `valid_for`).
+"""
 
 import json
 from collections.abc import Callable
@@ -9,8 +11,24 @@ from toolglot.schema.lowering_result import LoweredSchema
 
 NAMES = ["a", "b", "c", "kind", "$ref", "items", "user name", "type", "a/b~c", ""]
 TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"]
-LOCAL = ["#", "#/$defs/A", "#/$defs/A", "#/$defs/B", "#/$defs/B", "#/$defs/a~1b", "#/definitions/C", "#/properties/a"]
-STRANGE = ["#/properties/a/items", "#/anyOf/0", "#/$defs/none", "https://example.com/x", "#anchor", "#/allOf/0/properties/b"]
+LOCAL = [
+    "#",
+    "#/$defs/A",
+    "#/$defs/A",
+    "#/$defs/B",
+    "#/$defs/B",
+    "#/$defs/a~1b",
+    "#/definitions/C",
+    "#/properties/a",
+]
+STRANGE = [
+    "#/properties/a/items",
+    "#/anyOf/0",
+    "#/$defs/none",
+    "https://example.com/x",
+    "#anchor",
+    "#/allOf/0/properties/b",
+]
 
 
 def scalar(r: Random) -> Any:
@@ -46,7 +64,13 @@ def schema(r: Random, deep: int) -> Any:
         add(out, ["type", "properties", "required", "enum", "anyOf", "allOf"], r, deep, r.randint(0, 1))
     else:
         add(out, list(KEYWORDS), r, deep, r.randint(1, 4))
-    add(out, ["description", "title", "default", "examples", "nullable", "x-mine", "$id", "$anchor"], r, deep, r.randint(0, 1))
+    add(
+        out,
+        ["description", "title", "default", "examples", "nullable", "x-mine", "$id", "$anchor"],
+        r,
+        deep,
+        r.randint(0, 1),
+    )
     if r.random() < 0.02:
         out[r.choice(list(KEYWORDS))] = scalar(r)
     return out
@@ -91,10 +115,26 @@ KEYWORDS: dict[str, Callable[[Random, int], Any]] = {
 }
 KEYWORDS_OF = {
     "object": [
-        *("properties", "properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
+        *(
+            "properties",
+            "properties",
+            "required",
+            "additionalProperties",
+            "patternProperties",
+            "propertyNames",
+        ),
         *("minProperties", "unevaluatedProperties", "propertyOrdering", "dependencies", "dependentSchemas"),
     ],
-    "array": ["items", "items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "unevaluatedItems"],
+    "array": [
+        "items",
+        "items",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "contains",
+        "unevaluatedItems",
+    ],
     "string": ["enum", "const", "format", "pattern", "maxLength", "default"],
     "number": ["minimum", "exclusiveMinimum", "enum", "default", "format"],
 }
@@ -121,7 +161,10 @@ def storm(r: Random) -> dict[str, Any]:
 
 P = {"kind": {"const": "p"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}}
 Q = {"kind": {"const": "q"}, "o": {"type": "string"}}
-KINDS = [{"type": "object", "properties": named, "required": ["kind"], "additionalProperties": False} for named in (P, Q)]
+KINDS = [
+    {"type": "object", "properties": named, "required": ["kind"], "additionalProperties": False}
+    for named in (P, Q)
+]
 
 
 def fair(r: Random, deep: int) -> dict[str, Any]:
@@ -169,7 +212,11 @@ class Valid:
         r = self.r
         if "$ref" in node:
             target = node["$ref"]
-            return self.value(self.root["$defs"][target.rsplit("/", 1)[1]] if "/" in target else self.root, target, level + 1)
+            return self.value(
+                self.root["$defs"][target.rsplit("/", 1)[1]] if "/" in target else self.root,
+                target,
+                level + 1,
+            )
         for key in ("anyOf", "oneOf"):
             if key in node:
                 i = len(node[key]) - 1 if level > 6 else r.randrange(len(node[key]))
@@ -188,7 +235,10 @@ class Valid:
 
     def array(self, node: Any, at: str, level: int) -> list[Any]:
         if "prefixItems" in node:
-            return [self.value(sub, f"{at}/prefixItems/{i}", level + 1) for i, sub in enumerate(node["prefixItems"])]
+            return [
+                self.value(sub, f"{at}/prefixItems/{i}", level + 1)
+                for i, sub in enumerate(node["prefixItems"])
+            ]
         count = max(node.get("minItems", 0), 0 if level > 6 else min(2, node.get("maxItems", 2)))
         items = [self.value(node.get("items", {}), f"{at}/items", level + 1) for _ in range(count)]
         if (way := self.ways.get(at)) and way.kind == "pairs":
@@ -197,9 +247,15 @@ class Valid:
 
     def object(self, node: Any, at: str, level: int) -> dict[str, Any]:
         named = node.get("properties", {})
-        present = [name for name in named if name in node.get("required", []) or (level < 7 and self.r.random() < 0.5)]
+        present = [
+            name
+            for name in named
+            if name in node.get("required", []) or (level < 7 and self.r.random() < 0.5)
+        ]
         steps = {name: f"{at}/properties/{name.replace('~', '~0').replace('/', '~1')}" for name in present}
-        free = {"k": node["additionalProperties"]} if isinstance(node.get("additionalProperties"), dict) else {}
+        free = (
+            {"k": node["additionalProperties"]} if isinstance(node.get("additionalProperties"), dict) else {}
+        )
         return {name: self.value(named[name], steps[name], level + 1) for name in present} | {
             name: self.value(sub, f"{at}/additionalProperties", level + 1) for name, sub in free.items()
         }

@@ -59,7 +59,9 @@ def test_no_schema_allows_anything(schema: dict[str, Any] | None) -> None:
     assert find_issues({"anything": 1}, schema) == []
 
 
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#/$defs/nobody"}, {"$ref": "http://localhost:9/schema"}])
+@pytest.mark.parametrize(
+    "schema", [{"type": "nonsense"}, {"$ref": "#/$defs/nobody"}, {"$ref": "http://localhost:9/schema"}]
+)
 def test_a_broken_schema_is_a_usage_error(schema: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="not a JSON Schema"):
         find_issues({}, schema)
@@ -71,7 +73,11 @@ def chain(keyword: str, count: int = 30, prefix: str = "#/$defs/") -> dict[str, 
     nodes: dict[str, Any] = {name: {keyword: pair} for name, pair in pairs.items()}
     if keyword == "properties":
         nodes = {name: {keyword: {"x": pair[0], "y": pair[1]}} for name, pair in pairs.items()}
-    return {"type": "object", "properties": {"a": {"$ref": f"{prefix}a0"}}, "$defs": {**nodes, f"a{count}": {}}}
+    return {
+        "type": "object",
+        "properties": {"a": {"$ref": f"{prefix}a0"}},
+        "$defs": {**nodes, f"a{count}": {}},
+    }
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
@@ -90,7 +96,9 @@ def test_schemas_with_many_references_are_fine() -> None:
     tree = chain("properties")
     tree["$defs"]["a30"] = {"anyOf": [{"type": "null"}, {"properties": {"root": {"$ref": "#"}}}]}
     check_schema(tree)
-    check_schema({"anyOf": [{"$ref": "#/$defs/a"}] * 50, "$defs": {"a": {"dependentSchemas": {"b": {"not": {}}}}}})
+    check_schema(
+        {"anyOf": [{"$ref": "#/$defs/a"}] * 50, "$defs": {"a": {"dependentSchemas": {"b": {"not": {}}}}}}
+    )
     with pytest.raises(UsageError, match="steps"):
         check_schema({"anyOf": [{"$ref": "#"}] * 50})
     with pytest.raises(UsageError, match="not a JSON Schema"):
@@ -158,7 +166,11 @@ def test_repair_by_a_json_schema() -> None:
 
 def test_a_closed_schema_refuses_other_names() -> None:
     with pytest.raises(InvalidArguments, match="dry_run"):
-        repair_arguments({"city": "Paris", "dry_run": True}, SchemaBinder({**SCHEMA, "additionalProperties": False}), "look")
+        repair_arguments(
+            {"city": "Paris", "dry_run": True},
+            SchemaBinder({**SCHEMA, "additionalProperties": False}),
+            "look",
+        )
 
 
 # ---- words for the model

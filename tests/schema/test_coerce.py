@@ -66,13 +66,19 @@ CASES: list[tuple[Any, Any, Any]] = [
     ({"type": ["integer", "null"]}, "3", 3),
     ({"type": "array", "prefixItems": [INTEGER, STRING]}, ["1", 2], [1, "2"]),
     ({"type": "object", "additionalProperties": INTEGER}, {"a": "1"}, {"a": 1}),
-    ({"allOf": [{"properties": {"a": INTEGER}}, {"properties": {"b": STRING}}]}, {"a": "1", "b": 2}, {"a": 1, "b": "2"}),
+    (
+        {"allOf": [{"properties": {"a": INTEGER}}, {"properties": {"b": STRING}}]},
+        {"a": "1", "b": 2},
+        {"a": 1, "b": "2"},
+    ),
     ({}, "3", SAME),
     (True, "3", SAME),
 ]
 
 
-@pytest.mark.parametrize(("schema", "value", "expected"), CASES, ids=[f"{row[0]}-{row[1]!r:.20}" for row in CASES])
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"), CASES, ids=[f"{row[0]}-{row[1]!r:.20}" for row in CASES]
+)
 def test_unambiguous_conversions(schema: Any, value: Any, expected: Any) -> None:
     whole: dict[str, Any] = {"type": "object", "properties": {"v": schema}, "required": ["v"]}
     coerced, notes = coerce({"v": value}, whole)
@@ -89,7 +95,10 @@ def test_unambiguous_conversions(schema: Any, value: Any, expected: Any) -> None
 
 
 def test_each_change_is_reported() -> None:
-    whole: dict[str, Any] = {"type": "object", "properties": {"n": INTEGER, "points": {"type": "array", "items": POINT}}}
+    whole: dict[str, Any] = {
+        "type": "object",
+        "properties": {"n": INTEGER, "points": {"type": "array", "items": POINT}},
+    }
     coerced, notes = coerce({"N": "10", "points": {"x": 1, "y": None}}, whole)
     assert coerced == {"n": 10, "points": [{"x": 1}]}
     assert notes == (
@@ -119,7 +128,9 @@ def test_references_and_cycles() -> None:
         "$defs": {"T": {"type": "object", "properties": {"v": INTEGER, "next": {"$ref": "#/$defs/T"}}}},
     }
     assert coerce({"v": "1", "next": {"v": "2"}}, tree)[0] == {"v": 1, "next": {"v": 2}}
-    assert coerce({"v": "1"}, {"$ref": "#/$defs/me", "$defs": {"me": {"$ref": "#/$defs/me"}}})[0] == {"v": "1"}
+    assert coerce({"v": "1"}, {"$ref": "#/$defs/me", "$defs": {"me": {"$ref": "#/$defs/me"}}})[0] == {
+        "v": "1"
+    }
     deep: Any = {"v": "1"}
     for _ in range(500):
         deep = {"next": deep}
@@ -130,7 +141,10 @@ def test_nested_unions_are_bounded() -> None:
     def branch(name: str) -> dict[str, Any]:
         return {"type": "object", "properties": {"next": {"$ref": "#/$defs/T"}}, "required": [name]}
 
-    schema: dict[str, Any] = {"$ref": "#/$defs/T", "$defs": {"T": {"anyOf": [branch("a"), branch("b"), branch("c")]}}}
+    schema: dict[str, Any] = {
+        "$ref": "#/$defs/T",
+        "$defs": {"T": {"anyOf": [branch("a"), branch("b"), branch("c")]}},
+    }
     deep: Any = {}
     for _ in range(50):
         deep = {"next": deep}
@@ -165,8 +179,16 @@ def test_looks_like(value: Any, schema: dict[str, Any], expected: bool) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["1", "true", "[1]", "{}"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "A", "a_b", "x"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["1", "true", "[1]", "{}"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "A", "a_b", "x"]), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
@@ -190,7 +212,9 @@ def object_of(a: Any, x: Any, needed: list[str]) -> dict[str, Any]:
 def larger(inner: Schemas) -> Schemas:
     needed = st.lists(st.sampled_from(["a", "x"]), unique=True)
     branches = st.lists(inner, min_size=1, max_size=3)
-    return st.builds(list_of, inner) | st.builds(any_of, branches) | st.builds(object_of, inner, inner, needed)
+    return (
+        st.builds(list_of, inner) | st.builds(any_of, branches) | st.builds(object_of, inner, inner, needed)
+    )
 
 
 SCHEMAS: Schemas = st.recursive(LEAF, larger, max_leaves=8)

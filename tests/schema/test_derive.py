@@ -118,15 +118,27 @@ TYPES: list[tuple[Any, dict[str, Any], Any, Any]] = [
         UUID(int=0x123E4567E89B12D3A456426614174000),
     ),
     (AnyUrl, {"type": "string", "format": "uri", "minLength": 1}, "https://a.b/", AnyUrl("https://a.b/")),
-    (Annotated[int, Field(ge=1, description="n")], {"type": "integer", "minimum": 1, "description": "n"}, 1, 1),
+    (
+        Annotated[int, Field(ge=1, description="n")],
+        {"type": "integer", "minimum": 1, "description": "n"},
+        1,
+        1,
+    ),
     (Annotated[int, "how many"], {"type": "integer", "description": "how many"}, 1, 1),
 ]
 
 
-@pytest.mark.parametrize(("annotation", "expected", "sent", "value"), TYPES, ids=[str(row[0]) for row in TYPES])
+@pytest.mark.parametrize(
+    ("annotation", "expected", "sent", "value"), TYPES, ids=[str(row[0]) for row in TYPES]
+)
 def test_types(annotation: Any, expected: dict[str, Any], sent: Any, value: Any) -> None:
     derived = derive(of(annotation))
-    assert derived.schema == {"type": "object", "properties": {"x": expected}, "required": ["x"], "additionalProperties": False}
+    assert derived.schema == {
+        "type": "object",
+        "properties": {"x": expected},
+        "required": ["x"],
+        "additionalProperties": False,
+    }
     assert derived.bind({"x": sent}) == {"x": value}
     assert (find_issues({"x": sent}, derived.schema) == []) == (annotation not in (time, datetime)), (
         "times without a zone are taken all the same"
@@ -152,7 +164,9 @@ def test_structured_values(annotation: Any, sent: Any, value: Any) -> None:
     derived = derive(of(annotation))
     assert derived.bind({"x": sent}) == {"x": value}
     assert find_issues({"x": sent}, derived.schema) == []
-    assert derived.bind(make_example(derived.schema)) is not None, "the example that a model is shown is a right one"
+    assert derived.bind(make_example(derived.schema)) is not None, (
+        "the example that a model is shown is a right one"
+    )
     assert "'title'" not in str(derived.schema)
 
 
@@ -163,7 +177,9 @@ def test_a_property_called_title_stays() -> None:
     derived = schema(of(Book))
     assert derived["$defs"]["Book"]["properties"] == {"title": {"type": "string"}}
 
-    def f(title: str, description: str, schema: int, model_config: int, _private: int, copy: int, self_: int) -> None: ...
+    def f(
+        title: str, description: str, schema: int, model_config: int, _private: int, copy: int, self_: int
+    ) -> None: ...
 
     names = ["title", "description", "schema", "model_config", "_private", "copy", "self_"]
     assert list(schema(f)["properties"]) == names
@@ -234,7 +250,9 @@ def test_extra_names() -> None:
     assert derive(g).bind({"a": 1, "b": "x"}) == {"a": 1, "b": "x"}
 
 
-@pytest.mark.parametrize("annotation", [Hidden, Hidden | None, "Hidden", "Hidden | None", Annotated[Hidden, "x"]])
+@pytest.mark.parametrize(
+    "annotation", [Hidden, Hidden | None, "Hidden", "Hidden | None", Annotated[Hidden, "x"]]
+)
 def test_the_context_parameter(annotation: Any) -> None:
     def f(a: int, anything: Any = None) -> None: ...
 
@@ -251,7 +269,11 @@ def test_the_context_parameter_under_type_checking_only() -> None:
 
 
 def test_internal_parameters_are_bound_but_not_shown() -> None:
-    def f(path: str, mode: Annotated[Color, Internal] = Color.RED, near: Annotated[Point | None, Internal] = None) -> None: ...
+    def f(
+        path: str,
+        mode: Annotated[Color, Internal] = Color.RED,
+        near: Annotated[Point | None, Internal] = None,
+    ) -> None: ...
 
     derived = derive(f)
     assert derived.schema == {
@@ -457,7 +479,15 @@ def test_parts_of_docstrings(doc: str, description: str, parameters: dict[str, s
 
 @pytest.mark.parametrize(
     "doc",
-    ["", "One line.", "Two.\n\nParagraphs: no sections.", "Odd:\n  thing", "Args:", "::\n---\n:param", "Args:\n\n\n:param x"],
+    [
+        "",
+        "One line.",
+        "Two.\n\nParagraphs: no sections.",
+        "Odd:\n  thing",
+        "Args:",
+        "::\n---\n:param",
+        "Args:\n\n\n:param x",
+    ],
 )
 def test_plain_docstrings_are_kept(doc: str) -> None:
     def f(city: str) -> None: ...
@@ -511,7 +541,12 @@ class Route(typing.TypedDict, total=False):
 
 
 def test_typed_dicts_of_the_standard_library() -> None:
-    def travel(start: Place, routes: list[Route] | None = None, by: dict[str, Place] = {}, **others: Place) -> None: ...  # noqa: B006
+    def travel(
+        start: Place,
+        routes: list[Route] | None = None,
+        by: dict[str, Place] = {},  # noqa: B006
+        **others: Place,
+    ) -> None: ...
 
     derived = derive(travel)
     definitions = derived.schema["$defs"]

@@ -35,7 +35,9 @@ CLOSED_NOTHING: Any = {"type": "object", "properties": {}, "additionalProperties
 # ---- the root
 
 
-@pytest.mark.parametrize("schema", [None, {}, True, {"type": "object"}, {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}])
+@pytest.mark.parametrize(
+    "schema", [None, {}, True, {"type": "object"}, {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}]
+)
 def test_no_parameters_mean_no_arguments(schema: Any) -> None:
     for dialect in DIALECTS:
         wanted: Any = (
@@ -86,7 +88,11 @@ def test_alternatives_at_the_root_become_one_object() -> None:
             {"type": "null"},
         ],
         "$defs": {
-            "Drop": {"properties": {"op": {"const": "drop"}, "all": True}, "required": ["op"], "additionalProperties": False}
+            "Drop": {
+                "properties": {"op": {"const": "drop"}, "all": True},
+                "required": ["op"],
+                "additionalProperties": False,
+            }
         },
     }
     lowered = lower(schema, ANTHROPIC, tool_name="t")
@@ -101,7 +107,11 @@ def test_alternatives_at_the_root_become_one_object() -> None:
         "additionalProperties": False,
         "description": 'Exactly one of: op="add", to; op="drop"; op="move".',
         "$defs": {
-            "Drop": {"properties": {"op": {"const": "drop"}, "all": {}}, "required": ["op"], "additionalProperties": False}
+            "Drop": {
+                "properties": {"op": {"const": "drop"}, "all": {}},
+                "required": ["op"],
+                "additionalProperties": False,
+            }
         },
     }
     assert [loss.subject for loss in lowered.losses] == ["oneOf"]
@@ -111,7 +121,10 @@ def test_a_property_of_the_base_is_narrowed_only_when_all_alternatives_do() -> N
     schema = {
         "type": "object",
         "properties": {"kind": STRING, "a": STRING},
-        "anyOf": [{"properties": {"kind": {"const": "x"}}}, {"properties": {"kind": {"const": "y"}, "a": {"const": "z"}}}],
+        "anyOf": [
+            {"properties": {"kind": {"const": "x"}}},
+            {"properties": {"kind": {"const": "y"}, "a": {"const": "z"}}},
+        ],
     }
     lowered = lower(schema, OPENAI, tool_name="t")
     assert lowered.schema["properties"] == {"kind": {"type": "string", "enum": ["x", "y"]}, "a": STRING}
@@ -124,7 +137,11 @@ def test_alternatives_beside_properties_below_the_root() -> None:
         "properties": {"a": STRING},
         "oneOf": [{"required": ["a"]}, {"title": "T"}, {}, {"type": "string"}],
     }
-    wanted = {"type": "object", "properties": {"a": STRING}, "description": "Exactly one of: a; T; nothing more."}
+    wanted = {
+        "type": "object",
+        "properties": {"a": STRING},
+        "description": "Exactly one of: a; T; nothing more.",
+    }
     assert of(schema, GEMINI) == (wanted, ["oneOf"])
     assert of(schema, OPENAI) == (schema, [])
 
@@ -132,12 +149,18 @@ def test_alternatives_beside_properties_below_the_root() -> None:
 def test_all_of_at_the_root() -> None:
     schema = {
         "allOf": [{"$ref": "#/$defs/A"}, {"properties": {"b": {"minimum": 1}, "c": {}}, "required": ["b"]}],
-        "$defs": {"A": {"type": "object", "properties": {"b": INTEGER, "a": STRING, "c": STRING}, "required": ["a"]}},
+        "$defs": {
+            "A": {"type": "object", "properties": {"b": INTEGER, "a": STRING, "c": STRING}, "required": ["a"]}
+        },
         "description": "Root.",
     }
     lowered = lower(schema, OPENAI, tool_name="t")
     assert lowered.losses == ()
-    assert lowered.schema["properties"] == {"b": {"allOf": [INTEGER, {"minimum": 1}]}, "c": STRING, "a": STRING}
+    assert lowered.schema["properties"] == {
+        "b": {"allOf": [INTEGER, {"minimum": 1}]},
+        "c": STRING,
+        "a": STRING,
+    }
     assert lowered.schema["required"] == ["a", "b"]
     assert lower(schema, GEMINI, tool_name="t").schema["properties"]["b"] == {"type": "integer", "minimum": 1}
 
@@ -218,7 +241,9 @@ def test_recursion_is_truncated_where_not_allowed() -> None:
         assert last(lowered.schema["properties"]["tree"]) == end
         assert lowered.losses == (
             Loss(
-                "schema", "tool 't' at $.tree.kids.items.kids.items", "it is recursive, or too large when expanded; truncated"
+                "schema",
+                "tool 't' at $.tree.kids.items.kids.items",
+                "it is recursive, or too large when expanded; truncated",
             ),
         )
     strict = lower(tree(), ANTHROPIC_STRICT, tool_name="t")
@@ -271,7 +296,9 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
 ])  # fmt: skip
 def test_dangling_references(ref: str) -> None:
     for dialect in DIALECTS:
-        got, losses = of({"$ref": ref, "type": "string"}, dialect, description="Root.", anyOf=[{}, {"required": ["x"]}])
+        got, losses = of(
+            {"$ref": ref, "type": "string"}, dialect, description="Root.", anyOf=[{}, {"required": ["x"]}]
+        )
         assert got == STRING
         assert losses[-1] == "$ref"
 
@@ -320,10 +347,16 @@ def test_definitions_with_the_same_name() -> None:
 
 
 def test_a_definition_that_only_refers_to_itself() -> None:
-    schema = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}},
+    }
     assert lower(schema, OPENAI_STRICT, tool_name="t").schema["$defs"] == {"A": TEXT}
     assert lower(schema, OLLAMA, tool_name="t").schema["properties"] == {"a": {}}
-    wrapped = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}], "title": "A"}}}
+    wrapped = {
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}], "title": "A"}},
+    }
     assert lower(wrapped, OPENAI_STRICT, tool_name="t").schema["$defs"] == {"A": TEXT}
 
 
@@ -342,7 +375,8 @@ def test_a_definition_that_only_refers_to_itself() -> None:
     ([{"items": True}, {"items": STRING}, {"items": True}], {"type": "array", "items": STRING}, []),
     ([{"items": STRING}, {"items": {"minLength": 1}}], {"type": "array", "items": {"type": "string", "minLength": 1}}, []),
     ([{"anyOf": [STRING, INTEGER]}, {"anyOf": [INTEGER, NULL]}],
-        {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': 'null'}]."}, ["anyOf"]),
+        {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': "
+                                                    "'null'}]."}, ["anyOf"]),
     ([{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}],
         {"type": "array", "items": STRING, "description": "Items must be unique."}, ["uniqueItems"]),
 ])  # fmt: skip
@@ -384,7 +418,10 @@ def test_illegal_property_names() -> None:
     assert lowered.schema["propertyOrdering"] == ["a_b", "a_b_2"]
     assert lowered.schema["properties"]["a_b_2"] == inner
     assert [loss.subject for loss in lowered.losses] == ["property name"] * 3
-    assert str(lowered.losses[0]) == "property name at tool 't' at $.a b: anthropic does not support it; sent as 'a_b_2'"
+    assert (
+        str(lowered.losses[0])
+        == "property name at tool 't' at $.a b: anthropic does not support it; sent as 'a_b_2'"
+    )
     google = lower(schema, GEMINI_OPENAPI, tool_name="t").schema["properties"]
     assert list(google["a_b_2"]["properties"]) == ["in_side"]
     assert "_1" in google
@@ -449,8 +486,12 @@ def test_anthropic_counts_over_all_strict_tools() -> None:
         "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(9)},
         "required": [f"p{i}" for i in range(9)],
     }
-    assert check_strict_limits({"a": unions, "b": unions}, ANTHROPIC_STRICT) == {"b": "anthropic-strict limits: unions 18 > 16"}
-    assert check_strict_limits({"a": tree()}, ANTHROPIC_STRICT) == {"a": "anthropic-strict limits: a recursive definition"}
+    assert check_strict_limits({"a": unions, "b": unions}, ANTHROPIC_STRICT) == {
+        "b": "anthropic-strict limits: unions 18 > 16"
+    }
+    assert check_strict_limits({"a": tree()}, ANTHROPIC_STRICT) == {
+        "a": "anthropic-strict limits: a recursive definition"
+    }
 
 
 def test_openai_counts_per_tool() -> None:
@@ -459,7 +500,9 @@ def test_openai_counts_per_tool() -> None:
         deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
     wide = {"type": "object", "properties": {f"p{i}": STRING for i in range(5001)}}
     choices = {"type": "object", "properties": {"a": {"enum": [str(i) for i in range(1001)]}}}
-    assert check_strict_limits({"deep": deep, "wide": wide, "choices": choices, "tree": tree()}, OPENAI_STRICT) == {
+    assert check_strict_limits(
+        {"deep": deep, "wide": wide, "choices": choices, "tree": tree()}, OPENAI_STRICT
+    ) == {
         "deep": "openai-strict limits: depth 11 > 10",
         "wide": "openai-strict limits: properties 5001 > 5000",
         "choices": "openai-strict limits: enum_values 1001 > 1000",

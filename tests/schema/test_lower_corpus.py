@@ -1,4 +1,6 @@
-"""Every tool schema of the recorded requests, for every dialect, before the referee, who knows the providers' 4xx."""
+"""Every tool schema of the recorded requests, for every dialect, before the referee, who knows the providers'
+4xx.
+"""
 
 import importlib
 import json
@@ -41,7 +43,14 @@ def schemas_in(tools: Any) -> Iterator[Any]:
                 yield value
             elif key == "parameters":
                 yield from_openapi(value)
-            elif key in ("function", "functionDeclarations", "function_declarations", "toolSpec", "inputSchema", "tools"):
+            elif key in (
+                "function",
+                "functionDeclarations",
+                "function_declarations",
+                "toolSpec",
+                "inputSchema",
+                "tools",
+            ):
                 yield from schemas_in(value)
 
 
@@ -60,17 +69,29 @@ def bodies(schema: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dict
     function = {**named, "parameters": schema, **strict}
     if dialect.name.startswith("anthropic"):
         tool = {**named, "input_schema": schema, **strict}
-        yield "anthropic-messages", {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": HELLO, "tools": [tool]}
+        yield (
+            "anthropic-messages",
+            {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": HELLO, "tools": [tool]},
+        )
     elif dialect.name.startswith("gemini"):
         field = "parametersJsonSchema" if dialect.name == "gemini" else "parameters"
         parameters = {field: schema} if schema["properties"] or field == "parametersJsonSchema" else {}
         contents = [{"role": "user", "parts": [{"text": "Hello"}]}]
         yield "gemini", {"contents": contents, "tools": [{"functionDeclarations": [{**named, **parameters}]}]}
     elif dialect.name == "ollama":
-        yield ("ollama-chat", {"model": "llama", "messages": HELLO, "tools": [{"type": "function", "function": function}]})
+        yield (
+            "ollama-chat",
+            {"model": "llama", "messages": HELLO, "tools": [{"type": "function", "function": function}]},
+        )
     else:
-        yield ("openai-chat", {"model": "gpt-4.1", "messages": HELLO, "tools": [{"type": "function", "function": function}]})
-        yield "openai-responses", {"model": "gpt-4.1", "input": "Hello", "tools": [{"type": "function", **function}]}
+        yield (
+            "openai-chat",
+            {"model": "gpt-4.1", "messages": HELLO, "tools": [{"type": "function", "function": function}]},
+        )
+        yield (
+            "openai-responses",
+            {"model": "gpt-4.1", "input": "Hello", "tools": [{"type": "function", **function}]},
+        )
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
@@ -85,13 +106,17 @@ def test_the_referee_accepts_every_recorded_schema(dialect: Dialect, monkeypatch
         if check_strict_limits({"tool": lowered.schema}, dialect):
             continue  # goes out without strict
         for wire, body in bodies(lowered.schema, dialect):
-            refused = [v for v in check(wire, body) if v.severity == "error" and v.evidence in ("spec", "real4xx")]
+            refused = [
+                v for v in check(wire, body) if v.severity == "error" and v.evidence in ("spec", "real4xx")
+            ]
             assert refused == [], (wire, schema, lowered.schema)
 
 
 @pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.is_open], ids=lambda dialect: dialect.name)
 def test_open_dialects_leave_recorded_schemas_alone(dialect: Dialect) -> None:
-    plain: list[Any] = [schema for schema in corpus() if schema is not True and schema.get("type") == "object"]
+    plain: list[Any] = [
+        schema for schema in corpus() if schema is not True and schema.get("type") == "object"
+    ]
     losses = [loss for schema in plain for loss in lower(schema, dialect, tool_name="t").losses]
     assert {loss.subject for loss in losses} <= {"property name"}
     assert len(losses) <= 1

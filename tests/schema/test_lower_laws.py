@@ -1,4 +1,6 @@
-"""The laws of `lower`, for any input: legal, idempotent, pure, quick; and `restore` leads back to the original."""
+"""The laws of `lower`, for any input: legal, idempotent, pure, quick; and `restore` leads back to the
+original.
+"""
 
 import copy
 from random import Random
@@ -12,7 +14,15 @@ from schema_legality import violations
 from schema_storm import Valid, fair_root, storm
 
 from toolglot.errors import UsageError
-from toolglot.schema.dialects import ANTHROPIC_STRICT, DIALECTS, GEMINI, GEMINI_OPENAPI, OPENAI, OPENAI_STRICT, Dialect
+from toolglot.schema.dialects import (
+    ANTHROPIC_STRICT,
+    DIALECTS,
+    GEMINI,
+    GEMINI_OPENAPI,
+    OPENAI,
+    OPENAI_STRICT,
+    Dialect,
+)
 from toolglot.schema.json_schema import iter_nodes
 from toolglot.schema.lower import lower
 from toolglot.schema.lowering_context import EXTRA_NODES
@@ -20,13 +30,31 @@ from toolglot.schema.lowering_result import LoweredSchema, restore
 
 SEEDS = st.integers(0, 2**32)
 SCALARS = (
-    st.none() | st.booleans() | st.integers(-3, 9) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3)
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
 )
 KEYS = st.sampled_from(
-    ["type", "properties", "items", "anyOf", "allOf", "enum", "$ref", "required", "$defs", "additionalProperties", "a"]
+    [
+        "type",
+        "properties",
+        "items",
+        "anyOf",
+        "allOf",
+        "enum",
+        "$ref",
+        "required",
+        "$defs",
+        "additionalProperties",
+        "a",
+    ]
 )
 JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -36,7 +64,12 @@ def check_laws(schema: Any, dialect: Dialect) -> LoweredSchema:
     assert schema == before, "the input was changed"
     assert violations(once.schema, dialect.name) == []
     twice = lower(once.schema, dialect, tool_name="t")
-    assert (twice.schema, twice.losses, twice.restorations, twice.root_description) == (once.schema, (), (), "")
+    assert (twice.schema, twice.losses, twice.restorations, twice.root_description) == (
+        once.schema,
+        (),
+        (),
+        "",
+    )
     return once
 
 
@@ -73,7 +106,9 @@ def test_restored_arguments_are_valid_for_the_original(seed: int) -> None:
 
 
 @settings(max_examples=100)
-@given(seed=SEEDS, arguments=st.dictionaries(st.sampled_from(["a", "b", "c_d", "e", "key"]), JSON, max_size=3))
+@given(
+    seed=SEEDS, arguments=st.dictionaries(st.sampled_from(["a", "b", "c_d", "e", "key"]), JSON, max_size=3)
+)
 def test_restore_accepts_any_arguments(seed: int, arguments: dict[str, Any]) -> None:
     lowered = lower(fair_root(Random(seed)), OPENAI_STRICT, tool_name="t")
     before = copy.deepcopy(arguments)
@@ -125,19 +160,33 @@ HOSTILE: dict[str, Any] = {
     "laughs in allOf": billion_laughs(30, 2, "allOf"),
     "laughs in properties": billion_laughs(30, 3, "properties"),
     "wide laughs": billion_laughs(4, 50, "properties"),
-    "laughs at the root": {**billion_laughs(30, 2, "anyOf"), "anyOf": [{"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}]},
+    "laughs at the root": {
+        **billion_laughs(30, 2, "anyOf"),
+        "anyOf": [{"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}],
+    },
     "a chain": chain(1500),
     "everyone knows everyone": complete_graph(12),
     "an object that is its own alternative": {
         "properties": {"x": {"$ref": "#/$defs/A"}},
-        "$defs": {"A": {"properties": {"p": {"$ref": "#/$defs/A"}}, "anyOf": [{"$ref": "#/$defs/A"}, {"required": ["p"]}]}},
+        "$defs": {
+            "A": {
+                "properties": {"p": {"$ref": "#/$defs/A"}},
+                "anyOf": [{"$ref": "#/$defs/A"}, {"required": ["p"]}],
+            }
+        },
     },
     "itself twice": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
     "a property that is itself": {"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}},
     "many choices": {"properties": {"e": {"enum": list(range(3000))}}},
-    "many forms": {"properties": {"e": {"oneOf": [{"type": "object", "properties": {"k": {"const": i}}} for i in range(300)]}}},
+    "many forms": {
+        "properties": {
+            "e": {"oneOf": [{"type": "object", "properties": {"k": {"const": i}}} for i in range(300)]}
+        }
+    },
     "our own mark": {
-        "properties": {"x": {"type": "object", "\0restorations": [1], "properties": {"\0restorations": True}}},
+        "properties": {
+            "x": {"type": "object", "\0restorations": [1], "properties": {"\0restorations": True}}
+        },
         "\0restorations": 1,
     },
 }
@@ -164,7 +213,9 @@ def shared() -> Any:
     return schema
 
 
-@pytest.mark.parametrize("make", [lambda: nest(10_000, "items"), cyclic, shared], ids=["deep", "cyclic", "shared"])
+@pytest.mark.parametrize(
+    "make", [lambda: nest(10_000, "items"), cyclic, shared], ids=["deep", "cyclic", "shared"]
+)
 def test_oversized_schemas_are_a_usage_error(make: Any) -> None:
     with pytest.raises(UsageError, match="more than 200 levels or 100000 values"):
         lower(make(), OPENAI, tool_name="t")

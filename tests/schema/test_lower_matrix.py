@@ -129,7 +129,8 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
     ("map of patterns", [OPENAI_STRICT], {"type": "object", "patternProperties": {"^a": INTEGER}},
         pairs({"type": "string", "pattern": "^a"}), []),
     ("map of several patterns", [OLLAMA], {"patternProperties": {"^a": INTEGER, "^b": STRING}},
-        {"type": "object", "description": 'Values of keys by pattern: {"^a":{"type":"integer"},"^b":{"type":"string"}}.'},
+        {"type": "object", "description": 'Values of keys by pattern: '
+                                          '{"^a":{"type":"integer"},"^b":{"type":"string"}}.'},
         ["patternProperties"]),
     ("nullable map of few", [OPENAI_STRICT],
         {"type": ["object", "null"], "minProperties": 1, "maxProperties": 3, "propertyNames": {"enum": ["a", "b"]},
@@ -137,10 +138,12 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
         pairs({"type": "string", "enum": ["a", "b"]}, type=["array", "null"], minItems=1, maxItems=3), []),
     ("map by keys and patterns", [OLLAMA], {"additionalProperties": INTEGER, "patternProperties": {"a": STRING}},
         {"type": "object",
-          "description": 'Values of other keys: {"type":"integer"}. Values of keys by pattern: {"a":{"type":"string"}}.'},
+          "description": 'Values of other keys: {"type":"integer"}. Values of keys by pattern: '
+                         '{"a":{"type":"string"}}.'},
         ["additionalProperties", "patternProperties"]),
     ("map by keys and patterns", [GEMINI], {"additionalProperties": INTEGER, "patternProperties": {"a": STRING}},
-        pairs(description='Values of keys by pattern: {"a":{"type":"string"}}. A map: one entry for each key.'),
+        pairs(description='Values of keys by pattern: {"a":{"type":"string"}}. A map: one entry for each '
+                          'key.'),
         ["patternProperties"]),
     ("map of anything noted", [GEMINI], {"type": "object", "additionalProperties": {"description": "D."}},
         {"type": "object", "description": 'Values of other keys: {"description":"D."}.'}, ["additionalProperties"]),
@@ -197,7 +200,8 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
     ("tuple", [OLLAMA],
         TUPLE,
         {"type": "array", "items": union(STRING, INTEGER),
-          "description": "Items in order: string, integer. At least 2 items. At most 2 items."}, ["prefixItems",
+          "description": "Items in order: string, integer. At least 2 items. At most 2 "
+                         "items."}, ["prefixItems",
           "minItems", "maxItems"]),
     ("draft-7 tuple", [ANTHROPIC], {"type": "array", "items": [STRING], "additionalItems": False},
         {"type": "array", "prefixItems": [STRING], "items": {"not": {}}}, []),
@@ -205,7 +209,8 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
         {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."}, ["prefixItems"]),
     ("always empty", [OPENAI_STRICT], {"type": "array", "items": False}, {"type": "array", "maxItems": 0, "items": TEXT}, []),
     ("uniqueItems, contains", CLOSED[:1], {"type": "array", "items": STRING, "uniqueItems": True, "contains": {"const": "a"}},
-        {"type": "array", "items": STRING, "description": 'Items must be unique. One item must match: {"const":"a"}.'},
+        {"type": "array", "items": STRING, "description": 'Items must be unique. One item must match: '
+                                                          '{"const":"a"}.'},
         ["uniqueItems", "contains"]),
     ("uniqueItems: false", CLOSED, {"type": "array", "items": STRING, "uniqueItems": False},
         {"type": "array", "items": STRING}, []),
@@ -214,13 +219,16 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
     ("minProperties", [GEMINI], {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
         {"type": "object", "properties": {"a": STRING}, "description": "At least 1 keys."}, ["minProperties"]),
     ("not", OPEN, {"not": STRING}, {"not": STRING}, []),
-    ("not", CLOSED, {**STRING, "not": {"const": "a"}}, {**STRING, "description": 'Must not match: {"const":"a"}.'}, ["not"]),
+    ("not", CLOSED, {**STRING, "not": {"const": "a"}}, {**STRING, "description": 'Must not match: '
+                                                                                 '{"const":"a"}.'}, ["not"]),
     ("if", [GEMINI], {**STRING, "if": {"minLength": 1}, "then": {"pattern": "a"}},
-        {**STRING, "description": 'If it matches: {"minLength":1}. Then it must match: {"pattern":"a"}.'}, ["if", "then"]),
+        {**STRING, "description": 'If it matches: {"minLength":1}. Then it must match: '
+                                  '{"pattern":"a"}.'}, ["if", "then"]),
     ("else", [GEMINI], {**STRING, "else": {"pattern": "b"}},
         {**STRING, "description": 'Otherwise it must match: {"pattern":"b"}.'}, ["else"]),
     ("dependencies", [GEMINI], {"type": "object", "properties": {"a": STRING}, "dependencies": {"a": ["b"]}},
-        {"type": "object", "properties": {"a": STRING}, "description": 'Keys that need other keys: {"a":["b"]}.'},
+        {"type": "object", "properties": {"a": STRING}, "description": 'Keys that need other keys: '
+                                                                       '{"a":["b"]}.'},
         ["dependentRequired"]),
     ("dependencies", [GEMINI],
         {"type": "object", "properties": {"a": STRING}, "dependencies": {"c": STRING}},

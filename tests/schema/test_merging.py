@@ -38,7 +38,9 @@ def test_properties_that_are_equal_only_in_python_are_both_kept() -> None:
     assert (repr(merged), conflicts) == (repr(expected), {})
 
 
-@pytest.mark.parametrize(("ours", "theirs", "merged"), [(True, True, True), (True, False, False), (False, True, False)])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "merged"), [(True, True, True), (True, False, False), (False, True, False)]
+)
 def test_null_is_allowed_only_if_both_allow_it(ours: bool, theirs: bool, merged: bool) -> None:
     first, second = {"type": "string", "nullable": ours}, {"type": "string", "nullable": theirs}
     assert merge_nodes(first, second) == ({"type": "string", "nullable": merged}, {})

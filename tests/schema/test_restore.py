@@ -16,7 +16,9 @@ NODE: Any = {
 }
 
 
-def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_STRICT, defs: Any = None) -> Any:
+def there_and_back(
+    properties: Any, arguments: Any, dialect: Dialect = OPENAI_STRICT, defs: Any = None
+) -> Any:
     schema = {"type": "object", "properties": properties, "$defs": defs}
     return restore(arguments, lower(schema, dialect, tool_name="t"))
 
@@ -66,9 +68,17 @@ def test_restore_uses_the_matching_branch() -> None:
         "required": ["kind"],
     }
     text = {"type": "object", "properties": {"kind": {"const": "t"}, "x": {}}, "required": ["kind"]}
-    closed: Any = {"type": "object", "properties": {"y": {}}, "required": ["y"], "additionalProperties": False}
+    closed: Any = {
+        "type": "object",
+        "properties": {"y": {}},
+        "required": ["y"],
+        "additionalProperties": False,
+    }
     properties = {
-        "a": {"type": "array", "items": {"anyOf": [STRING, maps, {"$ref": "#/$defs/T"}, {"anyOf": [closed, {"type": "null"}]}]}}
+        "a": {
+            "type": "array",
+            "items": {"anyOf": [STRING, maps, {"$ref": "#/$defs/T"}, {"anyOf": [closed, {"type": "null"}]}]},
+        }
     }
     arguments = {
         "a": [
@@ -81,7 +91,17 @@ def test_restore_uses_the_matching_branch() -> None:
             5,
         ]
     }
-    wanted = {"a": ["s", {"kind": "m", "m": {"k": "v"}}, {"kind": "t", "x": 1}, {"y": 2}, None, {"kind": "other"}, 5]}
+    wanted = {
+        "a": [
+            "s",
+            {"kind": "m", "m": {"k": "v"}},
+            {"kind": "t", "x": 1},
+            {"y": 2},
+            None,
+            {"kind": "other"},
+            5,
+        ]
+    }
     assert there_and_back(properties, arguments, defs={"T": text}) == wanted
 
 
@@ -92,11 +112,18 @@ def test_restore_from_gemini() -> None:
             "prefixItems": [STRING, {"additionalProperties": STRING}],
             "items": {"additionalProperties": STRING},
         },
-        "named": {"type": "object", "properties": {"a": STRING}, "additionalProperties": {"additionalProperties": STRING}},
+        "named": {
+            "type": "object",
+            "properties": {"a": STRING},
+            "additionalProperties": {"additionalProperties": STRING},
+        },
     }
     entries, whole = [{"key": "k", "value": "v"}], {"k": "v"}
     arguments = {"pair": ["s", entries, entries], "named": {"a": "x", "b": entries}}
-    assert there_and_back(properties, arguments, GEMINI) == {"pair": ["s", whole, whole], "named": {"a": "x", "b": whole}}
+    assert there_and_back(properties, arguments, GEMINI) == {
+        "pair": ["s", whole, whole],
+        "named": {"a": "x", "b": whole},
+    }
     union = {"x": {"anyOf": [{"type": "integer"}, {"additionalProperties": STRING}, {"type": "null"}]}}
     assert there_and_back(union, {"x": entries}, GEMINI_OPENAPI) == {"x": whole}
     assert there_and_back(union, {"x": None}, GEMINI_OPENAPI) == {"x": None}
@@ -104,7 +131,10 @@ def test_restore_from_gemini() -> None:
 
 def test_restore_names() -> None:
     properties = {"a b": STRING, "next": {"$ref": "#"}}
-    assert there_and_back(properties, {"a_b": "x", "next": {"a_b": "y"}}, ANTHROPIC) == {"a b": "x", "next": {"a b": "y"}}
+    assert there_and_back(properties, {"a_b": "x", "next": {"a_b": "y"}}, ANTHROPIC) == {
+        "a b": "x",
+        "next": {"a b": "y"},
+    }
 
 
 def test_nothing_to_restore() -> None:
@@ -177,6 +207,9 @@ def test_property_ordering() -> None:
 def test_openapi_round_trip() -> None:
     schema = {
         "type": "object",
-        "properties": {"a": {"type": ["string", "null"], "enum": ["x", None]}, "b": {"type": "number", "minimum": 1}},
+        "properties": {
+            "a": {"type": ["string", "null"], "enum": ["x", None]},
+            "b": {"type": "number", "minimum": 1},
+        },
     }
     assert from_openapi(lower(schema, GEMINI_OPENAPI, tool_name="t").schema) == schema

@@ -1,4 +1,6 @@
-"""JSON as models write it: what is repaired and reported, what is refused, and that only ValueError is raised."""
+"""JSON as models write it: what is repaired and reported, what is refused, and that only ValueError is
+raised.
+"""
 
 import json
 import sys
@@ -152,7 +154,21 @@ def test_truncated_text_is_never_a_value(value: dict[str, Any], data: st.DataObj
         tolerant_loads(text[:length])
 
 
-PIECES = [*"{}[]:,\"'\\a1-.e \n#", "//", "/*", "*/", "```", "true", "\\u", "d83d", '"a":', "{}", "\u201c", "\ud800", "NaN"]
+PIECES = [
+    *"{}[]:,\"'\\a1-.e \n#",
+    "//",
+    "/*",
+    "*/",
+    "```",
+    "true",
+    "\\u",
+    "d83d",
+    '"a":',
+    "{}",
+    "\u201c",
+    "\ud800",
+    "NaN",
+]
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
@@ -186,7 +202,8 @@ def count_calls(text: str) -> int:
     return calls
 
 
-PATTERNS = r"""{"a": | [ | \d | { | /* | { /* | x{"a":1 | " | # | {"a":1} | {} | ``` | 1 | {"a":1, | {'a':' | \ | "\ | {}{"""
+PATTERNS = r"""{"a": | [ | \d | { | /* | { /* | x{"a":1 | " | # | {"a":1} | {} | ``` | 1 | {"a":1, | {'a':' "
+           r"| \ | "\ | {}{"""
 
 
 @pytest.mark.parametrize("piece", [*PATTERNS.split(" | "), " ", "}", "/* *", "*/ /*"])

@@ -1,4 +1,6 @@
-"""Replies to be read by the official clients: a table of our own, and every recorded reply where the recordings are present."""
+"""Replies to be read by the official clients: a table of our own, and every recorded reply where the
+recordings are present.
+"""
 
 import base64
 import json
@@ -42,18 +44,26 @@ REPLIES = {
     "unicode": Reply((Text('Grüße aus 東京 — 👩‍👩‍👧 🏳️‍🌈 \u202eabc\u202c \u0000 \t \\ " naïve e\u0301'),)),
     "line-separators": Reply((Text("one\u2028two\u2029three\u0085four"),)),
     "pieces": Reply((Text("The quick brown fox jumps over the lazy dog. " * 20),)),
-    "thinking": Reply((Thinking("First I add.\n\nThen I stop."), Text("42")), usage=Usage(9, 30, reasoning=25)),
+    "thinking": Reply(
+        (Thinking("First I add.\n\nThen I stop."), Text("42")), usage=Usage(9, 30, reasoning=25)
+    ),
     "call": Reply((call("call_1", "get_weather", {"city": "Bergen"}),), "tools", Usage(50, 12)),
     "call-object": Reply((ToolCall("call_1", "get_weather", {"city": "Bergen", "days": 3}),), "tools"),
     "no-arguments": Reply((ToolCall("call_1", "list_files", {}),), "tools"),
     "empty-arguments": Reply((ToolCall("call_1", "list_files", {}, ""),), "tools"),
     "null-arguments": Reply((ToolCall("call_1", "list_files", {}, "null"),), "tools"),
     "parallel": Reply(
-        (call("call_a", "add", {"x": 1}), call("call_b", "add", {"x": 2}), ToolCall("call_c", "done", {})), "tools"
+        (call("call_a", "add", {"x": 1}), call("call_b", "add", {"x": 2}), ToolCall("call_c", "done", {})),
+        "tools",
     ),
     "text-then-call": Reply((Text("Let me look."), call("call_1", "read", {"path": "a.txt"})), "tools"),
     "thinking-text-calls": Reply(
-        (Thinking("Two files."), Text("Reading both."), call("c-1", "read", {"p": "a"}), call("c-2", "read", {"p": "b"})),
+        (
+            Thinking("Two files."),
+            Text("Reading both."),
+            call("c-1", "read", {"p": "a"}),
+            call("c-2", "read", {"p": "b"}),
+        ),
         "tools",
         Usage(100, 60, reasoning=20),
     ),
@@ -61,7 +71,9 @@ REPLIES = {
     "refusal": Reply((Text("I cannot help with that.", {"refusal": True}),), "refusal"),
     "length": Reply((Text("Once upon a"),), "length", Usage(7, 3)),
     "filtered": Reply((Text("Well"),), "filtered"),
-    "freeform": Reply((ToolCall("call_1", "patch", None, '*** Begin "Patch"\n+ a\n', freeform=True),), "tools"),
+    "freeform": Reply(
+        (ToolCall("call_1", "patch", None, '*** Begin "Patch"\n+ a\n', freeform=True),), "tools"
+    ),
     "cut-arguments": Reply((ToolCall("call_1", "add", None, '{"x": 17, "y'),), "length"),
     "broken-arguments": Reply((ToolCall("call_1", "add", None, "add(17, 25)"),), "tools"),
     "usage": Reply((Text("ok"),), usage=Usage(1000, 200, cached=600, cache_write=100, reasoning=150)),
@@ -85,7 +97,10 @@ def to_seen(reply: Reply, stops: dict[StopReason, str]) -> Seen:
     return Seen(
         text=reply.text,
         thinking="".join(block.text for block in reply.blocks if isinstance(block, Thinking)),
-        calls=[(call.id, flat_name(call), call.raw if call.arguments is None else call.arguments) for call in reply.calls],
+        calls=[
+            (call.id, flat_name(call), call.raw if call.arguments is None else call.arguments)
+            for call in reply.calls
+        ],
         stop=stops.get(reply.stop, ""),
         usage=reply.usage,
         media=[block.data for block in reply.blocks if isinstance(block, Media) and block.data],
@@ -107,7 +122,10 @@ def is_marked(reply: Reply) -> bool:
 
 
 def parse_arguments(text: str) -> Any:
-    """Arguments as a client parses them; text that is no object stays text. Nothing and null mean no arguments."""
+    """Arguments as a client parses them; text that is no object stays text.
+
+    Nothing and null mean no arguments.
+    """
     try:
         value: Any = loads(text or "null")
     except ValueError:
@@ -123,12 +141,16 @@ def flat_name(call: ToolCall) -> str:
 
 
 def agree(seen: Seen, expected: Seen, provider: str) -> None:
-    """The client read what was said. An id or a name that the provider refuses may have become another, legal one;
+    """The client read what was said.
+
+    An id or a name that the provider refuses may have become another, legal one;
     arguments that are `...` may be anything.
     """
     limits = resolve_profile(provider).limits
     if len(seen.calls) == len(expected.calls):
-        assert len({id for id, _, _ in seen.calls}) == len({id for id, _, _ in expected.calls}), f"ids of {seen.calls}"
+        assert len({id for id, _, _ in seen.calls}) == len({id for id, _, _ in expected.calls}), (
+            f"ids of {seen.calls}"
+        )
         for at, ((id, name, value), mine) in enumerate(zip(expected.calls, seen.calls, strict=True)):
             if id and not re.fullmatch(limits.call_id, id):
                 assert re.fullmatch(limits.call_id, mine[0]), f"id {mine[0]!r}"
@@ -158,11 +180,16 @@ def sse_data(data: bytes) -> Iterator[bytes]:
 
 def types_by_name(union: Any) -> dict[str, Any]:
     """The models of a client's union by the literal in their `type`."""
-    return {get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(union)[0])}
+    return {
+        get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(union)[0])
+    }
 
 
 def check_document(model: Any, document: Any, inner: Iterable[Any], ours: Container[str]) -> Any:
-    """A document as the client reads it. The client checks nothing; we do, but for content that only other servers make."""
+    """A document as the client reads it.
+
+    The client checks nothing; we do, but for content that only other servers make.
+    """
     if all(item["type"] in ours for item in inner):
         model.model_validate(document)
     return model.construct(**document)
@@ -188,7 +215,9 @@ def recorded_replies() -> list[Recorded]:
             body = record["response_body"]
             is_binary = record.get("response_body_encoding") == "base64"
             data = base64.b64decode(body) if is_binary else body.encode("utf-8", "surrogatepass")
-            reading = create_reader(wire, streaming=record["streaming"], content_type=record["response_content_type"] or "")
+            reading = create_reader(
+                wire, streaming=record["streaming"], content_type=record["response_content_type"] or ""
+            )
             try:
                 events = [*reading.feed(data), *reading.close()]
             except ToolglotError:
@@ -198,7 +227,9 @@ def recorded_replies() -> list[Recorded]:
 
 
 def each_recorded(check: Callable[[Recorded], None], every: int = 1) -> None:
-    """Checks every n-th recorded reply and shows all that fail; skips the test where the recordings are absent."""
+    """Checks every n-th recorded reply and shows all that fail; skips the test where the recordings are
+    absent.
+    """
     if not RECORDINGS.is_dir():
         pytest.skip(f"no recordings at {RECORDINGS}")
     failed: list[str] = []
@@ -226,7 +257,9 @@ class Client(msgspec.Struct):
     expect_streamed: Callable[[Reply], Seen] | None = None
 
     def answering(self, reply: Reply) -> ReplyEncoder:
-        """An answer under the reply's own model where the wire is its own, so that its opaque state goes with it."""
+        """An answer under the reply's own model where the wire is its own, so that its opaque state goes with
+        it.
+        """
         origin = reply.origin or Origin("")
         is_own = origin.wire == resolve_profile(self.provider).wire
         return self.answer(origin.model if is_own else self.model, origin=reply.origin)

@@ -6,7 +6,17 @@ from typing import Any
 import msgspec
 
 from toolglot.providers.catalog import resolve_profile
-from toolglot.values.messages import Media, Message, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.values.messages import (
+    Media,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    tool_results,
+    user,
+)
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS
@@ -32,7 +42,12 @@ CLOCK = ToolDefinition("now", "The time.", {"type": "object", "properties": {}})
 ADD = ToolDefinition(
     "add",
     "Adds.",
-    {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"], "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": {"x": {"type": "number"}},
+        "required": ["x"],
+        "additionalProperties": False,
+    },
     strict=True,
 )
 PERSON = {
@@ -46,7 +61,9 @@ TOOLS = (WEATHER, CLOCK, ADD)
 
 
 def _request(*messages: Message, tools: tuple[ToolDefinition, ...] = (), **fields: Any) -> Request:
-    return Request("", list(messages), tools, options=fields.pop("options", Options(max_tokens=1000)), **fields)
+    return Request(
+        "", list(messages), tools, options=fields.pop("options", Options(max_tokens=1000)), **fields
+    )
 
 
 def _result(id: str, text: str, *, is_error: bool = False) -> ToolResult:
@@ -81,7 +98,9 @@ REQUESTS = {
                 call("call_d", "add", {"x": 3}),
             ]
         ),
-        tool_results(_result("call_a", "1"), _result("call_b", "2"), _result("call_c", "noon"), _result("call_d", "3")),
+        tool_results(
+            _result("call_a", "1"), _result("call_b", "2"), _result("call_c", "noon"), _result("call_d", "3")
+        ),
         tools=TOOLS,
     ),
     "one-at-a-time": _request(ASKED, tools=TOOLS, parallel=False),
@@ -112,7 +131,9 @@ REQUESTS = {
         assistant([ToolCall("call_1", "patch", None, "+ a\n", freeform=True)]),
         tool_results(_result("call_1", "done")),
         tools=(
-            ToolDefinition("patch", "Patches.", kind="freeform", grammar={"syntax": "lark", "definition": "start: /.+/"}),
+            ToolDefinition(
+                "patch", "Patches.", kind="freeform", grammar={"syntax": "lark", "definition": "start: /.+/"}
+            ),
             ToolDefinition("shout", "Shouts.", kind="freeform"),
         ),
     ),
@@ -126,7 +147,9 @@ def encode_sample(name: str, wire: str, model: str, **fields: Any) -> EncodedReq
 
 
 def exhaust(value: Any) -> Any:
-    """A validated value with pydantic's lazy iterators read to their ends: only then everything in it was checked."""
+    """A validated value with pydantic's lazy iterators read to their ends: only then everything in it was
+    checked.
+    """
     if isinstance(value, dict):
         return {key: exhaust(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, str | bytes | int | float | None):

@@ -1,4 +1,6 @@
-"""The official `anthropic` client reads what our Messages codec writes, and the codec reads what the client writes."""
+"""The official `anthropic` client reads what our Messages codec writes, and the codec reads what the client
+writes.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -125,7 +127,8 @@ PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
 MODELS = {"options": "claude-3-5-sonnet-20241022"}
 BODIES = {name: encode_sample(name, "anthropic-messages", MODELS.get(name, MODEL)).body for name in REQUESTS}
 SAMPLING = ("temperature", "top_p", "top_k")  # gone from the client with the models that took them
-# "json": there is no JSON mode without a schema. "choice-subset": there is no such choice; other tools are left out.
+# "json": there is no JSON mode without a schema. "choice-subset": there is no such choice; other tools are
+# left out.
 INEXPRESSIBLE = ("json", "choice-subset")
 
 
@@ -146,7 +149,12 @@ def check_types(name: str) -> None:
 def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
     encoded = encode_sample("options", "anthropic-messages", MODELS["options"])
     assert encoded.body["stop_sequences"] == ["END"]
-    assert {loss.subject for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
+    assert {loss.subject for loss in encoded.losses} == {
+        "stop",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+    }
 
 
 OWN = Origin("anthropic-messages", model=MODEL)
@@ -164,7 +172,10 @@ REPLAYED = Reply(
         Thinking("hmm", {"signature": "c2ln"}),
         Thinking("", {"redacted": "Y2lwaGVy"}),
         Thinking("", {"signature": "b25seQ=="}),
-        Foreign(OWN.wire, {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}),
+        Foreign(
+            OWN.wire,
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+        ),
         Text("b", {"citations": [CITATION]}),
         ToolCall("toolu_1", "f", {"a": 1}, '{"a": 1}', opaque={"caller": {"type": "direct"}}),
     ),
@@ -177,10 +188,14 @@ REPLAYED = Reply(
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
-def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: anthropic.Anthropic) -> None:
+def test_state_of_the_origin_comes_back_whole(
+    streaming: bool, server: Loopback, sdk: anthropic.Anthropic
+) -> None:
     """Signatures, ciphers, citations, callers and hosted tools: what a client must send back unchanged."""
     if streaming:
-        server.say(stream(AnthropicReplyEncoder(MODEL, origin=OWN), split_reply(REPLAYED)), "text/event-stream")
+        server.say(
+            stream(AnthropicReplyEncoder(MODEL, origin=OWN), split_reply(REPLAYED)), "text/event-stream"
+        )
         with sdk.messages.stream(model=MODEL, max_tokens=9, messages=[]) as events:
             message: Message = events.get_final_message()
     else:

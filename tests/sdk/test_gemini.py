@@ -1,4 +1,6 @@
-"""The official `google-genai` client reads what our Gemini codec writes, and the codec reads what the client writes."""
+"""The official `google-genai` client reads what our Gemini codec writes, and the codec reads what the client
+writes.
+"""
 
 import base64
 from collections.abc import Generator, Iterable, Iterator
@@ -11,7 +13,17 @@ from google.genai import types
 from pydantic.alias_generators import to_camel
 
 from toolglot.common.jsontext import dumps, loads
-from toolglot.values.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from toolglot.wire.gemini.reply_encode import GeminiReplyEncoder
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
@@ -68,13 +80,16 @@ def _add(part: types.Part, seen: Seen) -> None:
 
 
 def expect(reply: Reply) -> Seen:
-    """Nothing says how many tokens were written to a cache. Calls that came without an id stay so on their own wire; a
+    """Nothing says how many tokens were written to a cache.
+
+    Calls that came without an id stay so on their own wire; a
     prompt that was blocked has no candidate at all.
     """
     seen = as_objects(reply, to_seen(reply, STOPS))
     if reply.origin and reply.origin.wire == "gemini":
         seen.calls = [
-            ((call.opaque or {}).get("id", ""), *mine[1:]) for mine, call in zip(seen.calls, reply.calls, strict=True)
+            ((call.opaque or {}).get("id", ""), *mine[1:])
+            for mine, call in zip(seen.calls, reply.calls, strict=True)
         ]
     usage = reply.usage
     seen.usage = Usage(usage.input, usage.output, usage.cached, 0, usage.reasoning)
@@ -134,7 +149,10 @@ KEPT = {
     *("effort", "thinking_budget"),
 }
 # models before 3 take a budget, later ones a level
-BODIES = {name: encode_sample(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
+BODIES = {
+    name: encode_sample(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body
+    for name in REQUESTS
+}
 
 
 def send(sdk: genai.Client, body: Any) -> None:
@@ -145,18 +163,29 @@ def send(sdk: genai.Client, body: Any) -> None:
 def check_types(name: str) -> None:
     """Nothing of the body is missing from what the client's types say of it."""
     body = url_safe(BODIES[name])
-    said_contents = [loads(content.model_dump_json(by_alias=True, exclude_none=True)) for content in contents(body)]
+    said_contents = [
+        loads(content.model_dump_json(by_alias=True, exclude_none=True)) for content in contents(body)
+    ]
     assert said_contents == body["contents"]
     fields = loads(config(body).model_dump_json(by_alias=True, exclude_none=True))
-    assert fields == {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+    assert fields == {
+        **(unknown_fields(body, ("contents", "generationConfig")) or {}),
+        **body.get("generationConfig", {}),
+    }
 
 
 # ---- what only this client has
 
 
 def config(body: Any) -> types.GenerateContentConfig:
-    """The client's configuration: all of a body but its contents, in one object. It refuses fields that it does not know."""
-    fields = {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+    """The client's configuration: all of a body but its contents, in one object.
+
+    It refuses fields that it does not know.
+    """
+    fields = {
+        **(unknown_fields(body, ("contents", "generationConfig")) or {}),
+        **body.get("generationConfig", {}),
+    }
     return types.GenerateContentConfig.model_validate_json(dumps(fields))
 
 
@@ -166,13 +195,19 @@ def url_safe(body: Any) -> Any:
 
 
 def camel(value: Any) -> Any:
-    """The client writes some names in snake case; Google reads both. What is data and no name stays as it is."""
+    """The client writes some names in snake case; Google reads both.
+
+    What is data and no name stays as it is.
+    """
     if isinstance(value, list):
         return [camel(item) for item in cast(list[Any], value)]
     if not isinstance(value, dict):
         return value
     data = ("args", "response", "parameters_json_schema", "responseJsonSchema")
-    return {to_camel(key): item if key in data else camel(item) for key, item in cast(dict[str, Any], value).items()}
+    return {
+        to_camel(key): item if key in data else camel(item)
+        for key, item in cast(dict[str, Any], value).items()
+    }
 
 
 def contents(body: Any) -> list[types.Content]:
@@ -187,7 +222,13 @@ def test_the_client_reads_two_generated_images(client: Client) -> None:
 
 
 def test_a_model_without_call_ids_gets_none(server: Loopback, sdk: genai.Client) -> None:
-    server.say(dumps(GeminiReplyEncoder("gemini-2.5-flash").encode_reply(Reply((ToolCall("call_1", "f", {"a": 1}),), "tools"))))
+    server.say(
+        dumps(
+            GeminiReplyEncoder("gemini-2.5-flash").encode_reply(
+                Reply((ToolCall("call_1", "f", {"a": 1}),), "tools")
+            )
+        )
+    )
     assert read_responses([generate(sdk)]).calls == [("", "f", {"a": 1})]
 
 
@@ -211,7 +252,10 @@ REPLAYED = Reply(
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
 def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: genai.Client) -> None:
-    """Signatures, ids and code: what a client must send back unchanged. A signature may follow its text on an empty part."""
+    """Signatures, ids and code: what a client must send back unchanged.
+
+    A signature may follow its text on an empty part.
+    """
     if streaming:
         server.say(stream(GeminiReplyEncoder(MODEL, origin=OWN), split_reply(REPLAYED)), "text/event-stream")
         responses = list(generate_stream(sdk))

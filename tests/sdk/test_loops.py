@@ -1,4 +1,6 @@
-"""The official clients run a whole tool loop against the simulator, with their own code for streams and history."""
+"""The official clients run a whole tool loop against the simulator, with their own code for streams and
+history.
+"""
 
 import asyncio
 import threading
@@ -81,7 +83,10 @@ def gemini(url: str) -> Iterator[genai.Client]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_openai_chat(gpt: openai.OpenAI, stream: bool) -> None:
-    tool: Any = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True}}
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True},
+    }
     messages: list[Any] = [{"role": "user", "content": PROMPT}]
 
     def ask() -> Any:
@@ -161,7 +166,9 @@ def test_anthropic_tool_runner(claude: anthropic.Anthropic, stream: bool) -> Non
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-pro-preview"])
 def test_gemini(gemini: genai.Client, model: str, stream: bool) -> None:
     """The client runs the functions itself, and keeps the history."""
-    chat: Any = cast(Any, gemini.chats).create(model=model, config=types.GenerateContentConfig(tools=[get_weather]))
+    chat: Any = cast(Any, gemini.chats).create(
+        model=model, config=types.GenerateContentConfig(tools=[get_weather])
+    )
     chunks = chat.send_message_stream(PROMPT) if stream else [chat.send_message(PROMPT)]
     text = "".join(chunk.text or "" for chunk in chunks)
     assert (CITIES, text) == (["Paris", "Rome"], ANSWER)
@@ -174,7 +181,9 @@ def test_ollama(url: str, stream: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": PROMPT}]
 
     def ask() -> ollama.Message:
-        answer: Any = cast(Any, client).chat(model="qwen3", messages=messages, tools=[get_weather], stream=stream)
+        answer: Any = cast(Any, client).chat(
+            model="qwen3", messages=messages, tools=[get_weather], stream=stream
+        )
         if not stream:
             return answer.message
         message = ollama.Message(role="assistant", content="", tool_calls=[])
@@ -199,28 +208,37 @@ def test_clients_try_again(gpt: openai.OpenAI, claude: anthropic.Anthropic, faul
     completion = gpt.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": words}])
     assert completion.choices[0].message.content == "Done."
     words = f"fault {fault}\nsay Also done."
-    also: Any = claude.messages.create(model="claude-opus-5", max_tokens=100, messages=[{"role": "user", "content": words}])
+    also: Any = claude.messages.create(
+        model="claude-opus-5", max_tokens=100, messages=[{"role": "user", "content": words}]
+    )
     assert also.content[-1].text == "Also done."
 
 
-def test_refusals_are_the_clients_own_errors(gpt: openai.OpenAI, claude: anthropic.Anthropic, gemini: genai.Client) -> None:
+def test_refusals_are_the_clients_own_errors(
+    gpt: openai.OpenAI, claude: anthropic.Anthropic, gemini: genai.Client
+) -> None:
     with pytest.raises(openai.BadRequestError, match="did not have response messages: call_1"):
         gpt.chat.completions.create(
             model="gpt-4o",
             messages=[
                 {
                     "role": "assistant",
-                    "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+                    "tool_calls": [
+                        {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                    ],
                 }
             ],
         )
     with pytest.raises(anthropic.BadRequestError, match="text content blocks must be non-empty"):
         claude.messages.create(
-            model="claude-opus-5", max_tokens=9, messages=[{"role": "user", "content": [{"type": "text", "text": ""}]}]
+            model="claude-opus-5",
+            max_tokens=9,
+            messages=[{"role": "user", "content": [{"type": "text", "text": ""}]}],
         )
     with pytest.raises(genai.errors.ClientError, match="function response turn"):
         cast(Any, gemini.models).generate_content(
-            model="gemini-3-pro-preview", contents=[types.Part.from_function_response(name="f", response={"x": 1})]
+            model="gemini-3-pro-preview",
+            contents=[types.Part.from_function_response(name="f", response={"x": 1})],
         )
 
 
@@ -246,7 +264,8 @@ def test_openai_counts_lists_and_compacts(gpt: openai.OpenAI) -> None:
     history: Any = [*QUESTION, *response.output, {"role": "user", "content": "say bye"}]
     compacted = gpt.responses.compact(model="gpt-5.1", input=history)
     assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
-    shorter: Any = [item.to_dict(warnings=False) for item in compacted.output]  # its type of messages is the model's
+    # its type of messages is the model's
+    shorter: Any = [item.to_dict(warnings=False) for item in compacted.output]
     assert gpt.responses.create(model="gpt-5.1", input=shorter).output_text == "bye"
 
 

@@ -1,4 +1,6 @@
-"""The official `ollama` client reads what our Ollama codec writes, and the codec reads what the client writes."""
+"""The official `ollama` client reads what our Ollama codec writes, and the codec reads what the client
+writes.
+"""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -90,7 +92,17 @@ def live_client(server: Loopback, sdk: ollama.Client) -> Client:
 # ---- requests
 
 PATH = "/api/chat"
-KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
+KEPT = {
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "effort",
+}
 BODIES = {name: encode_sample(name, "ollama-chat", MODEL).body for name in REQUESTS}
 # There is no choice of tools: they are left out or the model is asked, in words.
 INEXPRESSIBLE = ("choice-none", "choice-required", "choice-named", "choice-subset")
@@ -106,7 +118,9 @@ def check_types(name: str) -> None:
     assert ChatRequest.model_validate(body).model_dump(exclude_none=True)["messages"] == body["messages"]
     messages = [ollama.Message.model_validate({**message, "images": None}) for message in body["messages"]]
     assert [message.role for message in messages] == [message["role"] for message in body["messages"]]
-    assert ollama.Options.model_validate(body.get("options", {})).model_dump(exclude_none=True) == body.get("options", {})
+    assert ollama.Options.model_validate(body.get("options", {})).model_dump(exclude_none=True) == body.get(
+        "options", {}
+    )
 
 
 # ---- what only this client has
@@ -121,7 +135,8 @@ def drop_unknown(body: Any) -> Any:
             shown["tool_calls"] = [{"function": call["function"]} for call in shown["tool_calls"]]
         messages.append(shown)
     tools = [
-        {**tool, "function": {**tool["function"], "parameters": _drop_unknown_keywords(tool)}} for tool in body.get("tools", [])
+        {**tool, "function": {**tool["function"], "parameters": _drop_unknown_keywords(tool)}}
+        for tool in body.get("tools", [])
     ]
     return {"stream": False, **body, "messages": messages, "tools": tools}
 
@@ -129,7 +144,11 @@ def drop_unknown(body: Any) -> Any:
 def _drop_unknown_keywords(tool: Any) -> Any:
     """Of a schema the client knows these words and no more."""
     schema = tool["function"]["parameters"]
-    return {key: value for key, value in schema.items() if key in ("type", "$defs", "items", "required", "properties")}
+    return {
+        key: value
+        for key, value in schema.items()
+        if key in ("type", "$defs", "items", "required", "properties")
+    }
 
 
 def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -> None:
@@ -140,7 +159,9 @@ def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
 def test_an_image_does_not_cost_the_client_the_reply(streaming: bool, client: Client) -> None:
-    """The client dies of images in an answer (its `Image` takes no plain text): they are lost, and said to be."""
+    """The client dies of images in an answer (its `Image` takes no plain text): they are lost, and said to
+    be.
+    """
     reply = Reply((Text("Here: "), Media("image", "image/png", PIXEL), Text("nice?")))
     answer = OllamaReplyEncoder(MODEL)
     data = stream(answer, split_reply(reply)) if streaming else dumps(answer.encode_reply(reply))

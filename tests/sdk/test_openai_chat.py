@@ -1,4 +1,6 @@
-"""The official `openai` client reads what our Chat Completions codec writes, and the codec reads what the client writes."""
+"""The official `openai` client reads what our Chat Completions codec writes, and the codec reads what the
+client writes.
+"""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -21,7 +23,12 @@ from .sample_requests import REQUESTS, encode_sample, exhaust
 
 WIRE = "openai-chat"
 MODEL = "gpt-4.1"
-STOPS: dict[StopReason, str] = {"end": "stop", "tools": "tool_calls", "length": "length", "filtered": "content_filter"}
+STOPS: dict[StopReason, str] = {
+    "end": "stop",
+    "tools": "tool_calls",
+    "length": "length",
+    "filtered": "content_filter",
+}
 
 # ---- what the client reads
 
@@ -39,7 +46,14 @@ def read_completion(completion: ChatCompletion) -> Seen:
     refused = message.refusal and choice.finish_reason == "stop"
     return Seen(
         text=(message.content or "") + (message.refusal or ""),
-        thinking=next((extra[field] for field in ("reasoning_content", "reasoning", "reasoning_text") if field in extra), ""),
+        thinking=next(
+            (
+                extra[field]
+                for field in ("reasoning_content", "reasoning", "reasoning_text")
+                if field in extra
+            ),
+            "",
+        ),
         calls=[_call(call.model_dump()) for call in message.tool_calls or []],
         stop="refusal" if refused else choice.finish_reason,
         usage=Usage(
@@ -65,7 +79,10 @@ def _call(call: Any) -> tuple[str, str, Any]:
 
 
 def assemble(chunks: Iterable[ChatCompletionChunk]) -> Seen:
-    """The client's own assembly of a stream. Its last step (`get_final_completion`) does not know custom tools yet."""
+    """The client's own assembly of a stream.
+
+    Its last step (`get_final_completion`) does not know custom tools yet.
+    """
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)
@@ -114,9 +131,20 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 # ---- requests
 
 PATH = "/chat/completions"
-KEPT = {"max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
+KEPT = {
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "effort",
+}
 PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
-BODIES = {name: encode_sample(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS}
+BODIES = {
+    name: encode_sample(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS
+}
 
 
 def send(sdk: openai.OpenAI, fields: Any) -> None:
@@ -136,13 +164,19 @@ def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI
     server.say(dumps(ChatReplyEncoder(MODEL, created=7).encode_reply(Reply((), id="chatcmpl-1"))))
     body = sdk.chat.completions.create(model=MODEL, messages=[])
     assert (body.id, body.model, body.created) == ("chatcmpl-1", MODEL, 7)
-    server.say(stream(ChatReplyEncoder(MODEL, created=7), split_reply(Reply((), id="chatcmpl-1"))), "text/event-stream")
+    server.say(
+        stream(ChatReplyEncoder(MODEL, created=7), split_reply(Reply((), id="chatcmpl-1"))),
+        "text/event-stream",
+    )
     chunks = list(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
     assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks} == {("chatcmpl-1", MODEL, 7)}
 
 
 def test_the_client_reads_two_generated_images(server: Loopback, sdk: openai.OpenAI) -> None:
-    """OpenRouter's form. The chunks are joined here: the client's own assembly asks for an index in every list."""
+    """OpenRouter's form.
+
+    The chunks are joined here: the client's own assembly asks for an index in every list.
+    """
     reply = Reply((Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
     server.say(dumps(ChatReplyEncoder(MODEL).encode_reply(reply)))
     assert read_completion(sdk.chat.completions.create(model=MODEL, messages=[])).media == [PIXEL, DOT]
@@ -151,4 +185,7 @@ def test_the_client_reads_two_generated_images(server: Loopback, sdk: openai.Ope
     for chunk in sdk.chat.completions.create(model=MODEL, messages=[], stream=True):
         for choice in chunk.choices:
             images += (choice.delta.model_extra or {}).get("images") or []
-    assert [image["image_url"]["url"] for image in images] == [f"data:image/png;base64,{PIXEL}", f"data:image/gif;base64,{DOT}"]
+    assert [image["image_url"]["url"] for image in images] == [
+        f"data:image/png;base64,{PIXEL}",
+        f"data:image/gif;base64,{DOT}",
+    ]

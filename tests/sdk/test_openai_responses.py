@@ -1,4 +1,6 @@
-"""The official `openai` client reads what our Responses codec writes, and the codec reads what the client writes."""
+"""The official `openai` client reads what our Responses codec writes, and the codec reads what the client
+writes.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,7 +14,17 @@ from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import TypeAdapter
 
 from toolglot.common.jsontext import dumps, loads
-from toolglot.values.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
@@ -87,9 +99,14 @@ def read_response(response: Response) -> Seen:
 
 
 def expect(reply: Reply) -> Seen:
-    """There is no status for a refusal: only the part that is one says so. Built-ins are items of their own."""
+    """There is no status for a refusal: only the part that is one says so.
+
+    Built-ins are items of their own.
+    """
     seen = to_seen(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
-    seen.calls = [mine for mine, call in zip(seen.calls, reply.calls, strict=True) if "item" not in (call.opaque or {})]
+    seen.calls = [
+        mine for mine, call in zip(seen.calls, reply.calls, strict=True) if "item" not in (call.opaque or {})
+    ]
     foreign = [block.item for block in reply.blocks if isinstance(block, Foreign) and block.wire == OWN.wire]
     seen.media += [item["result"] for item in foreign if item["type"] == "image_generation_call"]
     return seen
@@ -117,7 +134,12 @@ def _stream_in_process(data: bytes) -> Seen:
 
 
 CLIENT = Client(
-    "openai-responses", MODEL, ResponsesReplyEncoder, expect=expect, body=_body_in_process, stream=_stream_in_process
+    "openai-responses",
+    MODEL,
+    ResponsesReplyEncoder,
+    expect=expect,
+    body=_body_in_process,
+    stream=_stream_in_process,
 )
 
 
@@ -152,7 +174,10 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 PATH = "/responses"
 KEPT = {"max_tokens", "temperature", "top_p", "effort"}
 PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
-BODIES = {name: encode_sample(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body for name in REQUESTS}
+BODIES = {
+    name: encode_sample(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body
+    for name in REQUESTS
+}
 
 
 def send(sdk: openai.OpenAI, fields: Any) -> None:
@@ -161,10 +186,14 @@ def send(sdk: openai.OpenAI, fields: Any) -> None:
 
 
 def check_types(name: str) -> None:
-    """A field that the client's types do not know would be missing from what they return. They ask for an image's `detail`,
+    """A field that the client's types do not know would be missing from what they return.
+
+    They ask for an image's `detail`,
     which the service does not (recorded with status 200).
     """
-    body = loads(dumps(BODIES[name]).replace(b'"type":"input_image",', b'"type":"input_image","detail":"auto",'))
+    body = loads(
+        dumps(BODIES[name]).replace(b'"type":"input_image",', b'"type":"input_image","detail":"auto",')
+    )
     assert exhaust(PARAMS.validate_python(body)) == body
 
 
@@ -172,7 +201,9 @@ def check_types(name: str) -> None:
 
 
 REPLAYED = {
-    "text": Reply((Text("a", {"id": "msg_1", "status": "completed"}), Text("b", {"id": "msg_2", "status": "completed"}))),
+    "text": Reply(
+        (Text("a", {"id": "msg_1", "status": "completed"}), Text("b", {"id": "msg_2", "status": "completed"}))
+    ),
     "text of two parts": Reply(
         (
             Text("a", {"id": "msg_1", "status": "completed", "part": {"annotations": []}}),
@@ -181,17 +212,31 @@ REPLAYED = {
     ),
     "reasoning": Reply(
         (
-            Thinking("why", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "why"}], "encrypted_content": "x"}),
+            Thinking(
+                "why",
+                {
+                    "id": "rs_1",
+                    "summary": [{"type": "summary_text", "text": "why"}],
+                    "encrypted_content": "x",
+                },
+            ),
             Text("so", {"id": "msg_1", "status": "completed"}),
         )
     ),
-    "call": Reply((ToolCall("call_1", "f", {"a": 1}, '{"a":1}', opaque={"id": "fc_1", "status": "completed"}),), "tools"),
+    "call": Reply(
+        (ToolCall("call_1", "f", {"a": 1}, '{"a":1}', opaque={"id": "fc_1", "status": "completed"}),), "tools"
+    ),
     "custom call": Reply((ToolCall("call_1", "f", None, "+a", True, opaque={"id": "ctc_1"}),), "tools"),
-    "namespaced call": Reply((ToolCall("call_1", "f", {}, "{}", namespace="ns", opaque={"id": "fc_1"}),), "tools"),
+    "namespaced call": Reply(
+        (ToolCall("call_1", "f", {}, "{}", namespace="ns", opaque={"id": "fc_1"}),), "tools"
+    ),
     "refusal": Reply((Text("No.", {"refusal": True, "id": "msg_1", "status": "completed"}),), "refusal"),
     "hosted search": Reply(
         (
-            Foreign("openai-responses", {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None}),
+            Foreign(
+                "openai-responses",
+                {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None},
+            ),
             Text("x"),
         )
     ),

@@ -1,7 +1,8 @@
-"""The official clients read what our codecs write, and our codecs read what the clients write: the same for all of them.
+"""The official clients read what our codecs write, and our codecs read what the clients write: the same for
+all of them.
 
-Each client's module says how it is asked, what it reads of a reply and what it should; it also has the tests of what only that
-client has.
+Each client's module says how it is asked, what it reads of a reply and what it should; it also has the tests
+of what only that client has.
 """
 
 from typing import Any
@@ -86,11 +87,15 @@ def test_the_client_sends_our_body(name: str, adapter: Any, server: Loopback, sd
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_what_the_client_sends_decodes_to_the_request(name: str, adapter: Any, server: Loopback, sdk: Any) -> None:
+def test_what_the_client_sends_decodes_to_the_request(
+    name: str, adapter: Any, server: Loopback, sdk: Any
+) -> None:
     if name in getattr(adapter, "INEXPRESSIBLE", ()):
         pytest.skip("the wire cannot express it: see the module of the client")
     request, body = REQUESTS[name], adapter.BODIES[name]
-    decoded = decode_request(adapter.WIRE, send(adapter, server, sdk, body), model=body.get("model", adapter.MODEL))
+    decoded = decode_request(
+        adapter.WIRE, send(adapter, server, sdk, body), model=body.get("model", adapter.MODEL)
+    )
     mine, theirs, options = gist(decoded), gist(request), request.options
     if adapter is test_ollama:  # results find their calls by name and order, and schemas lose keywords
         mine.tools, theirs.tools = [tool[:2] for tool in mine.tools], [tool[:2] for tool in theirs.tools]
@@ -112,6 +117,8 @@ def test_the_client_sends_the_stream_flag(adapter: Any, server: Loopback, sdk: A
     client: Client = adapter.CLIENT
     body = encode_sample("user", adapter.WIRE, adapter.MODEL, stream=True).body
     assert body["stream"] is True
-    server.say(stream(client.answer(client.model), split_reply(Reply((), usage=Usage()))), "text/event-stream")
+    server.say(
+        stream(client.answer(client.model), split_reply(Reply((), usage=Usage()))), "text/event-stream"
+    )
     adapter.send(sdk, body)
     assert server.body == body

@@ -1,4 +1,6 @@
-"""The official clients read replies in which the provider searched for tools, whole and streamed, and so does our decoder."""
+"""The official clients read replies in which the provider searched for tools, whole and streamed, and so does
+our decoder.
+"""
 
 from typing import Any
 
@@ -33,7 +35,13 @@ from .sample_replies import sse_data
 
 Doc = dict[str, Any]
 SCHEMA: Doc = {"type": "object", "properties": {"city": {"type": "string"}}}
-FUNCTION: Doc = {"type": "function", "name": "get_weather", "parameters": SCHEMA, "strict": False, "defer_loading": True}
+FUNCTION: Doc = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": SCHEMA,
+    "strict": False,
+    "defer_loading": True,
+}
 SEARCH_CALL: Doc = {
     "type": "tool_search_call",
     "id": "tsc_1",
@@ -65,7 +73,11 @@ SERVER_RESULT: Doc = {
     },
 }
 CASES: dict[str, tuple[Doc, Doc, Doc]] = {
-    "openai-responses": (SEARCH_CALL, SEARCH_OUTPUT, {"id": "fc_1", "status": "completed", "namespace": "get_weather"}),
+    "openai-responses": (
+        SEARCH_CALL,
+        SEARCH_OUTPUT,
+        {"id": "fc_1", "status": "completed", "namespace": "get_weather"},
+    ),
     "anthropic-messages": (SERVER_USE, SERVER_RESULT, {}),
 }
 READERS: dict[str, tuple[Any, Any]] = {
@@ -97,7 +109,9 @@ def test_clients_read_a_search_of_the_provider(wire: str) -> None:
     for frame in sse_data(data):
         event.validate_python(loads(frame))
     for streaming, content in ((False, dumps(body)), (True, data)):
-        reader = create_reader(wire, streaming=streaming, content_type="" if streaming else "application/json", model="m")
+        reader = create_reader(
+            wire, streaming=streaming, content_type="" if streaming else "application/json", model="m"
+        )
         reader.feed(content)
         reader.close()
         assert [type(block) for block in reader.reply.blocks] == [type(block) for block in reply.blocks]

@@ -52,8 +52,12 @@ def name_fields(names: list[str], *values: Any) -> dict[str, Any]:
 Agent = Orchestrator[Any, Any]
 
 
-def make_agent(provider: str, *calls: ToolCall, answer: str = "done", **options: Any) -> tuple[Agent, RecordingTransport]:
-    """Return an agent whose model makes these calls in one reply and then answers; and what carries its requests."""
+def make_agent(
+    provider: str, *calls: ToolCall, answer: str = "done", **options: Any
+) -> tuple[Agent, RecordingTransport]:
+    """Return an agent whose model makes these calls in one reply and then answers; and what carries its
+    requests.
+    """
     profile, _, model = MODELS[provider].partition("/")
     replies = [Reply(calls, "tools"), Reply((Text(answer),))] if calls else [Reply((Text(answer),))]
     transport = make_transport(Script(replies))

@@ -66,7 +66,9 @@ def test_a_provider_gets_its_own_tools(tmp_path: Path) -> None:
     for provider in PROVIDERS:
         agent, _ = make_agent(provider, tools=coding_tools(tmp_path))
         visible = {tool.name for tool in agent.view().visible_tools}
-        offered = {name for base in ("read", "write", "edit", "shell", "glob") for name in names[base][provider]}
+        offered = {
+            name for base in ("read", "write", "edit", "shell", "glob") for name in names[base][provider]
+        }
         assert offered <= visible
         other = "gemini" if provider == "claude" else "claude"
         assert not visible & {name for base in ("read", "edit", "shell") for name in names[base][other]}
@@ -74,7 +76,8 @@ def test_a_provider_gets_its_own_tools(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("facade_id", CLAUDE_FACADES)
 def test_claude_searches_opens_and_finds_with_one_tool(facade_id: str) -> None:
-    # Today's Claude models have WebSearch and WebFetch: they are shown these, and the document's tool is accepted.
+    # Today's Claude models have WebSearch and WebFetch: they are shown these, and the document's tool is
+    # accepted.
     definition = load_payload("000_claude_web_search")
     facade = BoundFacade(find_facade(facade_id), "claude-opus-5", BASE_TOOLS)
     bases = [
@@ -93,7 +96,9 @@ def test_claude_searches_opens_and_finds_with_one_tool(facade_id: str) -> None:
 
 @pytest.mark.parametrize("facade_id", CLAUDE_FACADES)
 @pytest.mark.parametrize("with_search", [True, False])
-def test_claude_gets_answers_from_one_tool(facade_id: str, with_search: bool, site: str, tmp_path: Path) -> None:
+def test_claude_gets_answers_from_one_tool(
+    facade_id: str, with_search: bool, site: str, tmp_path: Path
+) -> None:
     search, opened, find = load_payload("000_claude_web_search_calls")
     search["action"]["query"] = "plum"
     opened["action"]["url"] = find["action"]["url"] = f"{site}/word"
@@ -101,14 +106,17 @@ def test_claude_gets_answers_from_one_tool(facade_id: str, with_search: bool, si
     web = WebConfig(browser="none", allow_private=("127.0.0.1",))
     options = site_options(site) if with_search else BuiltinOptions(web=web)
     builtin = builtins(tmp_path, state_dir=tmp_path / "state", options=options)
-    calls = [call("web_search", arguments, f"c{number}") for number, arguments in enumerate((search, opened, find))]
+    calls = [
+        call("web_search", arguments, f"c{number}") for number, arguments in enumerate((search, opened, find))
+    ]
     agent, _ = make_agent("claude", *calls, tools=builtin.tools, facade=facade_id, config=CONFIG)
     try:
         agent.run_sync("go")
     finally:
         builtin.close()
     searched, page, line = find_results(agent.conversation)
-    assert "A title" in searched.text if with_search else searched.is_error  # only the search needs a search service
+    # only the search needs a search service
+    assert "A title" in searched.text if with_search else searched.is_error
     assert "The word is plum." in page.text
     assert "plum" in line.text
     assert not page.is_error
@@ -143,7 +151,10 @@ def test_gemini_is_shown_two_web_tools(payload: str) -> None:
 
 def test_geminis_web_calls_are_those_of_the_base_tools() -> None:
     calls = load_payload("000_gemini_calls")
-    assert interpret("gemini", "google_web_search", calls["google_web_search"]) == ("web_search", {"queries": ["..."]})
+    assert interpret("gemini", "google_web_search", calls["google_web_search"]) == (
+        "web_search",
+        {"queries": ["..."]},
+    )
     tool, arguments = interpret("gemini", "web_fetch", calls["web_fetch"])
     assert tool == "web_open"
     assert arguments["target"] == "https://example.com"

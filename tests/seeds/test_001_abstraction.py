@@ -32,12 +32,15 @@ def find_keys(value: Any) -> set[str]:
     return {*fields, *(key for item in fields.values() for key in find_keys(item))}
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "claude", "gemini", "copilot", "openrouter"])
+@pytest.mark.parametrize(
+    "provider", ["openai-chat", "openai-responses", "claude", "gemini", "copilot", "openrouter"]
+)
 def test_a_definition_in_the_format_of_each_provider(provider: str) -> None:
     expected = load_payload("001_tool_formats")[provider]
     target = MODELS[provider].partition("/")[0]
     tool = find_tool(encode_tools([ToolDefinition("name", "description", SCHEMA)], target).body)
-    if provider == "gemini" and "parametersJsonSchema" in tool:  # today's API takes JSON Schema under a name of its own
+    # today's API takes JSON Schema under a name of its own
+    if provider == "gemini" and "parametersJsonSchema" in tool:
         tool["parameters"] = tool.pop("parametersJsonSchema")
     inner, expected_inner = tool.get("function", tool), expected.get("function", expected)
     assert tool.get("type") == expected.get("type")
@@ -67,8 +70,8 @@ def encode_history(provider: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "claude", "gemini"])
 def test_history_holds_the_call_and_its_result(provider: str) -> None:
-    # The document leaves out calls for two providers. All of them refuse a result whose call is missing: Responses gets
-    # function_call and function_call_output items, Claude gets tool_use blocks.
+    # The document leaves out calls for two providers. All of them refuse a result whose call is missing:
+    # Responses gets function_call and function_call_output items, Claude gets tool_use blocks.
     expected = load_payload("001_history")[provider]
     sent = {
         "openai-responses": {"call": "function_call", "result": "function_call_output"},
@@ -80,7 +83,8 @@ def test_history_holds_the_call_and_its_result(provider: str) -> None:
         assert kinds.count(name) == 1
     keys = find_keys(messages)
     for half in ("call", "result"):
-        if (provider, half) != ("openai-responses", "result"):  # there it is an item of its own, not a content part
+        # there it is an item of its own, not a content part
+        if (provider, half) != ("openai-responses", "result"):
             assert find_keys(expected[half]) <= keys, half
 
 
@@ -104,14 +108,17 @@ def weather(city: str) -> str:
 
 
 def read_documents_history(provider: str) -> Conversation:
-    """The history that the document writes in the format of a provider that gets both the call and its result."""
+    """The history that the document writes in the format of a provider that gets both the call and its
+    result.
+    """
     document = load_payload("001_history")[provider]
     question = "What is the weather in Oslo?"
     if provider == "gemini":
         contents = [{"role": "model", **document["call"]}, {"role": "user", **document["result"]}]
         body = {"contents": [{"role": "user", "parts": [{"text": question}]}, *contents]}
     else:
-        document["call"]["tool_calls"][0]["id"] = document["result"]["tool_call_id"]  # the document leaves it out
+        # the document leaves it out
+        document["call"]["tool_calls"][0]["id"] = document["result"]["tool_call_id"]
         messages = [{"role": "assistant", **document["call"]}, document["result"]]
         body = {"messages": [{"role": "user", "content": question}, *messages]}
     return Conversation(decode_request(provider, body).messages)
@@ -120,7 +127,8 @@ def read_documents_history(provider: str) -> Conversation:
 @pytest.mark.parametrize("provider", FIVE_WIRES)
 @pytest.mark.parametrize("source", ["openai-chat", "gemini"])
 def test_a_conversation_with_tool_history_is_never_refused(provider: str, source: str) -> None:
-    agent, transport = make_agent(provider, call("name", {}), tools=[weather])  # the history has the first reply
+    # the history has the first reply
+    agent, transport = make_agent(provider, call("name", {}), tools=[weather])
     assert agent.run_sync("And tomorrow?", conversation=read_documents_history(source)).text == "done"
     [request] = transport.sent
     assert request.status == 200
@@ -147,7 +155,8 @@ def test_streamed_calls_emit_their_events_in_order(provider: str) -> None:
     agent, _ = make_agent(provider, call("weather", ARGUMENTS), tools=[weather])
     events: list[Any] = [type(event) for event in asyncio.run(gather(agent))]
     order = [name for event in events for name, kind in kinds.items() if event is kind]
-    expected = names if provider not in ("gemini", "ollama") else [names[0], names[2]]  # these send a call in one piece
+    # these send a call in one piece
+    expected = names if provider not in ("gemini", "ollama") else [names[0], names[2]]
     assert list(dict.fromkeys(order)) == expected
     assert order[0] == names[0]
     assert order[-1] == names[-1]

@@ -23,7 +23,9 @@ PROVIDERS = ("openai", "claude", "ollama", "gemini", "grok", "azure", "deepseek"
 
 
 def profile_of(provider: str) -> str:
-    """The profile in the format of the document: today Azure has OpenAI's other API too, and that is our default."""
+    """The profile in the format of the document: today Azure has OpenAI's other API too, and that is our
+    default.
+    """
     return "azure-chat" if provider == "azure" else MODELS[provider].partition("/")[0]
 
 
@@ -35,7 +37,8 @@ def find_tool(body: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("provider", ["openai", "claude", "ollama", "gemini", "grok", "azure"])
 def test_the_documents_tool_in_each_format(provider: str) -> None:
     [example] = load_payload("002_tools")
-    # Gemini's field is named functionDeclarations, holds a list, and its parameters are JSON Schema under another name.
+    # Gemini's field is named functionDeclarations, holds a list, and its parameters are JSON Schema under
+    # another name.
     expected = load_payload("002_tool_formats")[provider]
     tool = find_tool(encode_tools([ToolDefinition(**example)], profile_of(provider)).body)
     if provider == "gemini":
@@ -45,9 +48,9 @@ def test_the_documents_tool_in_each_format(provider: str) -> None:
         assert tool.keys() == expected.keys()
     inner = tool.get("function", tool)
     wanted = expected.get("function", expected)
-    assert {key for key in inner if key not in ("parameters", "parametersJsonSchema", "strict")} == wanted.keys() - {
-        "parameters"
-    }
+    assert {
+        key for key in inner if key not in ("parameters", "parametersJsonSchema", "strict")
+    } == wanted.keys() - {"parameters"}
     assert (inner["name"], inner["description"]) == ("test", "test")
 
 
@@ -55,7 +58,8 @@ def test_the_documents_tool_in_each_format(provider: str) -> None:
 def test_tool_choices(provider: str) -> None:
     tool = ToolDefinition(**load_payload("002_tools")[0])
     automatic, none, named = load_payload("002_tool_choice")["openai"]
-    # Claude and Ollama are "automatic" in the document: Claude has choices today, on Ollama they are emulated with a Loss.
+    # Claude and Ollama are "automatic" in the document: Claude has choices today, on Ollama they are emulated
+    # with a Loss.
     for word, native in {"auto": automatic, "none": none, "test": named}.items():
         encoded = encode_tools([tool], profile_of(provider), tool_choice=word)
         if provider in ("openai", "grok", "azure"):
@@ -139,7 +143,9 @@ def test_the_follow_up_in_each_format(provider: str) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_stream_yields_content_then_calls_then_its_end(provider: str) -> None:
     content, calls, end = (event["type"] for event in load_payload("002_stream"))
-    agent, _ = make_agent(provider, call("get_weather", {"location": "Oslo"}), tools=make_registry(), answer="Clear.")
+    agent, _ = make_agent(
+        provider, call("get_weather", {"location": "Oslo"}), tools=make_registry(), answer="Clear."
+    )
 
     async def gather() -> list[Any]:
         return [event async for event in agent.stream("What is the weather in Oslo?")]
@@ -163,8 +169,11 @@ def test_the_call_is_read_where_each_provider_has_it(provider: str) -> None:
     if provider == "claude":
         [part] = reply["content"]
         part.update(id="c1", name="get_weather", input=arguments)
-    elif provider == "ollama":  # the document parses the arguments as text: the API sends an object, and both are read
-        reply["message"]["tool_calls"][0]["function"].update(name="get_weather", arguments=dumps_text(arguments))
+    elif provider == "ollama":
+        # the document parses the arguments as text: the API sends an object, and both are read
+        reply["message"]["tool_calls"][0]["function"].update(
+            name="get_weather", arguments=dumps_text(arguments)
+        )
     else:  # functionCalls() is what the SDK collects from the parts
         [part] = reply["functionCalls"]
         part.update(name="get_weather", args=arguments)

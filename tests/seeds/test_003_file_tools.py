@@ -54,24 +54,32 @@ def test_the_three_tools_are_shown_with_their_parameters() -> None:
 
 
 def test_the_documents_conversation(project: Path) -> None:
-    request, response, answered = (load_payload(f"003_{name}") for name in ("request", "response", "function_response"))
+    request, response, answered = (
+        load_payload(f"003_{name}") for name in ("request", "response", "function_response")
+    )
     prompt = request["contents"][0]["parts"][0]["text"]
     function_call = response["candidates"][0]["content"]["parts"][0]["functionCall"]
     tool_call = call(function_call["name"], function_call["args"])
-    agent, transport = make_agent("gemini", tool_call, answer="Three files.", tools=coding_tools(project), facade="neutral")
+    agent, transport = make_agent(
+        "gemini", tool_call, answer="Three files.", tools=coding_tools(project), facade="neutral"
+    )
     assert agent.run_sync(prompt).text == "Three files."
     first, second = (sent.body for sent in transport.sent)
     assert first["contents"] == request["contents"]
-    # The field is named functionDeclarations in JSON; the document's name, that of the protos, is read as well.
+    # The field is named functionDeclarations in JSON; the document's name, that of the protos, is read as
+    # well.
     assert [*request["tools"][0]] == ["function_declarations"]
     request["tools"][0]["function_declarations"] = first["tools"][0]["functionDeclarations"]
     assert decode_request("gemini", request).tools == decode_request("gemini", first).tools
-    assert {"list_files", "read_file", "write_file"} <= {tool["name"] for tool in first["tools"][0]["functionDeclarations"]}
+    assert {"list_files", "read_file", "write_file"} <= {
+        tool["name"] for tool in first["tools"][0]["functionDeclarations"]
+    }
     called, result = second["contents"][-2:]
     expected_call, expected_result = answered["contents"]
     assert called == expected_call
-    # Google's protos say "must be either 'user' or 'model'", so the result goes in a user content, not in a function one;
-    # list_files returns an array, which stands below `output`, because a response must be an object.
+    # Google's protos say "must be either 'user' or 'model'", so the result goes in a user content, not in a
+    # function one; list_files returns an array, which stands below `output`, because a response must be an
+    # object.
     assert (result["role"], expected_result["role"]) == ("user", "function")
     sent, expected = result["parts"][0]["functionResponse"], expected_result["parts"][0]["functionResponse"]
     assert sent["name"] == expected["name"]
@@ -83,7 +91,8 @@ def test_the_documents_response_is_read() -> None:
     response = load_payload("003_response")
     [tool_call] = read_whole("gemini", response).reply.calls
     assert (tool_call.name, tool_call.arguments) == ("list_files", {"pattern": "*.rs"})
-    # A stream ends with a finishReason, which the document leaves out: without it the reply counts as cut off.
+    # A stream ends with a finishReason, which the document leaves out: without it the reply counts as cut
+    # off.
     with pytest.raises(TruncatedStream):
         read("gemini", b"data: " + dumps(response) + b"\n\n")
     response["candidates"][0]["finishReason"] = "STOP"
@@ -92,11 +101,18 @@ def test_the_documents_response_is_read() -> None:
 
 
 def test_the_documents_history_is_read_and_sent_again() -> None:
-    body = {"contents": [*load_payload("003_request")["contents"], *load_payload("003_function_response")["contents"]]}
+    body = {
+        "contents": [
+            *load_payload("003_request")["contents"],
+            *load_payload("003_function_response")["contents"],
+        ]
+    }
     request = decode_request("gemini", body)
     [result] = [result for message in request.messages for result in message.results]
     assert result.data == {"files": [*RUST_FILES]}
-    sent = encode_request(Request(messages=request.messages), resolve_profile("gemini", "gemini-2.5-pro")).body
+    sent = encode_request(
+        Request(messages=request.messages), resolve_profile("gemini", "gemini-2.5-pro")
+    ).body
     assert [content["role"] for content in sent["contents"]] == ["user", "model", "user"]
     assert sent["contents"][2]["parts"][0]["functionResponse"]["response"] == {"files": [*RUST_FILES]}
 
@@ -104,7 +120,9 @@ def test_the_documents_history_is_read_and_sent_again() -> None:
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "claude", "gemini", "ollama"])
 def test_a_list_is_an_array_for_gemini_and_json_text_elsewhere(provider: str, project: Path) -> None:
     arguments = load_payload("003_response")["candidates"][0]["content"]["parts"][0]["functionCall"]["args"]
-    agent, transport = make_agent(provider, call("list_files", arguments), tools=coding_tools(project), facade="neutral")
+    agent, transport = make_agent(
+        provider, call("list_files", arguments), tools=coding_tools(project), facade="neutral"
+    )
     agent.run_sync("List all Rust files")
     [result] = find_results(agent.conversation)
     assert sorted(loads(result.text)) == sorted(RUST_FILES)
@@ -117,7 +135,9 @@ def test_a_list_is_an_array_for_gemini_and_json_text_elsewhere(provider: str, pr
 
 
 def test_writing_appends_or_overwrites_with_a_backup(project: Path) -> None:
-    modes = next(tool for tool in load_payload("003_tools") if tool["name"] == "write_file")["parameters"]["mode"]["enum"]
+    modes = next(tool for tool in load_payload("003_tools") if tool["name"] == "write_file")["parameters"][
+        "mode"
+    ]["enum"]
     assert modes == ["overwrite", "append"]
     calls = [
         call("read_file", {"path": "src/lib.rs"}, "c0"),
@@ -169,14 +189,21 @@ def test_typical_calls_are_fast(project: Path) -> None:
     outcomes = agent.run_sync("go").outcomes
     for name in ("glob", "read", "write"):
         # The fastest of several: other programs may be running.
-        seconds = [outcome.seconds for outcome in outcomes if outcome.call.name == name and not outcome.result.is_error]
+        seconds = [
+            outcome.seconds
+            for outcome in outcomes
+            if outcome.call.name == name and not outcome.result.is_error
+        ]
         assert len(seconds) == 5, name
         assert min(seconds) * 1000 < load_payload("003_limits")["typical_ms"], name
 
 
 def test_calls_are_limited_and_audited(project: Path) -> None:
     arguments = load_payload("003_response")["candidates"][0]["content"]["parts"][0]["functionCall"]["args"]
-    calls = [call("list_files", {**arguments, "path": "." if number % 2 else "src"}, f"c{number}") for number in range(3)]
+    calls = [
+        call("list_files", {**arguments, "path": "." if number % 2 else "src"}, f"c{number}")
+        for number in range(3)
+    ]
     config = ToolConfig(ask=(), rates={"glob": Rate(2, 60)})
     audit = AuditLog(project.parent / "audit.jsonl")
     results = run_calls(project, *calls, config=config, audit=audit)

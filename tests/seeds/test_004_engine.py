@@ -78,7 +78,12 @@ def test_a_definition_has_the_documents_fields() -> None:
     document = load_payload("004_weather_tool")
     fields = load_payload("004_definition_fields")
     example = ToolExample(**name_fields(fields["example"], {"location": "Paris"}, {"sky": "clear"}, "Paris"))
-    values: dict[str, Any] = {**document, "examples": (example,), "tags": frozenset({"weather"}), "version": "2"}
+    values: dict[str, Any] = {
+        **document,
+        "examples": (example,),
+        "tags": frozenset({"weather"}),
+        "version": "2",
+    }
     assert [*values] == fields["definition"]
     definition = ToolDefinition(**values)
     assert (definition.examples, definition.tags, definition.version) == ((example,), {"weather"}, "2")
@@ -100,7 +105,10 @@ def test_a_definition_is_derived_from_a_function() -> None:
     expected = document["parameters"]
     assert (get_weather.name, get_weather.description) == (document["name"], document["description"])
     assert parameters["required"] == expected["required"]
-    assert parameters["properties"]["location"]["description"] == expected["properties"]["location"]["description"]
+    assert (
+        parameters["properties"]["location"]["description"]
+        == expected["properties"]["location"]["description"]
+    )
     assert parameters["properties"]["units"]["default"] == expected["properties"]["units"]["default"]
     assert get_weather.output_schema == {"type": "object", "additionalProperties": {"type": "string"}}
 
@@ -136,8 +144,8 @@ def test_methods_of_an_object_become_tools() -> None:
 
 @pytest.mark.parametrize("provider", ["openai", "claude"])
 def test_limits_are_those_of_today(provider: str) -> None:
-    # The document's 64 tools (OpenAI), 20 tools and 50 KB (Claude) are not limits of today's APIs: 128 tools, and none that
-    # is known; ours carry a date and their source.
+    # The document's 64 tools (OpenAI), 20 tools and 50 KB (Claude) are not limits of today's APIs: 128 tools,
+    # and none that is known; ours carry a date and their source.
     document = load_payload("004_limits")[provider]
     limits = resolve_profile(PROFILES[provider]).limits
     assert {*document["supported_parameter_types"]} <= limits.parameter_types
@@ -188,7 +196,8 @@ def test_an_invalid_definition_is_found() -> None:
 
 def test_the_configuration_of_the_document() -> None:
     document = load_payload("004_tool_config")
-    fields, retry = load_payload("004_config_fields")["tool_config"], load_payload("004_config_fields")["retry_config"]
+    fields = load_payload("004_config_fields")["tool_config"]
+    retry = load_payload("004_config_fields")["retry_config"]
     own_names = {
         "enabled": "enabled", "tool_choice": "tool_choice", "execution_timeout": "timeout",
         "max_parallel_tools": "max_parallel", "allowed_tools": "allow", "tool_error_handling": "on_error",
@@ -202,17 +211,24 @@ def test_the_configuration_of_the_document() -> None:
     with pytest.raises(AttributeError):
         setattr(config, "timeout", 1)  # noqa: B010 - to a type checker it is an error too
     assert retry == ["max_retries", "backoff_base", "backoff_factor"]
-    assert RetryConfig(**name_fields([name.removeprefix("backoff_") for name in retry], 2, 0.5, 2.0)) == RetryConfig()
+    assert (
+        RetryConfig(**name_fields([name.removeprefix("backoff_") for name in retry], 2, 0.5, 2.0))
+        == RetryConfig()
+    )
 
 
 @pytest.mark.parametrize("provider", FIVE_WIRES)
 def test_every_choice_of_the_document(provider: str) -> None:
     for word in load_payload("004_choices"):
-        agent, transport = make_agent(provider, tools=make_weather_tools()[:1], config=ToolConfig(tool_choice=word))
+        agent, transport = make_agent(
+            provider, tools=make_weather_tools()[:1], config=ToolConfig(tool_choice=word)
+        )
         agent.run_sync("hello")
         assert [request.status for request in transport.sent] == [200]
         assert (
-            encode_tools([make_weather_tools()[0].definition], "openai-chat", tool_choice=word).body.get("tool_choice", "auto")
+            encode_tools([make_weather_tools()[0].definition], "openai-chat", tool_choice=word).body.get(
+                "tool_choice", "auto"
+            )
             == word
         )
 
@@ -220,9 +236,12 @@ def test_every_choice_of_the_document(provider: str) -> None:
 @pytest.mark.parametrize("provider", FIVE_WIRES)
 def test_the_orchestrator_runs_tools_and_adds_their_results(provider: str) -> None:
     document = load_payload("004_tool_config")
-    config, limits = ToolConfig(tool_choice=document["tool_choice"]), RunLimits(max_iterations=document["max_iterations"])
+    config = ToolConfig(tool_choice=document["tool_choice"])
+    limits = RunLimits(max_iterations=document["max_iterations"])
     registry = ToolRegistry(make_weather_tools()[:1])
-    agent, _ = make_agent(provider, call("get_weather", {"location": "Paris"}), tools=registry, config=config, limits=limits)
+    agent, _ = make_agent(
+        provider, call("get_weather", {"location": "Paris"}), tools=registry, config=config, limits=limits
+    )
     assert agent.run_sync("What is the weather in Paris?").text == "done"
     assert [message.role for message in agent.conversation] == ["user", "assistant", "tool", "assistant"]
 
@@ -230,7 +249,9 @@ def test_the_orchestrator_runs_tools_and_adds_their_results(provider: str) -> No
 @pytest.mark.parametrize("provider", FIVE_WIRES)
 def test_the_stream_has_partial_calls_content_and_its_end(provider: str) -> None:
     fields = load_payload("004_chunk_fields")
-    agent, _ = make_agent(provider, call("get_weather", {"location": "Paris"}), tools=make_weather_tools()[:1])
+    agent, _ = make_agent(
+        provider, call("get_weather", {"location": "Paris"}), tools=make_weather_tools()[:1]
+    )
     chunks: list[dict[str, Any]] = []
 
     async def handle() -> None:
@@ -258,7 +279,13 @@ def test_a_call_and_its_result_have_the_documents_fields() -> None:
     executor = ToolExecutor(ToolRegistry(make_weather_tools()[:1]))
     [outcome] = asyncio.run(executor.run_all([tool_call]))
     assert isinstance(outcome, ToolOutcome)
-    values = (outcome.result.call_id, outcome.result.data, outcome.result.error_kind, outcome.seconds >= 0, outcome.retries)
+    values = (
+        outcome.result.call_id,
+        outcome.result.data,
+        outcome.result.error_kind,
+        outcome.seconds >= 0,
+        outcome.retries,
+    )
     assert name_fields(fields["result"], *values) == {
         "id": "c1", "result": {"location": "Paris", "units": "celsius"}, "error": None, "duration": True, "retries": 0,
     }  # fmt: skip
@@ -323,7 +350,9 @@ def test_an_error_says_what_the_document_asks() -> None:
     assert [*cases] == document["types"]
     for kind, (arguments, function) in cases.items():
         parameters = load_payload("004_weather_tool")["parameters"]
-        tools = [tool_from_schema("get_weather" if function else "other", "", parameters, function or weather)]
+        tools = [
+            tool_from_schema("get_weather" if function else "other", "", parameters, function or weather)
+        ]
         agent, _ = make_agent("openai", call("get_weather", arguments), tools=tools, config=config)
         with pytest.raises(ToolError) as caught:
             agent.run_sync("go")
@@ -383,7 +412,9 @@ def test_events_of_a_call_name_its_tool() -> None:
     async def gather() -> list[Any]:
         return [event async for event in agent.stream("go")]
 
-    assert [event.outcome.call.name for event in asyncio.run(gather()) if isinstance(event, ToolFinished)] == [name]
+    assert [
+        event.outcome.call.name for event in asyncio.run(gather()) if isinstance(event, ToolFinished)
+    ] == [name]
 
 
 def test_the_factory_takes_tools_and_their_configuration() -> None:
@@ -392,6 +423,10 @@ def test_the_factory_takes_tools_and_their_configuration() -> None:
         ToolConfig(max_parallel=document["max_parallel_tools"]),
         RunLimits(max_iterations=document["max_iterations"]),
     )
-    agent = Orchestrator("simulator", tools=ToolRegistry(make_weather_tools()[:1]), config=config, limits=limits)
+    agent = Orchestrator(
+        "simulator", tools=ToolRegistry(make_weather_tools()[:1]), config=config, limits=limits
+    )
     assert agent.config.max_parallel == document["max_parallel_tools"]
-    assert agent.run_sync('call get_weather {"location": "Paris"}').outcomes[0].result.data["units"] == "celsius"
+    assert (
+        agent.run_sync('call get_weather {"location": "Paris"}').outcomes[0].result.data["units"] == "celsius"
+    )

@@ -1,4 +1,6 @@
-"""docs/requirements.md: every row names a test that pytest collects, and one that loads the payload of its example."""
+"""docs/requirements.md: every row names a test that pytest collects, and one that loads the payload of its
+example.
+"""
 
 import os
 import re
@@ -29,10 +31,18 @@ ROWS = read_rows()
 
 def run_pytest(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     # Plug-ins that measure or distribute this run must not do so with the inner one.
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, env=variables | environment, capture_output=True, text=True, timeout=600, check=False
+        command,
+        cwd=ROOT,
+        env=variables | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
 
 
@@ -54,12 +64,15 @@ def collect() -> set[str]:
     done = run_pytest("--collect-only", *files)
     assert done.returncode == 0, done.stdout
     ids = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
-    functions = {f"{test.partition('::')[0]}::{test.rpartition('::')[2]}" for test in ids}  # without the class
+    # without the class
+    functions = {f"{test.partition('::')[0]}::{test.rpartition('::')[2]}" for test in ids}
     return functions | {test.partition("::")[0] for test in ids}
 
 
 def test_all_62_rows_are_there_and_done() -> None:
-    assert [*ROWS] == [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
+    assert [*ROWS] == [
+        f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)
+    ]
     assert len(ROWS) == 62
     assert {name: state for name, (state, _, _) in ROWS.items() if state != "yes"} == {}
 

@@ -13,7 +13,13 @@ from toolglot.wire.codec import create_reader, encode_request
 
 Doc = dict[str, Any]
 
-KEYS = {"x-api-key": "k", "x-goog-api-key": "k", "api-key": "k", "authorization": "Bearer k", "anthropic-version": "2023-06-01"}
+KEYS = {
+    "x-api-key": "k",
+    "x-goog-api-key": "k",
+    "api-key": "k",
+    "authorization": "Bearer k",
+    "anthropic-version": "2023-06-01",
+}
 # one model for each profile; those that are not named here take any
 MODELS = {
     "openai-chat": "gpt-4o",
@@ -36,14 +42,21 @@ WEATHER = ToolDefinition(
     "The weather of a city.",
     {
         "type": "object",
-        "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}},
+        "properties": {
+            "city": {"type": "string"},
+            "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+        },
         "required": ["city"],
     },
 )
 ADD = ToolDefinition(
     "add",
     "Adds two numbers.",
-    {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+        "required": ["a", "b"],
+    },
 )
 
 
@@ -53,12 +66,23 @@ def pick_model(profile: str) -> str:
 
 def request_path(profile: Profile, *, stream: bool = False) -> str:
     path = profile.stream_path if stream and profile.stream_path else profile.path
-    places = {"model": profile.model, "version": "2025-04-01", "project": "p", "location": "l", "deployment": profile.model}
+    places = {
+        "model": profile.model,
+        "version": "2025-04-01",
+        "project": "p",
+        "location": "l",
+        "deployment": profile.model,
+    }
     return f"/@{profile.id}{path.format(**places)}"
 
 
 def post(
-    simulator: Simulator, profile: Profile, body: Any, *, stream: bool = False, headers: dict[str, str] | None = None
+    simulator: Simulator,
+    profile: Profile,
+    body: Any,
+    *,
+    stream: bool = False,
+    headers: dict[str, str] | None = None,
 ) -> SimulatedResponse:
     data = body if isinstance(body, bytes) else dumps(body)
     return simulator.handle("POST", request_path(profile, stream=stream), {**KEYS, **(headers or {})}, data)
@@ -73,7 +97,11 @@ def read_reply(profile: Profile, answer: SimulatedResponse, *, stream: bool = Fa
     """The reply in an answer, read by our own reader. Raises what the reader raises."""
     assert answer.status == 200, answer.body
     reading = create_reader(
-        profile.wire, streaming=stream, content_type=answer.headers["content-type"], profile=profile.id, model=profile.model
+        profile.wire,
+        streaming=stream,
+        content_type=answer.headers["content-type"],
+        profile=profile.id,
+        model=profile.model,
     )
     for part in answer.parts:
         assert isinstance(part, bytes)
@@ -82,7 +110,9 @@ def read_reply(profile: Profile, answer: SimulatedResponse, *, stream: bool = Fa
     return reading.reply
 
 
-def ask(simulator: Simulator, profile: str, messages: Sequence[Message], *, stream: bool = False, **fields: Any) -> Reply:
+def ask(
+    simulator: Simulator, profile: str, messages: Sequence[Message], *, stream: bool = False, **fields: Any
+) -> Reply:
     target = resolve_profile(profile, fields.pop("model", "") or pick_model(profile))
     body = encode_body(target, messages, stream=stream, **fields)
     return read_reply(target, post(simulator, target, body, stream=stream), stream=stream)

@@ -15,7 +15,11 @@ from llm_comply.tests import get_tests
 
 from toolglot.simulator.server import serve
 
-SPECS = {"open-responses": "openresponses.json", "openai-chat": "openai_chat.json", "anthropic": "anthropic.json"}
+SPECS = {
+    "open-responses": "openresponses.json",
+    "openai-chat": "openai_chat.json",
+    "anthropic": "anthropic.json",
+}
 RUNS = [
     ("open-responses", "gpt-5.1"),
     ("open-responses", "gpt-4o"),
@@ -28,15 +32,22 @@ RUNS = [
 
 @pytest.mark.filterwarnings("ignore:jsonschema.RefResolver is deprecated:DeprecationWarning")
 async def test_every_check_of_llm_comply_passes() -> None:
-    assert {format for format, _ in RUNS} == {*FORMATS} - {"google-interactions"}  # an API that nothing here speaks
+    # an API that nothing here speaks
+    assert {format for format, _ in RUNS} == {*FORMATS} - {"google-interactions"}
     folder = Path(package_file).parent / "specs"
     problems: list[str] = []
     async with serve() as url:
         for format, model in RUNS:
-            config = ComplianceConfig(f"{url}/v1", "k", model, extra_headers={"anthropic-version": "2023-06-01"})
+            config = ComplianceConfig(
+                f"{url}/v1", "k", model, extra_headers={"anthropic-version": "2023-06-01"}
+            )
             schemas = SpecLoader(str(folder / SPECS[format]) if format in SPECS else None)
             suite = await asyncio.to_thread(Runner(config, get_tests(format), schemas).run_all)
             for result in suite.results:
                 is_unrelated = result.status.value == "skipped" and "reasoning requires" in result.errors[0]
-                problems += [f"{model} {result.id}: {text}" for text in (*result.errors, *result.warnings) if not is_unrelated]
+                problems += [
+                    f"{model} {result.id}: {text}"
+                    for text in (*result.errors, *result.warnings)
+                    if not is_unrelated
+                ]
     assert problems == []

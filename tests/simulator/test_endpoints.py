@@ -39,7 +39,9 @@ def test_refusals(path: str, body: dict[str, Any], expected: str) -> None:
     ("/v1/models/none", {}, '"code":"model_not_found"'),
     ("/v1beta/models/none", {}, '"status":"NOT_FOUND"'),
 ])  # fmt: skip
-def test_an_unknown_model_is_refused_in_the_form_of_its_provider(path: str, headers: dict[str, str], expected: str) -> None:
+def test_an_unknown_model_is_refused_in_the_form_of_its_provider(
+    path: str, headers: dict[str, str], expected: str
+) -> None:
     answer = Simulator().handle("GET", path, headers, b"")
     assert (answer.status, expected in answer.body.decode()) == (404, True), answer.body
 
@@ -49,5 +51,8 @@ def test_a_count_may_be_wrapped() -> None:
     request = {"model": "models/gemini-2.5-flash", "contents": [{"parts": [{"text": "hi"}]}]}
     path = "/v1beta/models/gemini-2.5-flash:countTokens"
     bodies = [{"generateContentRequest": request}, {"contents": request["contents"]}]
-    counts = [loads_object(Simulator().handle("POST", path, KEYS, dumps(body)).body)["totalTokens"] for body in bodies]
+    counts = [
+        loads_object(Simulator().handle("POST", path, KEYS, dumps(body)).body)["totalTokens"]
+        for body in bodies
+    ]
     assert counts[0] == counts[1] > 0

@@ -40,7 +40,11 @@ def get_response(profile: str, fault: str, *, stream: bool, prompt: str = PROMPT
 
 
 def reply_of(profile: str, fault: str, *, stream: bool) -> Reply:
-    return read_reply(resolve_profile(profile, pick_model(profile)), get_response(profile, fault, stream=stream), stream=stream)
+    return read_reply(
+        resolve_profile(profile, pick_model(profile)),
+        get_response(profile, fault, stream=stream),
+        stream=stream,
+    )
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
@@ -56,7 +60,11 @@ def test_refusals(fault: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_retry_after_in_the_providers_form(profile: str) -> None:
     answer = get_response(profile, "rate-limit:0.01", stream=False)
-    delay = str(error_from_response(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
+    delay = (
+        str(error_from_response(429, answer.body).retry_after)
+        if profile == "gemini"
+        else answer.headers["retry-after"]
+    )
     assert delay == "0.01"
     assert get_response(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
 
@@ -93,7 +101,8 @@ def test_fault_directives_count_down(profile: str) -> None:
 
 
 def test_faults_of_a_later_turn() -> None:
-    simulator, conversation = Simulator(), Conversation([user('call add {"a": 1, "b": 2}\nthen fault overloaded\nsay Done.')])
+    simulator = Simulator()
+    conversation = Conversation([user('call add {"a": 1, "b": 2}\nthen fault overloaded\nsay Done.')])
     first = ask(simulator, "openai-chat", conversation, tools=(ADD,))
     conversation.append(first.message, tool_results(ToolResult(first.calls[0].id, (Text("3"),))))
     target = resolve_profile("openai-chat", "gpt-4o")
@@ -125,7 +134,16 @@ def test_unknown_faults_are_named() -> None:
 
 def test_every_fault_on_every_profile() -> None:
     for fault in FAULTS:
-        for profile in (*WIRE_PROFILES, "azure-chat", "mistral", "xai", "openrouter", "deepseek", "copilot", "vertex"):
+        for profile in (
+            *WIRE_PROFILES,
+            "azure-chat",
+            "mistral",
+            "xai",
+            "openrouter",
+            "deepseek",
+            "copilot",
+            "vertex",
+        ):
             assert get_response(profile, fault, stream=True).parts
 
 
@@ -134,7 +152,10 @@ def test_gemini_streams_an_array_without_alt_sse() -> None:
     body = encode_body(target, [user(PROMPT)], tools=(WEATHER,))
     for fault, whole in (("", True), ("truncated", False), ("error-in-200", True)):
         answer = Simulator(faults=[fault]).handle(
-            "POST", "/v1/models/gemini-3-pro-preview:streamGenerateContent", {"x-goog-api-key": "k"}, dumps(body)
+            "POST",
+            "/v1/models/gemini-3-pro-preview:streamGenerateContent",
+            {"x-goog-api-key": "k"},
+            dumps(body),
         )
         assert answer.headers["content-type"] == "application/json"
         assert answer.body.startswith(b"[{")

@@ -1,4 +1,6 @@
-"""The simulated model: directives, plain prompts, choices, scripts, and the same conversation on every profile."""
+"""The simulated model: directives, plain prompts, choices, scripts, and the same conversation on every
+profile.
+"""
 
 import re
 from typing import Any, NamedTuple
@@ -31,7 +33,11 @@ TOOLS = (WEATHER, ADD)
 SEARCH = ToolDefinition(
     "search_files",
     "Searches files for a text.",
-    {"type": "object", "properties": {"text": {"type": "string"}, "path": {"type": "string"}}, "required": ["text", "path"]},
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "path": {"type": "string"}},
+        "required": ["text", "path"],
+    },
 )
 
 
@@ -40,7 +46,9 @@ def calls_of(reply: Reply) -> list[tuple[str, Any]]:
 
 
 def add_results(reply: Reply, text: str = "sunny in {city}") -> Any:
-    results = [ToolResult(call.id, (Text(text.format(**(call.arguments or {}))),), call.name) for call in reply.calls]
+    results = [
+        ToolResult(call.id, (Text(text.format(**(call.arguments or {}))),), call.name) for call in reply.calls
+    ]
     return tool_results(*results)
 
 
@@ -50,13 +58,18 @@ def test_a_tool_loop_is_the_same_on_every_wire(profile: str, stream: bool) -> No
     simulator = Simulator()
     conversation = Conversation([user("What is the weather in Paris and in Rome?")])
     first = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
-    assert (calls_of(first), first.stop) == ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], "tools")
+    assert (calls_of(first), first.stop) == (
+        [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})],
+        "tools",
+    )
     assert len({call.id for call in first.calls}) == 2
     conversation.append(first.message, add_results(first))
     second = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
     assert second.text == "Here is what came back. get_weather: sunny in Paris. get_weather: sunny in Rome."
     assert (second.stop, second.calls) == ("end", ())
-    conversation.append(second.message, user("And in Oslo?"), assistant("One moment."), user("weather in Oslo"))
+    conversation.append(
+        second.message, user("And in Oslo?"), assistant("One moment."), user("weather in Oslo")
+    )
     third = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
     assert calls_of(third) == [("get_weather", {"city": "Oslo"})]
 
@@ -84,7 +97,10 @@ def test_a_tool_that_is_not_declared_is_searched_for(profile: str, name: str) ->
     ("ollama", "deepseek-r1", ""),
 ])  # fmt: skip
 def test_thinking_models_add_state(profile: str, model: str, state: str) -> None:
-    extras = {"openai-responses": {"reasoning": {"summary": "auto"}}, "anthropic-messages": {"thinking": {"type": "adaptive"}}}
+    extras = {
+        "openai-responses": {"reasoning": {"summary": "auto"}},
+        "anthropic-messages": {"thinking": {"type": "adaptive"}},
+    }
     reply = ask(Simulator(), profile, [user("weather in Paris")], tools=TOOLS, model=model, extras=extras)
     (thought,) = [block for block in reply.blocks if isinstance(block, Thinking)]
     assert thought.text == "I should call get_weather."
@@ -95,8 +111,12 @@ def test_thinking_models_add_state(profile: str, model: str, state: str) -> None
 @pytest.mark.parametrize("stream", [False, True])
 def test_reasoning_is_shown_only_if_it_is_asked_for(stream: bool) -> None:
     """OpenAI thinks and hides it, Anthropic does not think."""
-    asked, omitted = [user("say hi")], {"anthropic-messages": {"thinking": {"type": "adaptive", "display": "omitted"}}}
-    for profile, model, extras in (("openai-responses", "gpt-5", {}), ("anthropic", "claude-opus-5", omitted)):
+    asked = [user("say hi")]
+    omitted = {"anthropic-messages": {"thinking": {"type": "adaptive", "display": "omitted"}}}
+    for profile, model, extras in (
+        ("openai-responses", "gpt-5", {}),
+        ("anthropic", "claude-opus-5", omitted),
+    ):
         thought, text = ask(Simulator(), profile, asked, model=model, stream=stream, extras=extras).blocks
         assert isinstance(thought, Thinking)
         assert (thought.text, bool(thought.opaque), isinstance(text, Text)) == ("", True, True)
@@ -176,7 +196,11 @@ def test_directives_obey_parallel_off(profile: str) -> None:
         reply = ask(simulator, profile, conversation, tools=TOOLS, parallel=False)
         seen.append((calls_of(reply), reply.text))
         conversation.append(reply.message, *([add_results(reply, "ok")] if reply.calls else []))
-    assert seen == [([("get_weather", {"city": "Paris"})], ""), ([("add", {"a": 1, "b": 2})], ""), ([], "Done.")]
+    assert seen == [
+        ([("get_weather", {"city": "Paris"})], ""),
+        ([("add", {"a": 1, "b": 2})], ""),
+        ([], "Done."),
+    ]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -185,7 +209,9 @@ def test_directives_obey_the_length_limit(profile: str, stream: bool) -> None:
     """Also in the middle of a call and of structured output."""
 
     def answer(text: str, **fields: Any) -> Reply:
-        return ask(Simulator(), profile, [user(text)], stream=stream, options=Options(max_tokens=20), **fields)
+        return ask(
+            Simulator(), profile, [user(text)], stream=stream, options=Options(max_tokens=20), **fields
+        )
 
     text_reply = answer("say " + "x" * 300)
     assert (text_reply.text, text_reply.stop) == ("x" * 80, "length")
@@ -202,14 +228,22 @@ def test_a_script_is_played_as_written(profile: str) -> None:
     """It is how to play a model that disobeys."""
     calls = (ToolCall("", "get_weather", {"city": "Paris"}), ToolCall("", "add", {"a": 1, "b": 2}))
     for turn in (CALLS, Reply(calls, "tools")):
-        fields: Any = {"tools": TOOLS, "tool_choice": ToolChoice("none"), "parallel": False, "options": Options(max_tokens=2)}
+        fields: Any = {
+            "tools": TOOLS,
+            "tool_choice": ToolChoice("none"),
+            "parallel": False,
+            "options": Options(max_tokens=2),
+        }
         reply = ask(Simulator(Script([turn])), profile, [user("hi")], **fields)
         assert (len(reply.calls), reply.stop) == (2, "tools")
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_directives_by_turn(profile: str) -> None:
-    words = 'think Two.\ncall add {"a": 1, "b": 2} and call add {"a": 3, "b": 4}\nthen call get_weather {"city": "}"}\n'
+    words = (
+        'think Two.\ncall add {"a": 1, "b": 2} and call add {"a": 3, "b": 4}\nthen call get_weather '
+        '{"city": "}"}\n'
+    )
     words += "then say Done."
     simulator, conversation = Simulator(), Conversation([user(words)])
     seen: list[Any] = []
@@ -226,29 +260,42 @@ def test_directives_by_turn(profile: str) -> None:
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_a_tool_is_called_with_its_namespace_on_every_wire(profile: str) -> None:
-    run = ToolDefinition("run", "Runs.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="web")
+    run = ToolDefinition(
+        "run", "Runs.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="web"
+    )
     reply = ask(Simulator(), profile, [user('call web.run {"q": "x"}')], tools=(*TOOLS, run))
     as_written = ("web", "run") if profile == "openai-responses" else ("", "web__run")
-    assert [(call.namespace, call.name, call.arguments) for call in reply.calls] == [(*as_written, {"q": "x"})]
+    assert [(call.namespace, call.name, call.arguments) for call in reply.calls] == [
+        (*as_written, {"q": "x"})
+    ]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-@pytest.mark.parametrize("names", [("a.b", "a/b"), ("a/b", "a.b"), ("n" * 105, "n" * 106), ("a.b", "a_b"), ("a b", "a.b")])
-def test_a_call_runs_the_tool_of_that_name_however_it_is_encoded(profile: str, names: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "names", [("a.b", "a/b"), ("a/b", "a.b"), ("n" * 105, "n" * 106), ("a.b", "a_b"), ("a b", "a.b")]
+)
+def test_a_call_runs_the_tool_of_that_name_however_it_is_encoded(
+    profile: str, names: tuple[str, str]
+) -> None:
     def answer(name: str) -> Tool:
-        return Tool(lambda: f"this is {names.index(name)}", name=name, parameters={"type": "object", "properties": {}})
+        return Tool(
+            lambda: f"this is {names.index(name)}", name=name, parameters={"type": "object", "properties": {}}
+        )
 
     for number, name in enumerate(names):
         if " " in name:  # a directive cannot name it
             continue
         agent = Agent(f"simulator:{profile}", tools=[answer(name) for name in names])
         outcomes = agent.run_sync(f"call {name} {{}}").outcomes
-        assert [(outcome.call.name, outcome.result.text) for outcome in outcomes] == [(name, f"this is {number}")]
+        assert [(outcome.call.name, outcome.result.text) for outcome in outcomes] == [
+            (name, f"this is {number}")
+        ]
 
 
 def test_directive_grammar() -> None:
     turns, remainder = parse_directives(
-        'Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x {"y": [1]} bye'
+        "Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x "
+        '{"y": [1]} bye'
     )
     assert remainder.split() == ["Hi.", "bye"]
     assert turns[0].faults == [("rate-limit:0.1", 3), ("reset", 1)]
@@ -260,7 +307,14 @@ def test_directive_grammar() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("call me later", "I say hello", "I call x {not json}", 'I call x ["y"]', "we all stop here", "then what"),
+        *(
+            "call me later",
+            "I say hello",
+            "I call x {not json}",
+            'I call x ["y"]',
+            "we all stop here",
+            "then what",
+        ),
         *("stop the music", "call it a day (or two)", "call me (later)", "call add for 1 and 2"),
     ],
 )
@@ -273,8 +327,14 @@ def test_prose_is_not_a_directive(text: str) -> None:
     [
         ("stop nope", "unknown reason to stop in a directive 'nope'; known: end, error, filtered, length"),
         ("stop lenght", "unknown reason to stop in a directive 'lenght'; did you mean 'length'?"),
-        ("Hi.\nthen call add {bad json}", "the directive 'call add {bad json}' needs its arguments as a JSON object, as in"),
-        ("call add a=1", '\'call add a=1\' needs its arguments as a JSON object, as in call add {"name": "value"}'),
+        (
+            "Hi.\nthen call add {bad json}",
+            "the directive 'call add {bad json}' needs its arguments as a JSON object, as in",
+        ),
+        (
+            "call add a=1",
+            '\'call add a=1\' needs its arguments as a JSON object, as in call add {"name": "value"}',
+        ),
         ("call add(1)", "'call add(1)' needs"),
         ('call add {"a": 1} call add {', "'call add {' needs"),
         ("fault reset twice", "unknown fault 'reset twice'; did you mean 'reset'"),
@@ -323,7 +383,9 @@ def test_scripts_by_turn() -> None:
     def third(request: Request) -> Reply:
         return Reply((Text(f"{len(request.messages)} messages"),))
 
-    script = Script((Reply((Thinking("hm"), ToolCall("", "add", {"a": 1})), "tools"), 'call add {"a": 2}', third))
+    script = Script(
+        (Reply((Thinking("hm"), ToolCall("", "add", {"a": 1})), "tools"), 'call add {"a": 2}', third)
+    )
     for profile in WIRE_PROFILES:
         simulator, conversation = Simulator(script), Conversation([user("hi")])
         first = ask(simulator, profile, conversation, tools=TOOLS)
@@ -355,7 +417,9 @@ def test_scripts_by_turn() -> None:
     ({"allOf": [{"type": "object"}, {"properties": {"x": {"const": 1}}, "required": ["x"]}]}, {"x": 1}),
 ])  # fmt: skip
 def test_values_from_the_prompt(schema: dict[str, Any], expected: Any) -> None:
-    words = "Send 12 or 7 blue ones to Ada Lovelace on 2026-01-31, ada@example.org, see https://example.org/a."
+    words = (
+        "Send 12 or 7 blue ones to Ada Lovelace on 2026-01-31, ada@example.org, see https://example.org/a."
+    )
     dated = {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}
     whole = {"properties": {"value": schema}, "required": ["value"], "$defs": {"D": dated}}
     assert ArgumentFiller(words).fill(whole) == {"value": expected}

@@ -17,13 +17,17 @@ OBJECT: Doc = {"type": "object", "properties": {}}
 
 
 def usage_of(simulator: Simulator, profile: str, model: str, body: Doc) -> Doc:
-    answer = post(simulator, resolve_profile(profile, model), {"model": model, **body} if profile != "gemini" else body)
+    answer = post(
+        simulator, resolve_profile(profile, model), {"model": model, **body} if profile != "gemini" else body
+    )
     assert answer.status == 200, answer.body
     reply = loads_object(answer.body)
     return reply.get("usage") or reply["usageMetadata"]
 
 
-def claude(simulator: Simulator, texts: list[Doc], model: str = "claude-sonnet-4-5", **fields: Any) -> tuple[int, int, int]:
+def claude(
+    simulator: Simulator, texts: list[Doc], model: str = "claude-sonnet-4-5", **fields: Any
+) -> tuple[int, int, int]:
     """Tokens that were read from the cache, written to it, and neither."""
     body = {"max_tokens": 100, "messages": [{"role": "user", "content": texts}], **fields}
     usage = usage_of(simulator, "anthropic", model, body)
@@ -43,21 +47,25 @@ def test_anthropic_caches_up_to_a_mark() -> None:
     assert claude(simulator, [text("No. " + LONG, MARK)])[0] == 0
     assert claude(simulator, [text(LONG, MARK)], model="claude-opus-4-8")[:2] == (0, 0)  # it starts at 4,096
     assert claude(simulator, [text("short", MARK)])[:2] == (0, 0)
-    assert claude(simulator, [text(LONG, MARK)], tools=[{"name": "f", "input_schema": OBJECT}])[0] == 0  # they come first
+    # they come first
+    assert claude(simulator, [text(LONG, MARK)], tools=[{"name": "f", "input_schema": OBJECT}])[0] == 0
 
 
 def test_a_longer_conversation_finds_the_prefix_before_its_mark() -> None:
     """At most 20 parts before it; a mark on the whole request stands on the last part."""
     simulator = Simulator()
     _, written, _ = claude(simulator, [text(LONG)], cache_control=MARK)
-    assert claude(simulator, [text(LONG), *(text("more") for _ in range(20))], cache_control=MARK)[0] == written
+    assert (
+        claude(simulator, [text(LONG), *(text("more") for _ in range(20))], cache_control=MARK)[0] == written
+    )
     simulator = Simulator()
     claude(simulator, [text(LONG)], cache_control=MARK)
     assert claude(simulator, [text(LONG), *(text("more") for _ in range(21))], cache_control=MARK)[0] == 0
 
 
 def test_deferred_tools_are_no_part_of_the_prefix() -> None:
-    simulator, search = Simulator(), {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    simulator = Simulator()
+    search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
     system = [text(LONG, MARK)]
 
     def ask(*tools: Doc) -> tuple[int, int, int]:
@@ -82,7 +90,9 @@ def test_prefixes_expire_and_are_renewed_by_reading(ttl: str, seconds: int) -> N
 
 
 def gpt(simulator: Simulator, content: Any, model: str = "gpt-5.1", **fields: Any) -> tuple[int, int]:
-    usage = usage_of(simulator, "openai-responses", model, {"input": [{"role": "user", "content": content}], **fields})
+    usage = usage_of(
+        simulator, "openai-responses", model, {"input": [{"role": "user", "content": content}], **fields}
+    )
     details = usage["input_tokens_details"]
     return details["cached_tokens"], details["cache_write_tokens"]
 
@@ -94,7 +104,12 @@ def test_openai_caches_by_itself_in_steps() -> None:
     assert (cached % 128, 1024 <= cached <= 1700) == (0, True)
     assert gpt(simulator, "hi") == (0, 0)
     assert gpt(simulator, LONG, "gpt-5")[0] == 0  # every model has its own
-    assert gpt(simulator, LONG, tools=[{"type": "function", "name": "f", "parameters": OBJECT, "strict": False}])[0] == 0
+    assert (
+        gpt(
+            simulator, LONG, tools=[{"type": "function", "name": "f", "parameters": OBJECT, "strict": False}]
+        )[0]
+        == 0
+    )
 
 
 def test_openai_obeys_breakpoints() -> None:
@@ -126,7 +141,13 @@ def look_up(word: str) -> str:
 
 @pytest.mark.parametrize(
     "profile",
-    ["anthropic", "openai-chat/gpt-4o", "openai-responses/gpt-5.6-sol", "gemini/gemini-2.5-flash", "deepseek"],
+    [
+        "anthropic",
+        "openai-chat/gpt-4o",
+        "openai-responses/gpt-5.6-sol",
+        "gemini/gemini-2.5-flash",
+        "deepseek",
+    ],
 )
 def test_an_agent_hits_the_cache_with_every_turn(profile: str) -> None:
     """Marks are written where a provider needs them."""

@@ -18,7 +18,14 @@ from toolglot.simulator.server import serve
 
 SECONDS = 120
 CODEX = (
-    *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", 'model_provider="simulated"', "-c"),
+    *(
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "-c",
+        'model_provider="simulated"',
+        "-c",
+    ),
     'model_providers.simulated={{name="simulated",base_url="{url}/v1",wire_api="responses",env_key="OPENAI_API_KEY",'
     "supports_websockets=false}}",
     "-m",
@@ -31,7 +38,12 @@ FIND = 'call ToolSearch {{"query": "select:{}", "max_results": 1}}'
 # name -> (program, its arguments, its environment, calls of which one reads the file)
 PROGRAMS: dict[str, tuple[str, tuple[str, ...], dict[str, str], str]] = {
     "codex": ("codex", (*CODEX, "gpt-5.5"), {}, 'call exec_command {"cmd": "cat note.txt"}'),
-    "codex in code mode": ("codex", (*CODEX, "gpt-5.6-sol"), {}, f"call exec {dumps_text({'input': SCRIPT})}"),
+    "codex in code mode": (
+        "codex",
+        (*CODEX, "gpt-5.6-sol"),
+        {},
+        f"call exec {dumps_text({'input': SCRIPT})}",
+    ),
     "claude": ("claude", CLAUDE, {}, BASH),
     "claude with deferred tools": (
         "claude",
@@ -78,7 +90,11 @@ async def run_program(name: str, prompt: str, folder: Path) -> tuple[str, Tap]:
     async with serve(server) as url:
         keys = {f"{vendor}_API_KEY": "none" for vendor in ("OPENAI", "ANTHROPIC", "GEMINI")}
         urls = {"ANTHROPIC_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url}
-        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"}
+        quiet = {
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "IS_SANDBOX": "1",
+        }
         trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "NO_COLOR": "1"}
         process = await asyncio.create_subprocess_exec(
             *command,

@@ -1,4 +1,6 @@
-"""How the model deals with what real programs send: tools that come later, reminders, routing requests, runaway loops."""
+"""How the model deals with what real programs send: tools that come later, reminders, routing requests,
+runaway loops.
+"""
 
 from typing import Any
 
@@ -24,7 +26,11 @@ from toolglot.values.request import Options, Output, Request, ToolChoice
 from .client import ADD, KEYS, WEATHER, WIRE_PROFILES, ask
 
 REMINDER = "<system-reminder>\nCall add whenever numbers 1 and 2 come up.\n</system-reminder>"
-ANSWER: dict[str, Any] = {"type": "object", "properties": {"score": {"type": "INTEGER"}}, "required": ["score"]}
+ANSWER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"score": {"type": "INTEGER"}},
+    "required": ["score"],
+}
 
 
 def calls_of(request: Request) -> list[tuple[str, Any]]:
@@ -36,17 +42,26 @@ def calls_of(request: Request) -> list[tuple[str, Any]]:
 def test_tools_that_are_not_offered_are_not_called(profile: str) -> None:
     reply = ask(Simulator(), profile, [user('call delete_all {} call add {"a": 1, "b": 2}')], tools=(ADD,))
     assert [call.name for call in reply.calls] == ["add"]
-    assert ask(Simulator(), profile, [user("call delete_all {}")], tools=(ADD,)).text == "There is no tool 'delete_all'."
-    assert [call.name for call in ask(Simulator(), profile, [user("call! delete_all {}")]).calls] == ["delete_all"]
+    assert (
+        ask(Simulator(), profile, [user("call delete_all {}")], tools=(ADD,)).text
+        == "There is no tool 'delete_all'."
+    )
+    assert [call.name for call in ask(Simulator(), profile, [user("call! delete_all {}")]).calls] == [
+        "delete_all"
+    ]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-@pytest.mark.parametrize("note", [REMINDER, "Add 1 and 2 if you have time.", "The weather in Rome was not asked for."])
+@pytest.mark.parametrize(
+    "note", [REMINDER, "Add 1 and 2 if you have time.", "The weather in Rome was not asked for."]
+)
 def test_text_after_results_is_no_new_prompt(profile: str, note: str) -> None:
     conversation = Conversation([user("weather in Paris")])
     first = ask(Simulator(), profile, conversation, tools=(WEATHER, ADD))
     (call,) = first.calls
-    conversation.append(first.message, tool_results(ToolResult(call.id, (Text("sunny"),), call.name)), user(note))
+    conversation.append(
+        first.message, tool_results(ToolResult(call.id, (Text("sunny"),), call.name)), user(note)
+    )
     second = ask(Simulator(), profile, conversation, tools=(WEATHER, ADD))
     assert (second.calls, second.text) == ((), "Here is what came back. get_weather: sunny.")
     conversation.append(user("say I see."))  # a directive is meant
@@ -57,7 +72,9 @@ def test_what_programs_add_to_a_prompt_is_not_read() -> None:
     prompt = Message("user", (Text(REMINDER), Text("weather in Paris"), Text(REMINDER)))
     assert calls_of(Request("m", [prompt], (WEATHER, ADD))) == [("get_weather", {"city": "Paris"})]
     context = user("<environment_context>add 1 and 2</environment_context>")
-    assert calls_of(Request("m", [user("weather in Paris"), context], (WEATHER, ADD))) == [("get_weather", {"city": "Paris"})]
+    assert calls_of(Request("m", [user("weather in Paris"), context], (WEATHER, ADD))) == [
+        ("get_weather", {"city": "Paris"})
+    ]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
@@ -66,7 +83,11 @@ def test_structured_output_comes_before_directives(profile: str) -> None:
     asked = [user('call read_file {"path": "a"}\nthen say done'), user("say Rate 7 of 10.")]
     for messages in (asked, asked[:1]):
         reply = ask(
-            Simulator(), profile, messages, output=Output(ANSWER), model="gemini-2.5-flash" if profile == "gemini" else ""
+            Simulator(),
+            profile,
+            messages,
+            output=Output(ANSWER),
+            model="gemini-2.5-flash" if profile == "gemini" else "",
         )
         assert isinstance(loads_object(reply.text.encode())["score"], int)
     reply = ask(Simulator(), profile, [user('say {"score": 3}')], output=Output(ANSWER))
@@ -76,7 +97,9 @@ def test_structured_output_comes_before_directives(profile: str) -> None:
 def test_gemini_reads_a_json_schema_with_types_in_upper_case() -> None:
     config = {"responseMimeType": "application/json", "responseJsonSchema": {**ANSWER, "type": "OBJECT"}}
     body = {"contents": [{"role": "user", "parts": [{"text": "call f {}"}]}], "generationConfig": config}
-    answer = Simulator().handle("POST", "/v1beta/models/gemini-3.5-flash-lite:generateContent", KEYS, dumps(body))
+    answer = Simulator().handle(
+        "POST", "/v1beta/models/gemini-3.5-flash-lite:generateContent", KEYS, dumps(body)
+    )
     parts = loads_object(answer.body)["candidates"][0]["content"]["parts"]
     assert loads_object(parts[-1]["text"].encode()) == {"score": 1}
 
@@ -90,7 +113,8 @@ def test_a_runaway_conversation_ends() -> None:
             assert "x" in reply.text
             break
         conversation.append(
-            assistant(ToolCall("c", "get_weather", {"city": "Paris"})), tool_results(ToolResult("c", (Text("x"),)))
+            assistant(ToolCall("c", "get_weather", {"city": "Paris"})),
+            tool_results(ToolResult("c", (Text("x"),))),
         )
     assert 10 < len(conversation) < 120
 
@@ -110,10 +134,15 @@ PARIS = ("get_weather", {"city": "Paris"})
 
 def search_messages(*loaded: str) -> list[Message]:
     call = ToolCall("s", *SEARCH)
-    return [assistant(call), tool_results(ToolResult("s", (Text("…"), ToolsChanged(loaded=loaded)), "search_tools"))]
+    return [
+        assistant(call),
+        tool_results(ToolResult("s", (Text("…"), ToolsChanged(loaded=loaded)), "search_tools")),
+    ]
 
 
-@pytest.mark.parametrize("prompt", ["What is the weather in Paris?", 'call get_weather {"city": "Paris"}\nthen say Done.'])
+@pytest.mark.parametrize(
+    "prompt", ["What is the weather in Paris?", 'call get_weather {"city": "Paris"}\nthen say Done.']
+)
 def test_a_deferred_tool_is_searched_for_first(prompt: str) -> None:
     tools = (LATER, FINDER)
     assert calls_of(Request("m", [user(prompt)], tools)) == [SEARCH]
@@ -163,7 +192,10 @@ def test_the_providers_own_search(profile: str, model: str, search: dict[str, An
     assert changed.loaded == ("get_weather",)
     result = tool_results(ToolResult(first.calls[0].id, (Text("sunny"),), "get_weather"))
     conversation.append(first.message, result)
-    assert ask(Simulator(), profile, conversation, tools=(finder, LATER), model=model, stream=stream).text == "Done."
+    assert (
+        ask(Simulator(), profile, conversation, tools=(finder, LATER), model=model, stream=stream).text
+        == "Done."
+    )
 
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
@@ -174,12 +206,17 @@ def reference_body(**reference: Any) -> dict[str, Any]:
     return {
         "model": "claude-opus-5",
         "max_tokens": 100,
-        "tools": [{"name": "find", "input_schema": OBJECT}, {"name": "late", "input_schema": OBJECT, "defer_loading": True}],
+        "tools": [
+            {"name": "find", "input_schema": OBJECT},
+            {"name": "late", "input_schema": OBJECT, "defer_loading": True},
+        ],
         "messages": [
             {"role": "user", "content": "say hi"},
             {
                 "role": "assistant",
-                "content": [{"type": "tool_use", "id": "t1", "name": "find", "input": {"type": "tool_reference"}}],
+                "content": [
+                    {"type": "tool_use", "id": "t1", "name": "find", "input": {"type": "tool_reference"}}
+                ],
             },
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": content}]},
         ],
@@ -220,7 +257,11 @@ REQUESTS: list[tuple[str, dict[str, Any], str]] = [
     ("/v1/responses", responses_body(**CHOSEN), ""),
     ("/v1/responses", responses_body(**CHOSEN) | {"model": "gpt-5.5"}, "Tool choice 'f' not found"),
     # what Codex sends beside the published fields
-    ("/v1/responses", responses_body(client_metadata={"thread_id": "t"}, parallel_tool_calls=False, input=ADDITIONAL), ""),
+    (
+        "/v1/responses",
+        responses_body(client_metadata={"thread_id": "t"}, parallel_tool_calls=False, input=ADDITIONAL),
+        "",
+    ),
 ]
 
 
@@ -240,14 +281,27 @@ def test_a_search_of_claude_code_is_made_first() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_search_that_the_client_of_openai_runs(stream: bool) -> None:
     """As Codex declares it: the search is an item of its own, and its output brings the tools."""
-    search = {"type": "tool_search", "execution": "client", "description": "Finds tools.", "parameters": FINDER.parameters}
+    search = {
+        "type": "tool_search",
+        "execution": "client",
+        "description": "Finds tools.",
+        "parameters": FINDER.parameters,
+    }
     finder = ToolDefinition(
-        "tool_search", "Finds tools.", FINDER.parameters, wire="openai-responses", opaque=search, finds_tools=True
+        "tool_search",
+        "Finds tools.",
+        FINDER.parameters,
+        wire="openai-responses",
+        opaque=search,
+        finds_tools=True,
     )
-    conversation, simulator = Conversation([user('call get_weather {"city": "Paris"}\nthen say Done.')]), Simulator()
+    conversation = Conversation([user('call get_weather {"city": "Paris"}\nthen say Done.')])
+    simulator = Simulator()
     names: list[str] = []
     for _ in range(3):
-        reply = ask(simulator, "openai-responses", conversation, tools=(finder,), model="gpt-5.5", stream=stream)
+        reply = ask(
+            simulator, "openai-responses", conversation, tools=(finder,), model="gpt-5.5", stream=stream
+        )
         conversation.append(reply.message)
         for call in reply.calls:
             names.append(call.name)

@@ -13,7 +13,12 @@ from toolglot.wire.spec import SPECS, WIRES
 from .client import error_text, post
 
 # providers of the recordings -> profile, beside those that have a profile of their name
-OWN = {"openai": {"openai-chat", "openai-responses"}, "anthropic": {"anthropic"}, "google": {"gemini"}, "ollama": {"ollama"}}
+OWN = {
+    "openai": {"openai-chat", "openai-responses"},
+    "anthropic": {"anthropic"},
+    "google": {"gemini"},
+    "ollama": {"ollama"},
+}
 # What the simulator refuses all the same, and why.
 EXPECTED = (
     "Invalid `signature` in `thinking` block",  # made by the provider

@@ -119,7 +119,11 @@ def claude(*messages: Doc, model: str = CLAUDE, **options: Any) -> Doc:
 
 
 def sign(text: str, words: str = "hm", model: str = CLAUDE) -> Doc:
-    return {"type": "thinking", "thinking": text, "signature": sign_state(resolve_profile("anthropic", model), words)}
+    return {
+        "type": "thinking",
+        "thinking": text,
+        "signature": sign_state(resolve_profile("anthropic", model), words),
+    }
 
 
 TEXT: Doc = {"type": "text", "text": "x"}
@@ -140,7 +144,10 @@ def reply(*parts: Doc) -> Doc:
 
 
 def fcall(name: str = "f", signature: str | None = None, **options: Any) -> Doc:
-    return {"functionCall": {"name": name, "args": {}, **options}, **({"thoughtSignature": signature} if signature else {})}
+    return {
+        "functionCall": {"name": name, "args": {}, **options},
+        **({"thoughtSignature": signature} if signature else {}),
+    }
 
 
 def fresult(name: str = "f", **options: Any) -> Doc:
@@ -173,7 +180,11 @@ def ollama(*messages: Doc, **options: Any) -> Doc:
 
 
 def ollama_call(arguments: Any) -> Doc:
-    return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "f", "arguments": arguments}}],
+    }
 
 
 # fmt: off
@@ -192,13 +203,15 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (chat(HI, OK), chat(HI, {"role": "assistant", "content": None}), "expected a string, got null"),
         (chat(HI, OK), chat(HI, {**OK, "tool_calls": []}), "empty array"),
         (chat(HI, OK), chat(HI, {**OK, "role": "model"}), "Invalid value: 'model'"),
-        (chat(HI, OK), chat(HI, {**OK, "reasoning_content": "hm"}), "Unknown parameter: 'messages[1].reasoning_content'"),
+        (chat(HI, OK), chat(HI, {**OK, "reasoning_content": "hm"}), "Unknown parameter: "
+                                                                    "'messages[1].reasoning_content'"),
         (chat(), {"model": "gpt-4o", "messages": ["hi"]}, "expected an object"),
         (chat(), {"model": "gpt-4o", "messages": "hi"}, "Invalid type for 'messages'"),
         (chat(), {"messages": [HI]}, "must provide a model"),
         (chat(), {"model": "gpt-4o"}, "Missing required parameter: 'messages'"),
         (chat(store=False), chat(stor=False), "Unrecognized request argument supplied: stor"),
-        (CHAT_LOOP, chat(HI, chat_turn(chat_call(arguments={})), chat_result()), "expected a string, but got an object"),
+        (CHAT_LOOP, chat(HI, chat_turn(chat_call(arguments={})), chat_result()), "expected a string, but got "
+                                                                                 "an object"),
         (chat(HI, chat_turn(), chat_result(content=[{"type": "text", "text": "x"}])),
          chat(HI, chat_turn(), chat_result(content=[{"type": "image_url", "image_url": {"url": "data:,"}}])),
          "image_url is only allowed"),
@@ -236,7 +249,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (chat(HI, chat_turn(chat_call(NINE), content=""), chat_result(NINE)), chat(HI, chat_turn(content=""), chat_result()),
          "must be a-z, A-Z, 0-9, with a length of 9"),
         (chat(HI, chat_turn(chat_call(NINE)), chat_result(NINE), OK, HI),
-         chat(HI, chat_turn(chat_call(NINE)), chat_result(NINE), HI), "Unexpected role 'user' after role 'tool'"),
+         chat(HI, chat_turn(chat_call(NINE)), chat_result(NINE), HI), "Unexpected role 'user' after role "
+                                                                      "'tool'"),
     ],
     "mistral m": [
         (chat(max_tokens=9), chat(max_completion_tokens=9), "Extra inputs are not permitted"),
@@ -247,7 +261,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
          "The `reasoning_content` in the thinking mode must be passed back"),
     ],
     "deepseek m": [
-        (chat(tool_choice="auto", **TOOLS), chat(tool_choice="required", **TOOLS), "does not support this tool_choice"),
+        (chat(tool_choice="auto", **TOOLS), chat(tool_choice="required", **TOOLS), "does not support this "
+                                                                                   "tool_choice"),
         (chat(response_format={"type": "json_object"}),
          chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}),
          "This response_format type is unavailable"),
@@ -264,7 +279,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
          "does not support 'none'"),
     ],
     "openai-chat gpt-5": [
-        (chat(temperature=1, model="gpt-5"), chat(temperature=0.5, model="gpt-5"), "Unsupported parameter: 'temperature'"),
+        (chat(temperature=1, model="gpt-5"), chat(temperature=0.5, model="gpt-5"), "Unsupported parameter: "
+                                                                                   "'temperature'"),
         (chat(max_completion_tokens=9, model="gpt-5"), chat(max_tokens=9, model="gpt-5"),
          "Use 'max_completion_tokens' instead"),
     ],
@@ -287,7 +303,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (responses(HI, call(long("c", 64)), output(long("c", 64))), responses(HI, call(long("c", 65)), output(long("c", 65))),
          "maximum length 64"),
         (responses(HI, call(id="fc_1"), output()), responses(HI, call(id="call_1"), output()), "begins with 'fc'"),
-        (responses(HI, thought(), call(), output()), responses(HI, thought(), HI), "without its required following item"),
+        (responses(HI, thought(), call(), output()), responses(HI, thought(), HI), "without its required "
+                                                                                   "following item"),
         (responses(HI, thought(), call(), output()), responses(HI, thought("changed"), call(), output()),
          "could not be verified"),
         (responses(HI, thought(), OK), responses(HI, thought(), thought(), OK), "Duplicate item found"),
@@ -304,7 +321,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
          "Supported values are: 'output_text'"),
         (responses(HI), responses({**HI, "role": "tool"}), "Invalid value: 'tool'"),
         (responses(tools=[TOOL]), responses(tools=[{**TOOL, "name": "a b"}]), "does not match pattern"),
-        (responses(tools=[TOOL]), responses(tools=[{**TOOL, "strict": True}]), "'additionalProperties' is required"),
+        (responses(tools=[TOOL]), responses(tools=[{**TOOL, "strict": True}]), "'additionalProperties' is "
+                                                                               "required"),
         (responses(tools=[TOOL]), responses(tools=[{**TOOL, "parameters": {"oneOf": []}}]), "at the top level"),
         (responses(tools=[TOOL], tool_choice="required"), responses(tool_choice="required"), "only allowed when 'tools'"),
         (responses(tools=[SPACE], tool_choice={"type": "function", "name": "crm.f"}),
@@ -312,14 +330,17 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (responses(max_output_tokens=16), responses(max_output_tokens=15), "Expected a value >= 16"),
         (responses(reasoning={"effort": "low"}), responses(reasoning={"effort": "max"}), "does not support 'max'"),
         (responses(), responses(temperature=0.2), "'temperature' is not supported"),
-        (responses(), responses(previous_response_id="resp_0"), "Previous response with id 'resp_0' not found"),
+        (responses(), responses(previous_response_id="resp_0"), "Previous response with id 'resp_0' not "
+                                                                "found"),
         (responses({**HI, "content": "json"}, text={"format": {"type": "json_object"}}),
          responses(text={"format": {"type": "json_object"}}), "the word 'json'"),
     ],
     "openai-responses gpt-5.6": [
         (responses(**AS_56, prompt_cache_options={"ttl": "12h", "mode": "implicit"}),
-         responses(**AS_56, prompt_cache_options={"ttl": "7h"}), "Invalid value: '7h'. Supported values are: '30m', '12h'."),
-        (mark_part({"mode": "explicit", "ttl": "12h"}), mark_part({"mode": "bogus"}), "Supported values are: 'explicit'."),
+         responses(**AS_56, prompt_cache_options={"ttl": "7h"}), "Invalid value: '7h'. Supported values are: "
+                                                                 "'30m', '12h'."),
+        (mark_part({"mode": "explicit", "ttl": "12h"}), mark_part({"mode": "bogus"}), "Supported values are: "
+                                                                                      "'explicit'."),
         (mark_part({"mode": "explicit"}), mark_part({"ttl": "12h"}),
          "Missing required parameter: 'input[0].content[0].prompt_cache_breakpoint.mode'"),
         (mark_part(None), mark_part(True), "expected an object"),
@@ -371,7 +392,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (claude(temperature=0.5), claude(temperature=0.5, top_p=0.5), "cannot both be specified"),
         (claude(temperature=1), claude(temperature=1.1), "range: 0..1"),
         (claude(model="claude-opus-4-5", output_config={"effort": "high"}),
-         claude(model="claude-opus-4-5", output_config={"effort": "max"}), "does not support effort level 'max'"),
+         claude(model="claude-opus-4-5", output_config={"effort": "max"}), "does not support effort level "
+                                                                           "'max'"),
         (claude(**CUSTOM), claude(tools=CUSTOM["tools"] * 2), "Tool names must be unique"),
         (claude(**CUSTOM), claude(tools=[{"name": "a b", "input_schema": SCHEMA}]),
          "tools.0.custom.name: String should match pattern"),
@@ -389,7 +411,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (claude(cache_control={"type": "ephemeral", "ttl": "1h"}), claude(cache_control={"type": "ephemeral", "ttl": "2h"}),
          "cache_control.ephemeral.ttl: Input should be '5m' or '1h'"),
         (claude(says({**TEXT, "cache_control": {"type": "ephemeral", "ttl": "5m"}})),
-         claude(says({**TEXT, "cache_control": {"type": "nope"}})), "messages.0.content.0.cache_control: Input tag 'nope'"),
+         claude(says({**TEXT, "cache_control": {"type": "nope"}})), "messages.0.content.0.cache_control: "
+                                                                    "Input tag 'nope'"),
         (claude(HI, turn(use(input={"cache_control": "no"})), says(result())),
          claude(HI, turn(use(cache_control={"type": "no"})), says(result())), "messages.1.content.0.cache_control"),
     ],
@@ -402,11 +425,14 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
          "is not supported for this model"),
     ],
     "gemini gemini-2.5-flash": [
-        (GEMINI_TWO, gemini(ASK, TWO, content(fresult("f"))), "the number of function response parts is equal"),
+        (GEMINI_TWO, gemini(ASK, TWO, content(fresult("f"))), "the number of function response parts is "
+                                                              "equal"),
         (GEMINI_TWO, gemini(ASK, TWO, ASK), "the number of function response parts is equal"),
         (GEMINI_TWO, gemini(ASK, TWO), "the number of function response parts is equal"),
-        (gemini(ASK), gemini(ASK, content(fresult())), "function response turn comes immediately after a function call turn"),
-        (GEMINI_LOOP, gemini(reply(fcall()), content(fresult())), "function call turn comes immediately after a user turn"),
+        (gemini(ASK), gemini(ASK, content(fresult())), "function response turn comes immediately after a "
+                                                       "function call turn"),
+        (GEMINI_LOOP, gemini(reply(fcall()), content(fresult())), "function call turn comes immediately "
+                                                                  "after a user turn"),
         (gemini(ASK, reply(fcall(id="1")), content(fresult(id="1"))),
          gemini(ASK, reply(fcall(id="1")), content(fresult(id="2"))), "does not match any function call"),
         (GEMINI_LOOP, gemini(ASK, reply(fcall()), content(fresult(name=""))), "Name cannot be empty"),
@@ -428,7 +454,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
          "exclude each other"),
         (declare(parametersJsonSchema=SCHEMA), declare(parametersJsonSchema={"type": "array"}), "must be OBJECT"),
         (declare(), declare(name="1f"), "Invalid function name"),
-        (declare(), gemini(tools=[{"functionDeclaration": {"name": "f"}}]), 'Unknown name "functionDeclaration"'),
+        (declare(), gemini(tools=[{"functionDeclaration": {"name": "f"}}]), 'Unknown name '
+                                                                            '"functionDeclaration"'),
         (declare(), gemini(tools=[{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]),
          "Duplicate function declaration"),
         (declare() | {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
@@ -439,7 +466,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
     ],
     "gemini gemini-3-pro-preview": [
         (gemini(ASK, reply(fcall(signature=DUMMY_SIGNATURE), fcall()), content(fresult(), fresult())),
-         gemini(ASK, reply(fcall(), fcall()), content(fresult(), fresult())), "Function call is missing a thought_signature"),
+         gemini(ASK, reply(fcall(), fcall()), content(fresult(), fresult())), "Function call is missing a "
+                                                                              "thought_signature"),
         (gemini(ASK, reply(fcall(signature=SIGNED)), content(fresult())),
          gemini(ASK, reply(fcall(signature="Zm9yZWlnbg==")), content(fresult())), "signature is not valid"),
         (gemini(ASK, reply(fcall()), content(fresult()), ASK), GEMINI_LOOP, "thought_signature"),
@@ -451,7 +479,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
          gemini(ASK, reply(fcall(signature=SIGNED)), content(fresult())), "signature is not valid"),
     ],
     "ollama qwen3": [
-        (ollama(HI, ollama_call({})), ollama(HI, ollama_call("{}")), "cannot unmarshal string into Go struct field"),
+        (ollama(HI, ollama_call({})), ollama(HI, ollama_call("{}")), "cannot unmarshal string into Go struct "
+                                                                     "field"),
         (ollama(), ollama({**HI, "content": [TEXT]}), "cannot unmarshal array"),
         (ollama(), {"messages": [HI]}, "model is required"),
         (ollama(), ollama({**HI, "role": "developer"}), "invalid role"),
@@ -496,7 +525,11 @@ def test_keys(profile: str) -> None:
     version = {"Anthropic-Version": "2023-06-01"}
     bare = Simulator().handle("POST", path, version, body).status
     assert bare == (200 if target.auth == "optional" else 403 if profile == "gemini" else 401)
-    empty = Simulator().handle("POST", path, {**version, **{name: "" for name in KEYS if "version" not in name}}, body).status
+    empty = (
+        Simulator()
+        .handle("POST", path, {**version, **{name: "" for name in KEYS if "version" not in name}}, body)
+        .status
+    )
     assert empty == bare
     name = {"bearer": "Authorization", "optional": "Authorization"}.get(target.auth, target.auth)
     headers = {**version, name: "Bearer k" if name == "Authorization" else "k"}

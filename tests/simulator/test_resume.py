@@ -1,4 +1,6 @@
-"""Conversations that go on with another simulator, and models that are asked on another wire than they were named for."""
+"""Conversations that go on with another simulator, and models that are asked on another wire than they were
+named for.
+"""
 
 from typing import Any
 

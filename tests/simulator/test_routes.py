@@ -13,7 +13,10 @@ PATHS = {
     "/v1/chat/completions": ("openai-chat", ""),
     "/chat/completions": ("openai-chat", ""),
     "/api/v1/chat/completions": ("openai-chat", ""),
-    "/openai/deployments/my%20model/chat/completions?api-version=2025-04-01": ("azure-dated-chat", "my model"),
+    "/openai/deployments/my%20model/chat/completions?api-version=2025-04-01": (
+        "azure-dated-chat",
+        "my model",
+    ),
     "/openai/v1/chat/completions": ("azure-chat", ""),
     "/openai/v1/responses": ("azure-responses", ""),
     "/openai/responses?api-version=2025-04-01": ("azure-dated-responses", ""),

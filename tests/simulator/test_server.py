@@ -33,7 +33,9 @@ async def test_one_exchange(profile: str, stream: bool) -> None:
     async with serve() as url, client_of(url) as client:
         for _ in range(2):  # the connection is kept
             async with client.post(request_path(target, stream=stream), data=dumps(body)) as response:
-                answer = SimulatedResponse(response.status, {"content-type": response.content_type}, [await response.read()])
+                answer = SimulatedResponse(
+                    response.status, {"content-type": response.content_type}, [await response.read()]
+                )
             assert len(calls_of(read_reply(target, answer, stream=stream))) == 2
 
 
@@ -76,7 +78,12 @@ async def test_reset_forgets_which_faults_have_happened() -> None:
     prompt = "fault unauthorized\nsay hello"
     async with serve(Simulator(faults=["overloaded"])) as url, client_of(url) as client:
         for _ in range(2):
-            assert [await ask_once(client, each) for each in (prompt, prompt, "say hi", "say hi")] == [401, 503, 200, 200]
+            assert [await ask_once(client, each) for each in (prompt, prompt, "say hi", "say hi")] == [
+                401,
+                503,
+                200,
+                200,
+            ]
             async with client.post("/reset") as response:
                 assert response.status == 204
 
@@ -85,7 +92,9 @@ async def test_stopping_releases_stalled_clients(caplog: pytest.LogCaptureFixtur
     async with AsyncExitStack() as clients:
         async with serve() as url:
             client = await clients.enter_async_context(client_of(url))
-            response = await clients.enter_async_context(client.post(PATH, json=BODY, headers={"x-simulate": "stall"}))
+            response = await clients.enter_async_context(
+                client.post(PATH, json=BODY, headers={"x-simulate": "stall"})
+            )
             assert response.status == 200
         with suppress(aiohttp.ClientError):
             await response.read()
@@ -107,7 +116,9 @@ async def test_logs_hold_no_keys(caplog: pytest.LogCaptureFixture) -> None:
         async with (
             serve() as url,
             client_of(url) as client,
-            client.post(PATH + "?key=sk-secret", json=BODY, headers={"authorization": "Bearer sk-secret"}) as response,
+            client.post(
+                PATH + "?key=sk-secret", json=BODY, headers={"authorization": "Bearer sk-secret"}
+            ) as response,
         ):
             await response.read()
     assert "chat/completions -> 200" in caplog.text

@@ -20,7 +20,9 @@ class Recorder:
     """Providers of the SDK, and what was exported."""
 
     def __init__(self) -> None:
-        self._spans, self._reader, self._logs = InMemorySpanExporter(), InMemoryMetricReader(), InMemoryLogRecordExporter()
+        self._spans = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self._logs = InMemoryLogRecordExporter()
         self.tracer_provider = TracerProvider(shutdown_on_exit=False)
         self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._spans))
         self.meter_provider = MeterProvider([self._reader], shutdown_on_exit=False)

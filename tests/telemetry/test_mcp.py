@@ -82,7 +82,9 @@ def test_a_call_of_an_mcp_tool_is_one_trace(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     traceparent, spans = json.loads(done.stdout)
     by_name = {name: (id, parent, attributes) for name, id, parent, attributes in spans}
-    run, call, sent = (by_name[name] for name in ("invoke_agent", "execute_tool mcp__echo__look", "MCP send tools/call look"))
+    run, call, sent = (
+        by_name[name] for name in ("invoke_agent", "execute_tool mcp__echo__look", "MCP send tools/call look")
+    )
     assert (call[1], sent[1]) == (run[0], call[0])
     assert traceparent.split("-")[2] == sent[0]
     assert (call[2]["mcp.method.name"], call[2]["toolglot.mcp.server"]) == ("tools/call", "echo")

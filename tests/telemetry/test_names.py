@@ -37,7 +37,14 @@ from toolglot.telemetry.spans import PROVIDER_NAMES
 from toolglot.values.events import EngineEvent
 from toolglot.values.messages import Foreign, Message, ToolResult, ToolsChanged, assistant, tool_results
 
-MODULES = (gen_ai_attributes, mcp_attributes, error_attributes, server_attributes, _inference_invocation, _agent_invocation)
+MODULES = (
+    gen_ai_attributes,
+    mcp_attributes,
+    error_attributes,
+    server_attributes,
+    _inference_invocation,
+    _agent_invocation,
+)
 NAMES = {value for module in MODULES for value in vars(module).values() if isinstance(value, str)}
 
 
@@ -52,17 +59,33 @@ def look(path: str) -> str:
 def test_every_attribute_is_one_of_the_conventions() -> None:
     recorder = Recorder()
     options = Options(
-        temperature=1, top_p=0.5, top_k=3, stop=["x"], seed=1, presence_penalty=0, frequency_penalty=0, max_tokens=2000
+        temperature=1,
+        top_p=0.5,
+        top_k=3,
+        stop=["x"],
+        seed=1,
+        presence_penalty=0,
+        frequency_penalty=0,
+        max_tokens=2000,
     )
     for provider in PROVIDERS:
-        agent = make_agent(provider, tools=[look], options=options, telemetry=recorder.telemetry("helper", "SPAN_AND_EVENT"))
+        agent = make_agent(
+            provider, tools=[look], options=options, telemetry=recorder.telemetry("helper", "SPAN_AND_EVENT")
+        )
         asyncio.run(collect_events(agent.stream('call look {"path": "a"}')))
         asyncio.run(agent.run('call look {"path": "b"}'))
     used = {name for span in recorder.spans for name in span.attributes or {}}
     used |= {name for details in recorder.details for name in details}
-    used |= {name for points in recorder.points().values() for _, point in points for name in point.attributes}
+    used |= {
+        name for points in recorder.points().values() for _, point in points for name in point.attributes
+    }
     assert {name for name in used if not name.startswith("toolglot.")} <= NAMES
-    assert {"gen_ai.request.top_k", "gen_ai.response.time_to_first_chunk", "mcp.method.name", "error.type"} <= used
+    assert {
+        "gen_ai.request.top_k",
+        "gen_ai.response.time_to_first_chunk",
+        "mcp.method.name",
+        "error.type",
+    } <= used
     look_span = next(span for span in recorder.spans if span.name == "execute_tool look")
     assert (look_span.attributes or {})["toolglot.mcp.server"] == "files"
 
@@ -73,7 +96,15 @@ def test_provider_names_are_known() -> None:
     assert set(PROVIDER_NAMES) <= set(PROFILES)
     others = set(PROFILES) - set(PROVIDER_NAMES)
     assert {"anthropic", "deepseek", "groq"} <= others & known
-    assert others - known == {"ollama", "openrouter", "copilot", "compatible", "llama.cpp", "lmstudio", "vllm"}
+    assert others - known == {
+        "ollama",
+        "openrouter",
+        "copilot",
+        "compatible",
+        "llama.cpp",
+        "lmstudio",
+        "vllm",
+    }
     assert set(FINISH_REASONS.values()) <= set(types.FinishReason.__args__)  # type: ignore[attr-defined]
 
 
@@ -95,10 +126,14 @@ def test_spans_and_metrics_are_those_of_their_library() -> None:
 
     handler = TelemetryHandler(theirs.tracer_provider, theirs.meter_provider, theirs.logger_provider)
     id = str((ours.span("invoke_agent helper").attributes or {})["gen_ai.conversation.id"])
-    with handler.invoke_local_agent(request_model="claude-sonnet-4-5", agent_name="helper", conversation_id=id) as run:
+    with handler.invoke_local_agent(
+        request_model="claude-sonnet-4-5", agent_name="helper", conversation_id=id
+    ) as run:
         for number, reason, usage in ((1, "tool_call", usages[0]), (2, "stop", usages[1])):
             model = "claude-sonnet-4-5"
-            with handler.inference("anthropic", request_model=model, server_address="simulator", server_port=80) as chat:
+            with handler.inference(
+                "anthropic", request_model=model, server_address="simulator", server_port=80
+            ) as chat:
                 chat.temperature, chat.max_tokens, chat.finish_reasons = 0.5, 3000, [reason]
                 chat.response_model_name, chat.response_id = "claude-sonnet-4-5", f"{number}"
                 chat.input_tokens, chat.output_tokens = usage.input, usage.output
@@ -117,25 +152,35 @@ def test_spans_and_metrics_are_those_of_their_library() -> None:
         spans = [span for span in recorder.spans if span.name == name]
         varying = {"gen_ai.response.id", "gen_ai.response.time_to_first_chunk"}
         return [
-            (span.kind, {key: value for key, value in (span.attributes or {}).items() if key not in varying}) for span in spans
+            (span.kind, {key: value for key, value in (span.attributes or {}).items() if key not in varying})
+            for span in spans
         ]
 
     assert ours.tree() == theirs.tree()
     assert facts(ours, "chat claude-sonnet-4-5") == facts(theirs, "chat claude-sonnet-4-5")
     for name in ("invoke_agent helper", "execute_tool look"):  # ours says more there
-        for (kind, attributes), (their_kind, their_attributes) in zip(facts(ours, name), facts(theirs, name), strict=True):
+        for (kind, attributes), (their_kind, their_attributes) in zip(
+            facts(ours, name), facts(theirs, name), strict=True
+        ):
             assert kind == their_kind
             assert attributes.items() >= their_attributes.items()
     our_points, their_points = ours.points(), theirs.points()
     assert our_points.keys() == their_points.keys()
     for name, points in our_points.items():
         described = [
-            {(unit, tuple(point.explicit_bounds), frozenset(point.attributes.items())) for unit, point in side}
+            {
+                (unit, tuple(point.explicit_bounds), frozenset(point.attributes.items()))
+                for unit, point in side
+            }
             for side in (points, their_points[name])
         ]
         assert described[0] == described[1], name
     assert their_points.keys() == {
-        *(value for key, value in vars(_instruments).items() if key.endswith("_DURATION") and "WORKFLOW" not in key),
+        *(
+            value
+            for key, value in vars(_instruments).items()
+            if key.endswith("_DURATION") and "WORKFLOW" not in key
+        ),
         *(f"gen_ai.client.{name}" for name in ("operation.duration", "token.usage")),
         *(f"gen_ai.client.operation.{name}" for name in ("time_to_first_chunk", "time_per_output_chunk")),
     }
@@ -151,11 +196,21 @@ def test_content_has_the_shapes_of_their_types() -> None:
         "uri": types.UriPart,
         "file": types.FilePart,
     }
-    media = [Media("image", "image/png", "aGk="), Media("image", url="https://x/y.png"), Media("file", file_id="f1")]
+    media = [
+        Media("image", "image/png", "aGk="),
+        Media("image", url="https://x/y.png"),
+        Media("file", file_id="f1"),
+    ]
     messages = [
         system("Be brief."),
         user(["Look:", *media]),
-        assistant([Thinking("Hm."), ToolCall("c1", "look", {"path": "a"}), ToolCall("c2", "patch", raw="+a", freeform=True)]),
+        assistant(
+            [
+                Thinking("Hm."),
+                ToolCall("c1", "look", {"path": "a"}),
+                ToolCall("c2", "patch", raw="+a", freeform=True),
+            ]
+        ),
         tool_results(ToolResult("c1", (Text("a"), Text("b"))), ToolResult("c2", (Text("done"), media[0]))),
         Message("system", (ToolsChanged(loaded=("x",)), Foreign("gemini", {"a": 1}))),
     ]
@@ -210,8 +265,14 @@ def test_structured_output_is_told() -> None:
     recorder = Recorder()
     state = create_engine("simulator:openai-chat").new_state()
     state.telemetry = RunTelemetry(recorder.telemetry(content="SPAN_ONLY"), state.engine, "c")
-    asyncio.run(state.ask(Request(messages=[user("hi")], output=Output({"type": "object"}), options=Options(effort="low"))))
+    asyncio.run(
+        state.ask(
+            Request(messages=[user("hi")], output=Output({"type": "object"}), options=Options(effort="low"))
+        )
+    )
     attributes = recorder.span(f"chat {state.engine.model}").attributes or {}
     assert attributes["gen_ai.output.type"] == "json"
     assert attributes["gen_ai.request.reasoning.level"] == "low"
-    assert parse(recorder.spans[0], "gen_ai.input.messages") == [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+    assert parse(recorder.spans[0], "gen_ai.input.messages") == [
+        {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
+    ]

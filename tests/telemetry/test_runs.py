@@ -1,4 +1,6 @@
-"""What runs tell OpenTelemetry: spans nest as the program does, and say what went wrong; content is told only on request."""
+"""What runs tell OpenTelemetry: spans nest as the program does, and say what went wrong; content is told only
+on request.
+"""
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
 
 import asyncio
@@ -131,7 +133,8 @@ def test_runs_in_parallel_do_not_mix(sync: bool) -> None:
 
     if sync:
         threads = [
-            threading.Thread(target=run_agent(n).run_sync, args=[f'call ask_other {{"name": "{n}"}}']) for n in range(count)
+            threading.Thread(target=run_agent(n).run_sync, args=[f'call ask_other {{"name": "{n}"}}'])
+            for n in range(count)
         ]
         for thread in threads:
             thread.start()
@@ -140,7 +143,9 @@ def test_runs_in_parallel_do_not_mix(sync: bool) -> None:
     else:
 
         async def run_all() -> None:
-            await asyncio.gather(*(run_agent(n).run(f'call ask_other {{"name": "{n}"}}') for n in range(count)))
+            await asyncio.gather(
+                *(run_agent(n).run(f'call ask_other {{"name": "{n}"}}') for n in range(count))
+            )
 
         asyncio.run(run_all())
     tree = recorder.tree()
@@ -156,7 +161,11 @@ def test_calls_that_code_makes_are_below_the_call_that_runs_it() -> None:
     recorder = Recorder()
     call = ToolCall("1", "run_code", {"code": "print(add(a=1, b=2))"})
     wiretap = Wiretap(Reply((call,), "tools"), Reply((Text("Done."),)))
-    asyncio.run(make_agent("anthropic", wiretap, tools=[add], code_mode="python", telemetry=recorder.telemetry()).run("Go."))
+    asyncio.run(
+        make_agent("anthropic", wiretap, tools=[add], code_mode="python", telemetry=recorder.telemetry()).run(
+            "Go."
+        )
+    )
     assert recorder.tree()[-1] == "invoke_agent > execute_tool run_code > execute_tool add"
 
 
@@ -186,7 +195,9 @@ def test_retries_losses_repairs_and_a_switch_are_events() -> None:
 
     recorder = Recorder()
     failing = create_engine(
-        "simulator:anthropic", transport=Wiretap(errors=[Overloaded("busy")] * 9), retry=RetryConfig(max_retries=0)
+        "simulator:anthropic",
+        transport=Wiretap(errors=[Overloaded("busy")] * 9),
+        retry=RetryConfig(max_retries=0),
     )
     agent = Agent(failing, fallbacks=["simulator:openai-chat"], telemetry=recorder.telemetry())
     asyncio.run(agent.run("hi"))
@@ -195,17 +206,26 @@ def test_retries_losses_repairs_and_a_switch_are_events() -> None:
     assert failed.status.status_code is trace.StatusCode.ERROR
     assert (failed.attributes or {})["error.type"] == "Overloaded"
     assert recorder.span("chat gpt-4o").status.is_unset
-    durations = {dict(point.attributes).get("error.type") for _, point in recorder.points()["gen_ai.client.operation.duration"]}
+    durations = {
+        dict(point.attributes).get("error.type")
+        for _, point in recorder.points()["gen_ai.client.operation.duration"]
+    }
     assert durations == {"Overloaded", None}
 
 
 def test_losses_are_told_once_in_a_run() -> None:
     recorder = Recorder()
     agent = make_agent(
-        "openai-chat", tools=[add], hosted=["code_execution"], options=Options(top_k=3), telemetry=recorder.telemetry()
+        "openai-chat",
+        tools=[add],
+        hosted=["code_execution"],
+        options=Options(top_k=3),
+        telemetry=recorder.telemetry(),
     )
     result = asyncio.run(agent.run('call add {"a": 1, "b": 2}'))
-    span_events = [(span.name, (event.attributes or {})["subject"]) for span in recorder.spans for event in span.events]
+    span_events = [
+        (span.name, (event.attributes or {})["subject"]) for span in recorder.spans for event in span.events
+    ]
     assert span_events == [("chat gpt-4o", "top_k"), ("invoke_agent", "hosted tool 'code_execution'")]
     assert len(span_events) == len(result.losses)
 
@@ -214,7 +234,9 @@ def test_truncation_and_its_summary_are_told() -> None:
     recorder = Recorder()
     policy = ContextPolicy(budget=200)
     messages = [user("word " * 100), *[user(f"{n} " * 50) for n in range(5)]]
-    agent = make_agent("openai-chat", context=policy, conversation=Conversation(messages), telemetry=recorder.telemetry())
+    agent = make_agent(
+        "openai-chat", context=policy, conversation=Conversation(messages), telemetry=recorder.telemetry()
+    )
     asyncio.run(agent.run("hi"))
     assert recorder.events("invoke_agent")["toolglot.context_truncated"]["omitted_messages"] > 0
     assert recorder.tree() == ["invoke_agent", "invoke_agent > chat gpt-4o", "invoke_agent > chat gpt-4o"]
@@ -229,13 +251,18 @@ def test_approvals_are_told_when_they_are_asked_and_decided() -> None:
         return "done"
 
     answers = iter([True, False])
-    agent = make_agent("anthropic", tools=[change], approve=lambda _: next(answers), telemetry=recorder.telemetry())
+    agent = make_agent(
+        "anthropic", tools=[change], approve=lambda _: next(answers), telemetry=recorder.telemetry()
+    )
     asyncio.run(agent.run("call change {}"))
     asyncio.run(agent.run("call change {}"))
     runs = [span for span in recorder.spans if span.name == "invoke_agent"]
-    decisions = [[(event.name, (event.attributes or {}).get("decision")) for event in span.events] for span in runs]
+    decisions = [
+        [(event.name, (event.attributes or {}).get("decision")) for event in span.events] for span in runs
+    ]
     assert decisions == [
-        [("toolglot.approval_asked", None), ("toolglot.approval_decided", decision)] for decision in ("allow", "deny")
+        [("toolglot.approval_asked", None), ("toolglot.approval_decided", decision)]
+        for decision in ("allow", "deny")
     ]
     assert [span.name for span in recorder.spans].count("execute_tool change") == 1
 
@@ -262,7 +289,10 @@ def test_calls_that_fail_or_never_run_are_told() -> None:
     assert failed.status.description is None  # it is what the tool says, that is, content
     asyncio.run(agent.run('call add {"a": "x"}'))
     last = recorder.spans[-1].events[-1]
-    assert (last.name, (last.attributes or {})["error.type"]) == ("toolglot.tool_refused", "invalid_arguments")
+    assert (last.name, (last.attributes or {})["error.type"]) == (
+        "toolglot.tool_refused",
+        "invalid_arguments",
+    )
     tools = {
         (dict(point.attributes)["gen_ai.tool.name"], point.count)
         for _, point in recorder.points()["gen_ai.execute_tool.duration"]
@@ -285,7 +315,9 @@ def test_cancelled_and_abandoned_runs_end_their_spans(caplog: pytest.LogCaptureF
     asyncio.run(cancel_one())
     assert names(recorder) == {"invoke_agent", "chat claude-sonnet-4-5", "execute_tool slow"}
     assert (recorder.span("execute_tool slow").attributes or {})["error.type"] == "interrupted"
-    assert (recorder.span("invoke_agent").attributes or {})["error.type"] == "asyncio.exceptions.CancelledError"
+    assert (recorder.span("invoke_agent").attributes or {})[
+        "error.type"
+    ] == "asyncio.exceptions.CancelledError"
 
     recorder = Recorder()
 
@@ -327,7 +359,9 @@ def test_content_is_recorded_only_where_the_environment_says(monkeypatch: pytest
     for mode in ("", "NO_CONTENT", "span_only", "EVENT_ONLY", "SPAN_AND_EVENT", "true"):
         recorder = Recorder()
         monkeypatch.setenv(CONTENT_VARIABLE, mode)
-        asyncio.run(make_agent("ollama", tools=[add], telemetry=recorder.telemetry()).run('call add {"a": 1, "b": 2}'))
+        asyncio.run(
+            make_agent("ollama", tools=[add], telemetry=recorder.telemetry()).run('call add {"a": 1, "b": 2}')
+        )
         tool_span = recorder.span("execute_tool add").attributes or {}
         on_chats = any("gen_ai.input.messages" in (span.attributes or {}) for span in recorder.spans)
         seen[mode] = (on_chats, "gen_ai.tool.call.result" in tool_span, len(recorder.details) == 2)
@@ -359,8 +393,14 @@ def test_without_content_no_event_quotes_a_call(mode: ContentMode) -> None:
         raise ToolError(f"{texts} was refused")
 
     options: dict[str, Any] = {"tools": [send], "telemetry": recorder.telemetry(content=mode)}
-    asyncio.run(make_agent("anthropic", approve=lambda _: True, **options).run('call send {"texts": "private words"}'))
-    asyncio.run(make_agent("anthropic", approve=lambda _: False, **options).run('call send {"texts": "private words"}'))
+    asyncio.run(
+        make_agent("anthropic", approve=lambda _: True, **options).run('call send {"texts": "private words"}')
+    )
+    asyncio.run(
+        make_agent("anthropic", approve=lambda _: False, **options).run(
+            'call send {"texts": "private words"}'
+        )
+    )
     names = [event.name for span in recorder.spans for event in span.events]
     assert {"toolglot.approval_asked", "toolglot.approval_decided", "toolglot.repair"} <= {*names}
     everything = str([[span.name, span.attributes, span.status.description] for span in recorder.spans])
@@ -389,14 +429,22 @@ def test_keys_are_hidden_and_odd_text_is_exported() -> None:
 
 def test_keys_are_hidden_in_errors_and_after_a_switch() -> None:
     recorder, busy = Recorder(), Wiretap(errors=[Overloaded("busy")])
-    leaking = Wiretap(errors=[ValueError("not a header: Bearer correct-horse-battery")])  # of a transport of the user
+    # of a transport of the user
+    leaking = Wiretap(errors=[ValueError("not a header: Bearer correct-horse-battery")])
     first, second = (
-        create_engine("openai-chat:gpt-4o", key="correct-horse-battery", transport=transport, retry=RetryConfig(max_retries=0))
+        create_engine(
+            "openai-chat:gpt-4o",
+            key="correct-horse-battery",
+            transport=transport,
+            retry=RetryConfig(max_retries=0),
+        )
         for transport in (busy, leaking)
     )
     echo = tool(lambda: "correct-horse-battery", name="echo", effects="read")
     telemetry = recorder.telemetry(content="SPAN_ONLY")
-    asyncio.run(Agent(first, fallbacks=["simulator:anthropic"], tools=[echo], telemetry=telemetry).run("call echo {}"))
+    asyncio.run(
+        Agent(first, fallbacks=["simulator:anthropic"], tools=[echo], telemetry=telemetry).run("call echo {}")
+    )
     with pytest.raises(ValueError, match="not a header"):
         asyncio.run(Agent(second, telemetry=recorder.telemetry()).run("hi"))
     everything = str([[span.attributes, span.status.description] for span in recorder.spans])
@@ -408,7 +456,9 @@ def test_keys_are_hidden_in_errors_and_after_a_switch() -> None:
 def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder, converted = Recorder(), list[Any]()
     convert = content._convert_message  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(content, "_convert_message", lambda message: (converted.append(message), convert(message))[1])
+    monkeypatch.setattr(
+        content, "_convert_message", lambda message: (converted.append(message), convert(message))[1]
+    )
     agent = make_agent("anthropic", tools=[add], telemetry=recorder.telemetry(content="SPAN_ONLY"))
     for _ in range(10):
         asyncio.run(agent.run('call add {"a": 1, "b": 2}'))
@@ -456,17 +506,25 @@ def test_an_old_opentelemetry_is_an_error_only_if_it_was_asked_for(
     for function in cached:
         function.cache_clear()
     try:
-        message = r"telemetry needs OpenTelemetry 1\.35 or newer, not 1\.25\.0: pip install --upgrade 'toolglot\[otel\]'"
+        message = (
+            r"telemetry needs OpenTelemetry 1\.35 or newer, not 1\.25\.0: pip install --upgrade "
+            r"'toolglot\[otel\]'"
+        )
         with pytest.raises(UsageError, match=message):
             Agent("simulator", telemetry=True)
         agent = Agent("simulator")
         assert [asyncio.run(agent.run("say hi")).text for _ in range(2)] == ["hi", "hi"]
-        assert caplog.text.count("runs are not reported to OpenTelemetry: telemetry needs OpenTelemetry 1.35") == 1
+        assert (
+            caplog.text.count("runs are not reported to OpenTelemetry: telemetry needs OpenTelemetry 1.35")
+            == 1
+        )
     finally:
         for function in cached:
             function.cache_clear()
     oldest = ".".join(map(str, options._OLDEST))  # pyright: ignore[reportPrivateUsage]
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     assert project["optional-dependencies"]["otel"] == [f"opentelemetry-api>={oldest}"]
 
 

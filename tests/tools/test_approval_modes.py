@@ -35,7 +35,12 @@ def change(path: str = "", leave: bool = False) -> str:
 
 
 def make_tool(**options: Any) -> Tool[Any, Any]:
-    fields: dict[str, Any] = {"tags": {BUILTIN_TAG}, "effects": ("write", "execute"), "confined": True, **options}
+    fields: dict[str, Any] = {
+        "tags": {BUILTIN_TAG},
+        "effects": ("write", "execute"),
+        "confined": True,
+        **options,
+    }
     return Tool(change, **fields)
 
 
@@ -121,7 +126,9 @@ def test_an_unknown_mode_is_refused() -> None:
 ])  # fmt: skip
 def test_an_agent_in_this_mode(options: dict[str, Any], tmp_path: Path) -> None:
     agent = Agent("simulator", tools=coding_tools(tmp_path), **options)
-    result = agent.run_sync('call Bash {"command": "echo x > a"}\ncall WebFetch {"url": "http://192.0.2.1/", "prompt": ""}')
+    result = agent.run_sync(
+        'call Bash {"command": "echo x > a"}\ncall WebFetch {"url": "http://192.0.2.1/", "prompt": ""}'
+    )
     assert [outcome.ran for outcome in result.outcomes] == [True, False]
     assert (tmp_path / "a").exists()
     assert agent.config.timeout == (5 if "approval_mode" in options and "config" in options else 120)
@@ -129,7 +136,9 @@ def test_an_agent_in_this_mode(options: dict[str, Any], tmp_path: Path) -> None:
 
 @has_sandbox
 def test_a_configured_agent_keeps_its_mode_when_it_switches_models(tmp_path: Path) -> None:
-    agent = Setup(Settings()).create_agent("simulator", tools=coding_tools(tmp_path), approval_mode="sandboxed")
+    agent = Setup(Settings()).create_agent(
+        "simulator", tools=coding_tools(tmp_path), approval_mode="sandboxed"
+    )
     agent.switch("simulator:gemini")
     assert agent.config.mode == "sandboxed"
     settings = Settings(policy=PolicySettings(mode="sandboxed"))
@@ -137,8 +146,12 @@ def test_a_configured_agent_keeps_its_mode_when_it_switches_models(tmp_path: Pat
     assert Setup(settings).create_agent("simulator", approval_mode="ask").config.mode == "ask"
 
 
-@pytest.mark.parametrize("options", [{"approval_mode": "sandboxed"}, {"config": ToolConfig(mode="sandboxed")}])
-def test_it_is_refused_where_no_sandbox_works(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "options", [{"approval_mode": "sandboxed"}, {"config": ToolConfig(mode="sandboxed")}]
+)
+def test_it_is_refused_where_no_sandbox_works(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     reasons = {"bubblewrap": "install it", "Landlock": "the kernel has none"}
     no_sandbox = SandboxProbe(SandboxLevel.NONE, reasons)
 
@@ -146,7 +159,9 @@ def test_it_is_refused_where_no_sandbox_works(options: dict[str, Any], monkeypat
         return no_sandbox
 
     monkeypatch.setattr(sandbox_probe, "probe_sandbox", probe)
-    expected = "the approval mode 'sandboxed' needs a sandbox, and none works here: install it; the kernel has none"
+    expected = (
+        "the approval mode 'sandboxed' needs a sandbox, and none works here: install it; the kernel has none"
+    )
     with pytest.raises(UsageError, match=expected):
         Agent("simulator", **options)
     agent = Agent("simulator")

@@ -50,7 +50,9 @@ class Rig:
         self.raw: list[bytes] = []
         config = options.pop("config", ToolConfig(retry=RetryConfig(base=0.0)))
         log = AuditLog(to if to is not None else self.raw.append)
-        self.executor = ToolExecutor(ToolRegistry(tools or (fetch,)), config, audit=log, run_id="run1", **options)
+        self.executor = ToolExecutor(
+            ToolRegistry(tools or (fetch,)), config, audit=log, run_id="run1", **options
+        )
 
     def run(self, name: str = "fetch", /, **arguments: Any) -> ToolOutcome:
         return asyncio.run(self.executor.run(ToolCall("c1", name, arguments)))
@@ -175,7 +177,12 @@ async def test_a_call_that_was_cancelled_is_in_the_log(stubborn: bool) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     (line,) = rig.lines
-    assert (line["tool"], line["ran"], line["outcome"], line["seconds"]) == ("forever", True, "interrupted", 3.0)
+    assert (line["tool"], line["ran"], line["outcome"], line["seconds"]) == (
+        "forever",
+        True,
+        "interrupted",
+        3.0,
+    )
     freed.set()
     await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
     assert len(rig.lines) == 1
@@ -194,7 +201,8 @@ def say_no(_: ApprovalRequest) -> Deny:
     return NOT_TODAY
 
 
-PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {  # options, decision on resume, what the line says
+# options, decision on resume, what the line says
+PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "runs": ({}, None, {"ran": True, "decided_by": "policy", "reason": "it needs no approval"}),
     "approved": ({"approve": say_yes}, None, {"ran": True, "approved": True, "decided_by": "user", "reason": ASKS}),
     "denied": ({"approve": say_no}, None, {"ran": False, "approved": False, "decided_by": "user"}),
@@ -211,7 +219,9 @@ PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {  # options, dec
 
 
 @pytest.mark.parametrize(("options", "decision", "expected"), PATHS.values(), ids=list(PATHS))
-def test_a_line_is_complete_whatever_came_of_a_call(options: dict[str, Any], decision: Any, expected: dict[str, Any]) -> None:
+def test_a_line_is_complete_whatever_came_of_a_call(
+    options: dict[str, Any], decision: Any, expected: dict[str, Any]
+) -> None:
     lines: list[bytes] = []
     options = {**options}
     reply = Reply((ToolCall("1", "fetch", {"url": "https://example.org/a"}),), options.pop("stop", "tools"))
@@ -227,9 +237,15 @@ def test_a_line_is_complete_whatever_came_of_a_call(options: dict[str, Any], dec
         agent.run_sync("on")
     elif decision:
         agent.resume_sync({result.requests[0].id: decision})
-    assert len(lines) == (2 if decision else 1), "a call that waits has a line, and another one for what came of it"
+    assert len(lines) == (2 if decision else 1), (
+        "a call that waits has a line, and another one for what came of it"
+    )
     line = loads(lines[-1])
-    assert (line["tool"], line["effects"], line["target"]) == ("fetch", ["network", "read"], "https://example.org/a")
+    assert (line["tool"], line["effects"], line["target"]) == (
+        "fetch",
+        ["network", "read"],
+        "https://example.org/a",
+    )
     assert {key: line[key] for key in expected} == expected
     assert ("approved" in line) == ("approved" in expected)
     assert line["decided_by"] in ("user", "rule", "policy", "hook", "pending")
@@ -336,7 +352,9 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_runs(tmp_path
 
 
 def test_a_log_that_fails_on_the_way_does_not_lose_the_result(caplog: pytest.LogCaptureFixture) -> None:
-    """The effect is done: the model has to hear of it, and the program's own log says that the line is missing."""
+    """The effect is done: the model has to hear of it, and the program's own log says that the line is
+    missing.
+    """
 
     def full(line: bytes) -> None:
         raise OSError(28, "No space left on device")
@@ -362,7 +380,11 @@ def test_a_line_after_a_full_disk_is_whole(tmp_path: Path) -> None:
     rig.run(url="last")
     half = [line for line in path.read_bytes().split(b"\n") if not line.endswith(b"}")]
     assert [len(line) for line in half] == [50, 0], "half a line, and the end of the file"
-    assert [loads(line)["target"] for line in path.read_bytes().split(b"\n") if line not in half] == ["before", "after", "last"]
+    assert [loads(line)["target"] for line in path.read_bytes().split(b"\n") if line not in half] == [
+        "before",
+        "after",
+        "last",
+    ]
 
 
 def test_a_log_is_continued_after_half_a_line_of_another_process(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def executor(
     return ToolExecutor(ToolRegistry(tools), ToolConfig(**settings), hooks=hooks, store=store)
 
 
-def outcome_of(function: Tool | Function, /, config: dict[str, Any] | None = None, **arguments: Any) -> ToolOutcome:
+def outcome_of(
+    function: Tool | Function, /, config: dict[str, Any] | None = None, **arguments: Any
+) -> ToolOutcome:
     """What comes of one call of one tool."""
     runner = executor(function, **(config or {}))
     (registered,) = runner.registry
@@ -265,7 +267,9 @@ def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, limit: int
         crowd.leave()
 
     worker = tool(name="work")(work if flavour == "sync" else work_async)
-    outcomes = asyncio.run(asyncio.wait_for(executor(worker, max_parallel=limit).run_all([call("work")] * 12), SOON))
+    outcomes = asyncio.run(
+        asyncio.wait_for(executor(worker, max_parallel=limit).run_all([call("work")] * 12), SOON)
+    )
     assert [kind_of(outcome) for outcome in outcomes] == [None] * 12
     assert crowd.peak == limit
 
@@ -423,7 +427,9 @@ def stuck() -> None:
 
 print(asyncio.run(ToolExecutor(ToolRegistry([stuck])).run(ToolCall("c", "stuck", {}))).result.error_kind)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "timeout", "")
 
 
@@ -464,7 +470,9 @@ def _with_words() -> None:
 @pytest.mark.parametrize("limit", [None, 60.0])
 @pytest.mark.parametrize("function", [_inner_timeout, _inner_wait_for, _bare, _with_words])
 @pytest.mark.parametrize("inline", [False, True])
-def test_a_timeout_inside_a_tool_is_its_own_affair(function: Function, limit: float | None, inline: bool) -> None:
+def test_a_timeout_inside_a_tool_is_its_own_affair(
+    function: Function, limit: float | None, inline: bool
+) -> None:
     outcome = outcome_of(tool(name="t", inline=inline)(function), {"timeout": limit})
     assert outcome.result.is_error
     assert "TimeoutError" in outcome.result.text
@@ -523,7 +531,9 @@ def test_errors_that_are_marked_are_retried_always(on_error: str, idempotent: bo
     (ToolError("x", kind="rejected"), "retry", True, 1),
     (ToolError("x", kind="unknown_outcome"), "retry", True, 1),
 ])  # fmt: skip
-def test_other_errors_only_if_that_is_allowed(error: Exception, on_error: str, idempotent: bool, attempts: int) -> None:
+def test_other_errors_only_if_that_is_allowed(
+    error: Exception, on_error: str, idempotent: bool, attempts: int
+) -> None:
     flaky = Flaky(error)
     outcome = outcome_of(tool(name="f", idempotent=idempotent)(flaky), {"on_error": on_error, "retry": QUICK})
     assert len(flaky.attempts) == attempts
@@ -552,7 +562,9 @@ def test_a_timeout_is_retried_if_that_does_no_harm() -> None:
 
     outcome = outcome_of(tool(timeout=0.02, idempotent=True)(slow), {"on_error": "retry", "retry": QUICK})
     assert (outcome.result.text, outcome.retries) == ("done", 1)
-    assert [context.is_cancelled for context in attempts] == [True, False], "each attempt has a flag of its own"
+    assert [context.is_cancelled for context in attempts] == [True, False], (
+        "each attempt has a flag of its own"
+    )
 
 
 def test_a_tool_that_cancels_itself_after_a_timeout_is_not_taken_for_a_cancelled_run() -> None:
@@ -606,7 +618,10 @@ def test_an_error_that_asks_for_too_much_patience_is_reported_at_once(waits: lis
 
 def test_waits_grow_and_stay_in_bounds(waits: list[float]) -> None:
     flaky = Flaky(*(AGAIN() for _ in range(8)))
-    outcome_of(tool(name="f")(flaky), {"retry": RetryConfig(max_retries=8, base=0.5, factor=2, max_delay=8, jitter=0.25)})
+    outcome_of(
+        tool(name="f")(flaky),
+        {"retry": RetryConfig(max_retries=8, base=0.5, factor=2, max_delay=8, jitter=0.25)},
+    )
     bounds = [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0]
     assert len(waits) == len(bounds)
     for waited, limit in zip(waits, bounds, strict=True):
@@ -815,7 +830,10 @@ def test_a_tool_that_raises_has_an_outcome(error: BaseException, words: str, fla
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_keyboard_interrupt_that_cannot_be_the_users_is_an_outcome(flavour: str) -> None:
     """Under asyncio.run Ctrl-C cancels instead; in another thread there is none."""
-    for outcome in (outcome_of(raiser(KeyboardInterrupt(), flavour)), in_thread(raiser(KeyboardInterrupt(), flavour))):
+    for outcome in (
+        outcome_of(raiser(KeyboardInterrupt(), flavour)),
+        in_thread(raiser(KeyboardInterrupt(), flavour)),
+    ):
         assert kind_of(outcome) == "execution"
         assert "KeyboardInterrupt" in outcome.result.text
 
@@ -835,7 +853,9 @@ def test_a_keyboard_interrupt_that_may_be_the_users_gets_through(flavour: str) -
             loop.run_until_complete(task)
 
 
-def test_a_keyboard_interrupt_gets_through_after_another_loop_has_left_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyboard_interrupt_gets_through_after_another_loop_has_left_its_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with asyncio.Runner() as runner:
         pass
     left: Any = partial(getattr(runner, "_on_sigint"), main_task=None)  # noqa: B009 - private, but what asyncio installs
@@ -968,7 +988,16 @@ def test_an_unknown_tool_among_a_thousand_is_reported_in_a_few_words(name: str) 
 
 
 @pytest.mark.parametrize(
-    "raw", ["{'n': 4}", '{"n": 4,}', '```json\n{"n": 4}\n```', '{"n": 4}}', "{n: 4}", '"{\\"n\\": 4}"', '{"n": "4"}']
+    "raw",
+    [
+        "{'n': 4}",
+        '{"n": 4,}',
+        '```json\n{"n": 4}\n```',
+        '{"n": 4}}',
+        "{n: 4}",
+        '"{\\"n\\": 4}"',
+        '{"n": "4"}',
+    ],
 )
 def test_broken_json_is_repaired_and_that_is_reported(raw: str) -> None:
     outcome = asyncio.run(executor(double).run(ToolCall("c", "double", None, raw)))
@@ -1022,8 +1051,12 @@ def test_a_flood_is_truncated_too() -> None:
     assert page.result.text == "56789\n[characters 49999995 to 50000000 of 50000000; this is the end]"
 
 
-@pytest.mark.parametrize(("own_limit", "general", "limit"), [(None, 500, 500), (300, 500, 300), (900, 500, 900)])
-def test_a_tools_own_length_overrides_the_general_one(own_limit: int | None, general: int, limit: int) -> None:
+@pytest.mark.parametrize(
+    ("own_limit", "general", "limit"), [(None, 500, 500), (300, 500, 300), (900, 500, 900)]
+)
+def test_a_tools_own_length_overrides_the_general_one(
+    own_limit: int | None, general: int, limit: int
+) -> None:
     def long() -> str:
         return "x" * 10_000
 
@@ -1071,7 +1104,12 @@ def test_progress_comes_in_order_between_start_and_end(flavour: str) -> None:
             context.report(str(n))
             await asyncio.sleep(0)
 
-    functions: dict[str, Function] = {"thread": work, "inline": work, "async": work_async, "later": work_later}
+    functions: dict[str, Function] = {
+        "thread": work,
+        "inline": work,
+        "async": work_async,
+        "later": work_later,
+    }
     worker = tool(name="work", inline=flavour == "inline")(functions[flavour])
     assert words(events_of(worker)) == ["ToolStarted", *map(str, range(50)), "ToolFinished"]
 
@@ -1087,7 +1125,9 @@ def test_progress_of_calls_at_the_same_time_is_each_in_order() -> None:
     events = events_of(tool(work), 3)
     by_call: dict[str, list[Event]] = {}
     for event in events:
-        by_call.setdefault(event.outcome.call.id if isinstance(event, ToolFinished) else event.call.id, []).append(event)
+        by_call.setdefault(
+            event.outcome.call.id if isinstance(event, ToolFinished) else event.call.id, []
+        ).append(event)
     assert len(by_call) == 3
     for own_events in by_call.values():
         assert words(own_events) == ["ToolStarted", *map(str, range(20)), "ToolFinished"]

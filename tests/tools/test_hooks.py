@@ -106,7 +106,9 @@ def test_a_veto_stops_the_call_and_is_reported() -> None:
     def work() -> None:
         ran.append(1)
 
-    outcome = run(Log("1", seen), No(), Log("3", seen), tool=tool(inline=True)(work), call=ToolCall("c", "work", {}))
+    outcome = run(
+        Log("1", seen), No(), Log("3", seen), tool=tool(inline=True)(work), call=ToolCall("c", "work", {})
+    )
     assert (outcome.result.error_kind, outcome.ran, ran) == ("rejected", False, [])
     assert outcome.result.text == "The call did not run: it is night."
     assert outcome.result.call_id == "c"
@@ -165,7 +167,9 @@ def test_what_is_hidden_reaches_nobody() -> None:
     def tell() -> str:
         return "the secret is 42"
 
-    outcome = run(Redact(), tool=tool(inline=True)(tell), call=ToolCall("c", "tell", {}), audit=AuditLog(lines.append))
+    outcome = run(
+        Redact(), tool=tool(inline=True)(tell), call=ToolCall("c", "tell", {}), audit=AuditLog(lines.append)
+    )
     assert outcome.result.text == "the ••• is 42"
     assert b"secret" not in b"".join(lines)
 
@@ -176,8 +180,12 @@ async def test_what_is_hidden_does_not_come_back_page_by_page() -> None:
     def tell() -> str:
         return "x" * 500 + "secret" + "y" * 500
 
-    runner = ToolExecutor(ToolRegistry([tool(inline=True)(tell)]), ToolConfig(max_result=100), hooks=[Redact()])
-    handle = (await runner.run(ToolCall("c", "tell", {}))).result.text.partition('handle="')[2].partition('"')[0]
+    runner = ToolExecutor(
+        ToolRegistry([tool(inline=True)(tell)]), ToolConfig(max_result=100), hooks=[Redact()]
+    )
+    handle = (
+        (await runner.run(ToolCall("c", "tell", {}))).result.text.partition('handle="')[2].partition('"')[0]
+    )
     page = (await runner.run(ToolCall("d", "read_result", {"handle": handle, "offset": 480}))).result.text
     assert "•••" in page
     assert "secret" not in page
@@ -205,7 +213,9 @@ def test_an_outcome_that_a_hook_turned_into_an_error_is_one_everywhere() -> None
 
     class Refuse(Hooks):
         def after_tool(self, outcome: ToolOutcome) -> ToolOutcome:
-            bad = ToolResult(outcome.call.id, (Text("withheld"),), outcome.call.name, is_error=True, error_kind="rejected")
+            bad = ToolResult(
+                outcome.call.id, (Text("withheld"),), outcome.call.name, is_error=True, error_kind="rejected"
+            )
             return replace(outcome, result=bad)
 
     runner = ToolExecutor(ToolRegistry([add]), hooks=[Refuse()], audit=AuditLog(lines.append))

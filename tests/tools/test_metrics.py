@@ -15,7 +15,9 @@ from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import Text, ToolCall, ToolResult
 
 
-def outcome(name: str = "t", seconds: float = 0.0, kind: ToolErrorKind | None = None, retries: int = 0) -> ToolOutcome:
+def outcome(
+    name: str = "t", seconds: float = 0.0, kind: ToolErrorKind | None = None, retries: int = 0
+) -> ToolOutcome:
     result = ToolResult("c", (Text(""),), name, is_error=kind is not None, error_kind=kind)
     return ToolOutcome(ToolCall("c", name, {}), result, seconds, retries)
 
@@ -33,7 +35,11 @@ def test_calls_errors_and_time_are_counted_by_tool() -> None:
         metrics.add(finished)
     metrics_by_tool = metrics.snapshot()
     assert list(metrics_by_tool) == ["a", "b"]
-    assert (metrics_by_tool["a"].calls, metrics_by_tool["a"].retries, metrics_by_tool["a"].seconds) == (4, 3, 2.0)
+    assert (metrics_by_tool["a"].calls, metrics_by_tool["a"].retries, metrics_by_tool["a"].seconds) == (
+        4,
+        3,
+        2.0,
+    )
     assert metrics_by_tool["a"].errors == {"timeout": 2, "execution": 1}
     assert (metrics_by_tool["b"].calls, metrics_by_tool["b"].errors) == (1, {})
 
@@ -46,7 +52,17 @@ def test_an_error_without_a_kind_is_one_of_execution() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "bucket"),
-    [(0.0, 0), (0.001, 0), (0.0011, 1), (0.05, 4), (1.0, 6), (1.0001, 7), (100.0, 10), (100.1, 11), (1e9, 11)],
+    [
+        (0.0, 0),
+        (0.001, 0),
+        (0.0011, 1),
+        (0.05, 4),
+        (1.0, 6),
+        (1.0001, 7),
+        (100.0, 10),
+        (100.1, 11),
+        (1e9, 11),
+    ],
 )
 def test_latencies_fall_into_their_bucket(seconds: float, bucket: int) -> None:
     metrics = ToolMetrics()

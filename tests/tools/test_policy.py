@@ -114,10 +114,18 @@ def test_a_tool_that_is_not_allowed_is_refused_as_that_whatever_its_arguments() 
 # ---- uses
 
 
-@pytest.mark.parametrize(("allowed", "left"), [(None, {"look"}), (["look", "write"], {"look"}), (["write"], set[str]())])
+@pytest.mark.parametrize(
+    ("allowed", "left"), [(None, {"look"}), (["look", "write"], {"look"}), (["write"], set[str]())]
+)
 def test_only_readers_are_allowed(allowed: list[str] | None, left: set[str]) -> None:
     """Not a reader that shares its name with a writer of another namespace, nor a tool that declares nothing."""
-    rows = {"look": ["read"], "a.item": ["read"], "b.item": ["write"], "write": ["read", "write"], "unknown": None}
+    rows = {
+        "look": ["read"],
+        "a.item": ["read"],
+        "b.item": ["write"],
+        "write": ["read", "write"],
+        "unknown": None,
+    }
     tools: list[Tool] = []
     for name, effects in rows.items():
         namespace, _, short = name.rpartition(".")
@@ -136,8 +144,12 @@ def test_uses_are_counted_over_the_conversation() -> None:
     assert rig.kinds(call("write")) == ["ok"], "other tools are not concerned"
 
 
-@pytest.mark.parametrize(("own_limit", "general", "expected"), [(None, 3, 3), (2, 5, 2), (5, 2, 5), (0, 5, 0), (None, 0, 0)])
-def test_a_tools_own_number_overrides_the_general_one(own_limit: int | None, general: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("own_limit", "general", "expected"), [(None, 3, 3), (2, 5, 2), (5, 2, 5), (0, 5, 0), (None, 0, 0)]
+)
+def test_a_tools_own_number_overrides_the_general_one(
+    own_limit: int | None, general: int, expected: int
+) -> None:
     rig = Rig(look.replace(max_uses=own_limit), max_uses={"look": general})
     assert rig.kinds(*(call("look", at=n) for n in range(8))).count("ok") == expected
 
@@ -156,7 +168,9 @@ async def look_later(at: Any) -> str:
 
 @pytest.mark.parametrize("hooks", [(), (Slow(),)], ids=["", "hooked"])
 @pytest.mark.parametrize(
-    "limited", [look, look.replace(inline=False), tool(name="look")(look_later)], ids=["inline", "thread", "async"]
+    "limited",
+    [look, look.replace(inline=False), tool(name="look")(look_later)],
+    ids=["inline", "thread", "async"],
 )
 def test_eight_calls_of_one_turn_share_the_limit(limited: Tool, hooks: tuple[Hooks, ...]) -> None:
     rig = Rig(limited.replace(max_uses=3), hooks=hooks)
@@ -181,7 +195,13 @@ def test_calls_that_are_approved_at_the_same_time_share_the_limit(limit: str) ->
 def test_calls_that_are_refused_use_nothing_up() -> None:
     answers = ["no", "no", "yes", "yes"]
     rig = Rig(write.replace(max_uses=2), approve=lambda _: answers.pop(0), ask=frozenset({"write"}))
-    assert [rig.kinds(call("write", path=str(n)))[0] for n in range(5)] == ["rejected", "rejected", "ok", "ok", "limit"]
+    assert [rig.kinds(call("write", path=str(n)))[0] for n in range(5)] == [
+        "rejected",
+        "rejected",
+        "ok",
+        "ok",
+        "limit",
+    ]
 
 
 def test_calls_that_are_not_valid_use_nothing_up() -> None:
@@ -219,7 +239,12 @@ def test_a_rate_tells_when_to_come_again() -> None:
 
 def test_a_rate_is_of_one_tool() -> None:
     rig = Rig(look.replace(rate=Rate(1, 60)), write)
-    assert rig.kinds(call("look"), call("write"), call("write", path="b"), call("look", at=1)) == ["ok", "ok", "ok", "limit"]
+    assert rig.kinds(call("look"), call("write"), call("write", path="b"), call("look", at=1)) == [
+        "ok",
+        "ok",
+        "ok",
+        "limit",
+    ]
 
 
 def test_a_rate_of_none_never_lets_a_call_through() -> None:
@@ -275,7 +300,10 @@ def test_the_question_says_what_would_be_done_to_what() -> None:
     [question] = rig.asked
     assert (question.call, question.id, question.tool) == (tool_call, tool_call.id, "write")
     assert (question.effects, question.target) == ({"write"}, "/home/a.txt")
-    assert (question.arguments, question.reason) == ({"path": "a.txt"}, "it can change files, and no rule allows it")
+    assert (question.arguments, question.reason) == (
+        {"path": "a.txt"},
+        "it can change files, and no rule allows it",
+    )
 
 
 def test_always_means_no_more_questions_about_this_tool() -> None:
@@ -286,14 +314,21 @@ def test_always_means_no_more_questions_about_this_tool() -> None:
         approve=lambda question: "always" if question.tool == "write" else "no",
         ask=frozenset({"write"}),
     )
-    kinds = rig.kinds(call("write", path="a")) + rig.kinds(call("write", path="b"), call("other"), call("other", path="c"))
+    kinds = rig.kinds(call("write", path="a")) + rig.kinds(
+        call("write", path="b"), call("other"), call("other", path="c")
+    )
     assert kinds == ["ok", "ok", "rejected", "rejected"]
     assert [question.tool for question in rig.asked] == ["write", "other", "other"]
 
 
 def test_always_for_a_tool_is_not_for_its_namesake() -> None:
     mine, theirs = write.replace(namespace="mine"), write.replace(namespace="theirs")
-    rig = Rig(mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", ask=frozenset({"write"}))
+    rig = Rig(
+        mine,
+        theirs,
+        approve=lambda q: "always" if q.call.namespace == "mine" else "no",
+        ask=frozenset({"write"}),
+    )
     first = ToolCall("a", "write", {"path": "x"}, namespace="mine")
     second = ToolCall("b", "write", {"path": "y"}, namespace="theirs")
     assert rig.kinds(first) + rig.kinds(second) == ["ok", "rejected"]
@@ -313,7 +348,9 @@ def test_yes_is_for_this_once() -> None:
     (frozenset({"network"}), ["silent"]),
     (frozenset({"read", "write"}), ["look", "write", "silent"]),
 ])  # fmt: skip
-def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: frozenset[Any], asked: list[str]) -> None:
+def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(
+    ask: frozenset[Any], asked: list[str]
+) -> None:
     rig = Rig(approve=says("yes"), ask=ask)
     rig.run(call("look"), call("write"), call("silent"))
     assert [question.tool for question in rig.asked] == asked
@@ -396,7 +433,8 @@ def test_identical_calls_are_answered_with_a_reminder_and_then_broken_off() -> N
     assert [outcome.ran for outcome in outcomes] == [True] * 6 + [False]
     assert outcomes[3].result.text.startswith(outcomes[0].result.text)
     assert (
-        "[Reminder: this call was made 4 times with the same arguments and the same result before." in outcomes[4].result.text
+        "[Reminder: this call was made 4 times with the same arguments and the same result before."
+        in outcomes[4].result.text
     )
     (outcome,) = rig.run(call("look", at="x"))
     assert not outcome.ran
@@ -408,7 +446,10 @@ def test_identical_calls_are_answered_with_a_reminder_and_then_broken_off() -> N
 @pytest.mark.parametrize("repeats", [1, 2, 5, 30])
 def test_how_many_is_configured(repeats: int) -> None:
     rig = Rig(max_repeats=repeats)
-    assert kinds_of_calls(rig, *[call("look", at="x")] * (2 * repeats + 2)) == ["ok"] * 2 * repeats + ["limit"] * 2
+    assert (
+        kinds_of_calls(rig, *[call("look", at="x")] * (2 * repeats + 2))
+        == ["ok"] * 2 * repeats + ["limit"] * 2
+    )
 
 
 def test_none_means_never() -> None:
@@ -423,11 +464,20 @@ def test_none_means_never() -> None:
         pytest.param([{"at": "Paris"}, {"at": "paris"}, {"at": "PARIS"}, {"at": "pARIS"}], id="case"),
         pytest.param([{"at": "a b"}, {"at": " a  b"}, {"at": "a\tb\n"}, {"at": "a b "}], id="white space"),
         pytest.param(
-            [{"at": 1, "note": 2}, {"note": 2, "at": 1}, {"at": 1, "note": 2}, {"note": 2, "at": 1}], id="order of fields"
+            [{"at": 1, "note": 2}, {"note": 2, "at": 1}, {"at": 1, "note": 2}, {"note": 2, "at": 1}],
+            id="order of fields",
         ),
-        pytest.param([{"at": 1}, {"at": 1, "note": None}, {"at": 1}, {"note": None, "at": 1}], id="null fields"),
         pytest.param(
-            [{"at": {"a": ["X "], "b": None}}, {"at": {"a": ["x"]}}, {"at": {"a": [" x"]}}, {"at": {"a": ["x"]}}], id="inside"
+            [{"at": 1}, {"at": 1, "note": None}, {"at": 1}, {"note": None, "at": 1}], id="null fields"
+        ),
+        pytest.param(
+            [
+                {"at": {"a": ["X "], "b": None}},
+                {"at": {"a": ["x"]}},
+                {"at": {"a": [" x"]}},
+                {"at": {"a": ["x"]}},
+            ],
+            id="inside",
         ),
     ],
 )
@@ -437,7 +487,9 @@ def test_calls_that_are_all_but_identical_are_one(variants: list[dict[str, Any]]
     assert [has_reminder(outcome) for outcome in outcomes] == [False, False, False, True]
 
 
-@pytest.mark.parametrize("values", [[1, 2, 3, 4], ["a", "b", "c", "d"], [[1, 2], [2, 1], [1], [2]], ["1", 1, [1], True]])
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3, 4], ["a", "b", "c", "d"], [[1, 2], [2, 1], [1], [2]], ["1", 1, [1], True]]
+)
 def test_calls_that_differ_are_not_one(values: list[Any]) -> None:
     rig = Rig()
     assert not any(has_reminder(outcome) for value in values for outcome in rig.run(call("look", at=value)))
@@ -475,7 +527,10 @@ def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever(repeats: i
         return f"{next(ticks)} % done"
 
     rig = Rig(tool(inline=True)(status), max_repeats=repeats)
-    assert kinds_of_calls(rig, *[call("status", job=1)] * repeats * 5) == ["ok"] * repeats * 4 + ["limit"] * repeats
+    assert (
+        kinds_of_calls(rig, *[call("status", job=1)] * repeats * 5)
+        == ["ok"] * repeats * 4 + ["limit"] * repeats
+    )
 
 
 def test_a_check_between_changes_is_not_a_repetition() -> None:
@@ -485,7 +540,9 @@ def test_a_check_between_changes_is_not_a_repetition() -> None:
         return "1 test failed"
 
     rig = Rig(write, tool(inline=True, effects="execute")(check))
-    calls = [step for n in range(6) for step in (call("write", path="a", content=f"attempt {n}"), call("check"))]
+    calls = [
+        step for n in range(6) for step in (call("write", path="a", content=f"attempt {n}"), call("check"))
+    ]
     assert kinds_of_calls(rig, *calls) == ["ok"] * 12
 
 
@@ -501,7 +558,9 @@ def test_calls_that_are_refused_loop_too(reason: str) -> None:
     if reason == "user":
         config = {"ask": frozenset({"write"}), "approve": says("no")}
     rig = Rig(hooks=(No(),) if reason == "veto" else (), **config)
-    bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(reason, call("write", path="a"))
+    bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(
+        reason, call("write", path="a")
+    )
     outcomes = [rig.run(bad)[0] for _ in range(12)]
     assert not any(outcome.ran for outcome in outcomes)
     assert [has_reminder(outcome) for outcome in outcomes] == [False] * 3 + [True] * 3 + [False] * 6
@@ -557,13 +616,16 @@ def test_the_guard_does_not_grow() -> None:
 @pytest.mark.parametrize(("field", "value", "message"), [
     ("tool_choice", 3, "tool_choice of ToolConfig: expected `str | ToolChoice | None`, got `int`"),
     ("ask", ["destroy"], "invalid enum value 'destroy'; known: read, write, execute, network"),
-    ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known: continue, abort, retry"),
+    ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known: continue, abort, "
+                           "retry"),
     ("timeout", "3", "timeout of ToolConfig: expected `float | None`, got `str`"),
     ("max_parallel", 0, "max_parallel of ToolConfig: expected `int` >= 1"),
     ("rates", {"look": 3}, "rates of ToolConfig: expected `Rate`, got `int`"),
     ("retry", {"factor": 0.5}, "retry of ToolConfig: expected `float` >= 1.0"),
 ])  # fmt: skip
-def test_a_wrong_value_is_refused_when_the_configuration_is_made(field: str, value: Any, message: str) -> None:
+def test_a_wrong_value_is_refused_when_the_configuration_is_made(
+    field: str, value: Any, message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         ToolConfig(**{field: value})
     assert message in str(caught.value)
@@ -573,4 +635,7 @@ def test_names_may_come_in_any_collection() -> None:
     config = ToolConfig(allow=["look"], ask={"write"})
     assert (config.allow, config.ask) == (frozenset({"look"}), frozenset({"write"}))
     fields: Any = {"rates": {"look": {"calls": 1, "seconds": 2}}, "retry": {"base": 1}}
-    assert (ToolConfig(**fields).rates, ToolConfig(**fields).retry) == ({"look": Rate(1, 2)}, RetryConfig(base=1))
+    assert (ToolConfig(**fields).rates, ToolConfig(**fields).retry) == (
+        {"look": Rate(1, 2)},
+        RetryConfig(base=1),
+    )

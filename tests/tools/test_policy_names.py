@@ -26,7 +26,16 @@ MODELS = [
     "simulator:gemini/gemini-3-pro",
     "simulator:ollama/llama4",
 ]
-SHELL_NAMES = ["shell", "Bash", "exec_command", "run_shell_command", "local_shell", "shell_command", "container.exec", "Bas*"]
+SHELL_NAMES = [
+    "shell",
+    "Bash",
+    "exec_command",
+    "run_shell_command",
+    "local_shell",
+    "shell_command",
+    "container.exec",
+    "Bas*",
+]
 READ_NAMES = ["read", "Read", "read_file", "ReadFile", "Rea?"]
 WRITE_NAMES = ["write", "Write", "write_file", "WriteFile", "Writ*"]
 # Models that see files under these names; Codex reads them with commands.
@@ -53,7 +62,9 @@ def make_agent(source: str, model: str, tools: list[Any], **policy: Any) -> Agen
     """An agent whose policy is written in Python or in a file."""
     if source == "python":
         return Agent(model, tools=tools, config=ToolConfig(**policy))
-    return Setup(msgspec.convert({"policy": policy, "audit": False}, Settings)).create_agent(model, tools=tools)
+    return Setup(msgspec.convert({"policy": policy, "audit": False}, Settings)).create_agent(
+        model, tools=tools
+    )
 
 
 def codes_of(agent: Agent, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
@@ -70,10 +81,16 @@ def visible_bases(agent: Agent) -> set[str]:
 @pytest.mark.parametrize("name", SHELL_NAMES)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("source", ["python", "file"])
-def test_what_is_denied_is_neither_shown_nor_run(source: str, model: str, name: str, tools: list[Tool]) -> None:
+def test_what_is_denied_is_neither_shown_nor_run(
+    source: str, model: str, name: str, tools: list[Tool]
+) -> None:
     agent = make_agent(source, model, tools, deny=[name])
     others = ToolConfig(allow=["patch", "read", "grep", "write"])
-    assert visible_bases(agent) == visible_bases(Agent(model, tools=tools, config=others)) >= {"patch", "read", "grep"}
+    assert (
+        visible_bases(agent)
+        == visible_bases(Agent(model, tools=tools, config=others))
+        >= {"patch", "read", "grep"}
+    )
     sent = {definition.qualified_name for definition in agent.view().visible_tools}
     assert sent.isdisjoint(SHELL_NAMES)
     codes = codes_of(agent, *((native, {"command": "true", "cmd": "true"}) for native in SHELL_NAMES[:4]))
@@ -85,7 +102,9 @@ def test_codex_reads_with_our_tools_if_it_has_no_shell(tools: list[Tool]) -> Non
     model = "simulator:openai-responses/gpt-5.5"
     for source in ("python", "file"):
         agent = make_agent(source, model, tools, deny=["exec_command"])
-        assert {"read", "grep", "apply_patch"} <= {definition.name for definition in agent.view().visible_tools}
+        assert {"read", "grep", "apply_patch"} <= {
+            definition.name for definition in agent.view().visible_tools
+        }
     agent = make_agent("python", model, tools)
     assert {"read", "grep"}.isdisjoint({definition.name for definition in agent.view().visible_tools})
 
@@ -107,14 +126,20 @@ def test_a_limit_applies_under_every_name(
 @pytest.mark.parametrize("name", READ_NAMES)
 @pytest.mark.parametrize("model", READERS)
 @pytest.mark.parametrize("source", ["python", "file", "run", "both"])
-def test_only_allowed_tools_are_shown_and_run(source: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
+def test_only_allowed_tools_are_shown_and_run(
+    source: str, model: str, name: str, tools: list[Tool], tmp_path: Path
+) -> None:
     options = {"allow": [name]} if source in ("run", "both") else {}
     agent = Agent(model, tools=tools)
     if source in ("python", "file", "both"):
-        agent = make_agent("python" if source == "both" else source, model, tools, allow=["read"] if options else [name])
+        agent = make_agent(
+            "python" if source == "both" else source, model, tools, allow=["read"] if options else [name]
+        )
         assert visible_bases(agent) == {"read"}
     read, write, path = READERS[model]
-    codes = codes_of(agent, (read, {path: str(tmp_path / "a")}), (write, {path: "b", "content": "x"}), **options)
+    codes = codes_of(
+        agent, (read, {path: str(tmp_path / "a")}), (write, {path: "b", "content": "x"}), **options
+    )
     assert codes[0] == ""
     assert codes[1] in ("tool_not_allowed", "unknown_tool")
 
@@ -122,7 +147,9 @@ def test_only_allowed_tools_are_shown_and_run(source: str, model: str, name: str
 @pytest.mark.parametrize("name", WRITE_NAMES)
 @pytest.mark.parametrize("model", READERS)
 @pytest.mark.parametrize("source", ["python", "file"])
-def test_a_rule_approves_under_every_name(source: str, model: str, name: str, tools: list[Tool], tmp_path: Path) -> None:
+def test_a_rule_approves_under_every_name(
+    source: str, model: str, name: str, tools: list[Tool], tmp_path: Path
+) -> None:
     _, write, path = READERS[model]
     call = (write, {path: str(tmp_path / "b"), "content": "x"})
     assert codes_of(make_agent(source, model, tools), call) == ["approval_required"]
@@ -131,7 +158,9 @@ def test_a_rule_approves_under_every_name(source: str, model: str, name: str, to
 
 @pytest.mark.parametrize("name", [name for name in SHELL_NAMES if name != "Bas*"])
 @pytest.mark.parametrize("model", MODELS)
-def test_a_choice_of_a_tool_is_sent_by_the_models_name_for_it(model: str, name: str, tools: list[Tool]) -> None:
+def test_a_choice_of_a_tool_is_sent_by_the_models_name_for_it(
+    model: str, name: str, tools: list[Tool]
+) -> None:
     agent = Agent(model, tools=tools)
     shell = agent.tools.get("shell")
     choice = agent.view().model_view.map_tool_choice(ToolChoice("required", (name,)))
@@ -171,7 +200,9 @@ def test_a_denied_tool_of_the_provider_is_not_sent(name: str) -> None:
 
 
 def test_exported_tools_follow_the_same_names(tools: list[Tool]) -> None:
-    exported = ExportedTools(tools, model="anthropic:claude-sonnet-5", config=ToolConfig(deny=["exec_command"]))
+    exported = ExportedTools(
+        tools, model="anthropic:claude-sonnet-5", config=ToolConfig(deny=["exec_command"])
+    )
     assert {"Bash", "shell"}.isdisjoint(exported.definitions())
 
 
@@ -181,7 +212,9 @@ def test_exported_tools_follow_the_same_names(tools: list[Tool]) -> None:
     (["exec_command"], {"shell"}),
 ])  # fmt: skip
 @pytest.mark.parametrize("source", ["python", "file"])
-def test_a_tool_that_has_a_models_name(source: str, deny: list[str], denied: set[str], tools: list[Tool]) -> None:
+def test_a_tool_that_has_a_models_name(
+    source: str, deny: list[str], denied: set[str], tools: list[Tool]
+) -> None:
     tool = Tool(add.function, name="Bash")
     agent = make_agent(source, MODELS[0], [*tools, tool], deny=deny)
     assert visible_bases(agent) == {"Bash", *NAMES} - denied
@@ -227,7 +260,9 @@ def test_what_is_allowed() -> None:
     assert find_allowed(ToolConfig(deny=["Bash"]), tools, names) == {"read", "add"}
     assert find_allowed(ToolConfig(allow=["Read", "add"]), tools, names) == {"read", "add"}
     assert find_allowed(ToolConfig(allow=["*"], deny=["a*"]), tools, names) == {"read", "shell"}
-    assert find_allowed(ToolConfig(deny=["web_open"]), ["web", "web_find", "web_search"], names) == {"web_search"}
+    assert find_allowed(ToolConfig(deny=["web_open"]), ["web", "web_find", "web_search"], names) == {
+        "web_search"
+    }
     assert may_come_later("mcp__a__b")
     assert may_come_later("mcp:a")
     assert not may_come_later("mcpx")

@@ -1,4 +1,6 @@
-"""What the one who approves a call is told: arguments as they will be used, the target, a preview in the tool's own words."""
+"""What the one who approves a call is told: arguments as they will be used, the target, a preview in the
+tool's own words.
+"""
 
 import asyncio
 import logging
@@ -49,7 +51,9 @@ def remover(ran: list[Any] | None = None, **options: Any) -> Tool:
     return tool(remove, approval=True, inline=True, target=path_of).replace(**options)
 
 
-def ask(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[ApprovalRequest]:
+def ask(
+    tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes"
+) -> list[ApprovalRequest]:
     questions: list[ApprovalRequest] = []
 
     def approve(question: ApprovalRequest) -> Any:
@@ -68,7 +72,9 @@ def test_the_question_says_what_the_call_would_do() -> None:
 
 
 def test_the_arguments_are_those_that_will_be_used() -> None:
-    """A list that came as text is mended before anybody is asked about it; the call keeps what the model wrote."""
+    """A list that came as text is mended before anybody is asked about it; the call keeps what the model
+    wrote.
+    """
     ran: list[Any] = []
 
     @tool(approval=True, inline=True, preview=render)
@@ -95,7 +101,9 @@ def test_what_is_not_text_becomes_text() -> None:
 
 
 @pytest.mark.parametrize("field", ["preview", "target"])
-def test_a_preview_that_fails_does_not_stop_the_question(field: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_preview_that_fails_does_not_stop_the_question(
+    field: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def wrong(arguments: dict[str, Any]) -> str:
         raise ValueError("cannot tell")
 
@@ -111,7 +119,9 @@ def test_a_preview_that_fails_does_not_stop_the_question(field: str, caplog: pyt
 @pytest.mark.parametrize("options", [{"approval": False}, {"approval": None, "effects": "read"}])
 def test_nobody_is_asked_and_nothing_is_previewed_if_a_call_may_run(options: dict[str, Any]) -> None:
     seen = Seen()
-    executor = ToolExecutor(ToolRegistry([remover(preview=seen, **options)]), ToolConfig(), approve=lambda question: "no")
+    executor = ToolExecutor(
+        ToolRegistry([remover(preview=seen, **options)]), ToolConfig(), approve=lambda question: "no"
+    )
     [outcome] = asyncio.run(executor.run_all([ToolCall("c", "remove", {"path": "a"})]))
     assert (outcome.result.text, seen.arguments) == ("removed", [])
 
@@ -131,7 +141,9 @@ def test_a_preview_is_not_made_if_nobody_is_there_to_see_it() -> None:
 
 @pytest.mark.parametrize("field", ["preview", "target"])
 def test_what_a_preview_does_to_the_arguments_reaches_nobody(field: str) -> None:
-    """What was asked about is what runs and what the conversation says, whatever the tool's own functions do on the way."""
+    """What was asked about is what runs and what the conversation says, whatever the tool's own functions do
+    on the way.
+    """
     ran: list[Any] = []
 
     def meddles(arguments: dict[str, Any]) -> str:

@@ -67,7 +67,20 @@ def test_a_function_is_registered_by_a_name() -> None:
 
 @pytest.mark.parametrize("name", ["nope", "cat", "bash"])
 def test_a_name_that_is_like_no_other_lists_all_tools(name: str) -> None:
-    names = ["ask_user", "edit", "glob", "grep", "insert", "list_dir", "memory", "patch", "read", "shell", "web_open", "write"]
+    names = [
+        "ask_user",
+        "edit",
+        "glob",
+        "grep",
+        "insert",
+        "list_dir",
+        "memory",
+        "patch",
+        "read",
+        "shell",
+        "web_open",
+        "write",
+    ]
     with pytest.raises(UnknownName) as e:
         ToolRegistry(map(make_tool, names)).get(name)
     assert str(e.value) == f"unknown tool {name!r}; known: {', '.join(names)}"
@@ -155,7 +168,9 @@ def test_a_clone_goes_its_own_way() -> None:
 
 
 def test_namespaces() -> None:
-    first, two, plain = make_tool("find", namespace="one"), make_tool("find", namespace="two"), make_tool("find")
+    first = make_tool("find", namespace="one")
+    two = make_tool("find", namespace="two")
+    plain = make_tool("find")
     registry = ToolRegistry([first])
     assert registry.get("find") is first, "there is only one"
     registry.merge([two])

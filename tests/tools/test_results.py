@@ -22,8 +22,25 @@ from toolglot.common.jsontext import loads
 from toolglot.errors import ToolError
 from toolglot.tools import results
 from toolglot.tools.context import Context
-from toolglot.tools.results import ResultStore, ToolOutput, as_result, collect_async_generator, limit_result, read_result_tool
-from toolglot.values.messages import Conversation, Foreign, Media, Text, ToolCall, ToolResult, load, save, tool_results
+from toolglot.tools.results import (
+    ResultStore,
+    ToolOutput,
+    as_result,
+    collect_async_generator,
+    limit_result,
+    read_result_tool,
+)
+from toolglot.values.messages import (
+    Conversation,
+    Foreign,
+    Media,
+    Text,
+    ToolCall,
+    ToolResult,
+    load,
+    save,
+    tool_results,
+)
 
 CALL = ToolCall("c1", "look", {})
 PNG = b"\x89PNG\r\n\x1a\n0000"
@@ -97,14 +114,26 @@ DATA: list[tuple[Any, str, Any]] = [
     (Point(1), '{"x":1,"y":null}', {"x": 1, "y": None}),
     (Pair(1, 2), "[1,2]", [1, 2]),
     (Plain(1), '{"a":1}', {"a": 1}),
-    (Model(day=date(2025, 1, 31), path=Path("a")), '{"day":"2025-01-31","path":"a"}', {"day": "2025-01-31", "path": "a"}),
-    ([Model(day=date(2025, 1, 31), path=Path("a"))], '[{"day":"2025-01-31","path":"a"}]', [{"day": "2025-01-31", "path": "a"}]),
+    (
+        Model(day=date(2025, 1, 31), path=Path("a")),
+        '{"day":"2025-01-31","path":"a"}',
+        {"day": "2025-01-31", "path": "a"},
+    ),
+    (
+        [Model(day=date(2025, 1, 31), path=Path("a"))],
+        '[{"day":"2025-01-31","path":"a"}]',
+        [{"day": "2025-01-31", "path": "a"}],
+    ),
     (Color.RED, "red", "red"),
     (date(2025, 1, 31), "2025-01-31", "2025-01-31"),
     (PurePosixPath("a/b"), "a/b", "a/b"),
     (Decimal("1.50"), "1.50", "1.50"),
     (UUID(int=0), "00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000000"),
-    ({"p": PurePosixPath("a"), "d": date(2025, 1, 31)}, '{"p":"a","d":"2025-01-31"}', {"p": "a", "d": "2025-01-31"}),
+    (
+        {"p": PurePosixPath("a"), "d": date(2025, 1, 31)},
+        '{"p":"a","d":"2025-01-31"}',
+        {"p": "a", "d": "2025-01-31"},
+    ),
     (Array(), "[1,2]", [1, 2]),
     (words(), "a b", None),
     ((n for n in (1, 2)), "[1,2]", [1, 2]),
@@ -115,7 +144,9 @@ DATA: list[tuple[Any, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text", "data"), DATA, ids=[f"{type(row[0]).__name__}-{row[1][:20]}" for row in DATA])
+@pytest.mark.parametrize(
+    ("value", "text", "data"), DATA, ids=[f"{type(row[0]).__name__}-{row[1][:20]}" for row in DATA]
+)
 def test_data(value: Any, text: str, data: Any) -> None:
     stored = as_result(value, CALL)
     assert stored == ToolResult("c1", (Text(text),), "look", data)
@@ -231,8 +262,16 @@ def test_garbage_is_an_error_in_one_sentence(make: Any, words: str) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.builds(object),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(st.characters())
+        | st.binary()
+        | st.builds(object),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
+        ),
         max_leaves=10,
     )
 )
@@ -270,7 +309,9 @@ def test_generators_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def result(*blocks: Any, data: Any = None) -> ToolResult:
-    return ToolResult("c1", tuple(Text(block) if isinstance(block, str) else block for block in blocks), "look", data)
+    return ToolResult(
+        "c1", tuple(Text(block) if isinstance(block, str) else block for block in blocks), "look", data
+    )
 
 
 def test_short_results_stay() -> None:
@@ -329,7 +370,8 @@ def test_the_store_drops_the_oldest() -> None:
     third = store.put("c" * 2000)
     assert store.page(second, 1990, 100) == "b" * 10
     with pytest.raises(
-        ToolError, match=rf"there is no result '{first}' \(any more\): run the tool again; there are .*{third}"
+        ToolError,
+        match=rf"there is no result '{first}' \(any more\): run the tool again; there are .*{third}",
     ) as e:
         store.page(first)
     assert e.value.kind == "not_found"
@@ -341,7 +383,9 @@ def test_equal_texts_are_stored_once_and_a_handle_means_one_text_everywhere() ->
     store, other = ResultStore(max_bytes=5000), ResultStore()
     first, second = store.put("a" * 2000), store.put("b" * 2000)
     assert store.put("a" * 2000) == first != second
-    assert (len(store), [text[0] for text in store.texts]) == (2, ["b", "a"]), "what was stored again is the newest"
+    assert (len(store), [text[0] for text in store.texts]) == (2, ["b", "a"]), (
+        "what was stored again is the newest"
+    )
     assert other.put("c" * 2000) not in (first, second)
     assert other.put("a" * 2000) == first
 

@@ -86,7 +86,9 @@ _FORMS = [form.replace("↵", "\n") for form in FORMS.strip().splitlines()]
 
 
 def random_line(generator: random.Random, number: int, depth: int = 3) -> str:
-    """A line for bash with the command `p q NUMBER` in it, in one form within another; one in six has a random change."""
+    """A line for bash with the command `p q NUMBER` in it, in one form within another; one in six has a
+    random change.
+    """
     if depth == 0:
         return generator.choice(["p q", "p q", "p  'q'", "\\p q", "q p", "p", '"p" "q"']) + f" {number}"
     form = generator.choice(_FORMS) if generator.random() < 0.8 else "@"
@@ -99,7 +101,15 @@ def random_line(generator: random.Random, number: int, depth: int = 3) -> str:
 
 
 LONG_LINES = [
-    *("env " + "a " * 4990, "git " + "-a " * 3300, "a;" * 4990, "> " * 4990, "'" * 9999, '"$' * 4999, "eval " * 1990),
+    *(
+        "env " + "a " * 4990,
+        "git " + "-a " * 3300,
+        "a;" * 4990,
+        "> " * 4990,
+        "'" * 9999,
+        '"$' * 4999,
+        "eval " * 1990,
+    ),
     *("env " + "-Sx " * 2490, "env " + "-Sssssssh " * 990, "env " + "'-Sssssh env -S' " * 620, "X=x " * 2490),
     *("hash x=" * 1400, "npx " * 2490, "make " + "X=a\\ b " * 1240, "function " * 1100, "time " * 1990),
 ]
@@ -127,8 +137,10 @@ class TestCommands:
         ("tar *", "tar tf a.tgz"),
         ("curl *", "curl -fsSL -H 'Accept: x' https://a.org/x"),
         # build tools, as they are usually called
-        ("make *", "make -j4 test"), ("make *", "make -k"), ("cargo *", "cargo test --release -- --nocapture"),
-        ("cargo test *", "cargo test name"), ("pytest *", "pytest -xvs -k 'a and b' --maxfail=1 'tests/a.py::t[x=1]'"),
+        ("make *", "make -j4 test"), ("make *", "make -k"), ("cargo *", "cargo test --release -- "
+                                                                        "--nocapture"),
+        ("cargo test *", "cargo test name"), ("pytest *", "pytest -xvs -k 'a and b' --maxfail=1 "
+                                                          "'tests/a.py::t[x=1]'"),
         ("npm *", "npm test"), ("npm *", "npm run build --if-present"), ("mvn *", "mvn -q -B -ntp clean verify"),
         ("gradle *", "gradle test --tests a.B --parallel"), ("docker *", "docker ps -a"),
         ("docker build *", "docker build -t x ."), ("docker compose *", "docker compose up -d"),
@@ -242,7 +254,8 @@ class TestCommands:
         ("git push *", "ls && (git push)", True), ("rm *", "env A=1 rm -r x", True), ("rm *", "sudo -u me rm x", True),
         ("rm *", "/bin/rm x", True), ("rm *", "r\\m x", True), ("rm *", "'rm' x", True), ("rm *", "A=1 rm x", True),
         ("rm *", "find . -exec rm {} +", True), ("rm *", "bash -c 'ls; rm x'", True), ("rm *", "if rm x; then ls; fi", True),
-        ("rm *", "echo $(rm x)", True), ("rm *", "ls | xargs rm", True), ("rm *", "timeout 5 bash -c \"eval 'rm x'\"", True),
+        ("rm *", "echo $(rm x)", True), ("rm *", "ls | xargs rm", True), ("rm *", "timeout 5 bash -c \"eval "
+                                                                                  "'rm x'\"", True),
         ("rm *", "rm x > y", True), ("*", "ls", True), ("rm *", "ls\nrm x", True), ("rm *", "rm", True),
         ("git push *", "git -C x push", None), ("git push *", "git $X", None), ("rm *", "$RM x", None),
         ("rm *", "echo \"$(rm x)\"", None),
@@ -273,12 +286,14 @@ class TestCommands:
         ("git push *", "env -S'git push'", True), ("git push *", "env -iS'git push'", True),
         ("git push *", "env -Sgit push", True), ("git push *", "env --split-string='git push'", True),
         ("git push *", "env --split-string=git push", True), ("git push *", "git rebase --exec='git push'", True),
-        ("git push *", "git rebase -x'git push'", True), ("git push *", "tar xf a --to-command='git push'", True),
+        ("git push *", "git rebase -x'git push'", True), ("git push *", "tar xf a --to-command='git "
+                                                                        "push'", True),
         ("git push *", "runuser -c'git push' me", True), ("git push *", "npm exec -c 'git push'", True),
         ("git push *", "make --eval='x:;git push' x", True), ("git push *", "make SHELL='git push'", None),
         ("git push *", "cargo test --config target.x.runner='git push'", True), ("rm *", "unknown --exec=rm", None),
         ("git push *", "unknown --exec='git push'", None), ("git push *", "unknown X='git push'", None),
-        ("git push *", "GIT_EDITOR='git push' git commit", None), ("git push *", "X=1 PAGER='sh -c \"git push\"' man x", None),
+        ("git push *", "GIT_EDITOR='git push' git commit", None), ("git push *", "X=1 PAGER='sh -c \"git "
+                                                                                 "push\"' man x", None),
         ("git push *", "unknown --message='a git push'", False), ("git push *", "echo --exec='git push'", False),
         ("rm *", "eval 'ls;' r\"m\" x", True), ("rm x *", "eval 'rm' 'x'", True), ("rm *", "eval eval 'r' m", False),
         ("rm *", "env --chdir=rm ls", True), ("rm *", "unknown -rm", False),
@@ -297,7 +312,8 @@ class TestCommands:
         ("git push *", "tmux new -d git push", True), ("git push *", "tmux new -d 'git push'", True),
         ("git push *", "screen -dm git push", True), ("git push *", "runuser -u me git push", True),
         ("git push *", "pkexec git push", True), ("git push *", "dbus-run-session -- git push", True),
-        ("git push *", "xvfb-run git push", True), ("git push *", "/lib64/ld-linux-x86-64.so.2 /usr/bin/git push", True),
+        ("git push *", "xvfb-run git push", True), ("git push *", "/lib64/ld-linux-x86-64.so.2 /usr/bin/git "
+                                                                  "push", True),
         ("git push *", "git shell -c 'git push'", True), ("git push *", "git remote-ext 'git push'", True),
         ("git push *", "git config core.pager 'git push'", True), ("git push *", "mvn -Dx='git push' exec:exec", True),
         ("git push *", "git archive --remote='ext::git push'", None), ("git push *", "git clone 'ext::git push'", None),
@@ -307,7 +323,8 @@ class TestCommands:
         ("git push *", "cp /usr/bin/git g; ./g push", None), ("git push *", "mv cp g", False),
         ("git push *", "run0 git push", True), ("git push *", "chronic git push", True),
         ("git push *", "hash -p /usr/bin/git g; g push", None), ("git push *", "alias g=git; g push", None),
-        ("git push *", "alias g='/usr/bin/git push'", None), ("git push *", "ln -s /usr/bin/git g; ./g push", None),
+        ("git push *", "alias g='/usr/bin/git push'", None), ("git push *", "ln -s /usr/bin/git g; ./g "
+                                                                            "push", None),
         ("git push *", "alias ll='ls -l'", False), ("git push *", "git send-pack x", None),
         ("git push *", "git fetch-pack", False),
         ("git push *", "npm install git", False), ("git push *", "docker build x", False), ("rm *", "python -m pip rm", False),
@@ -323,7 +340,9 @@ class TestCommands:
         assert denies("shell(rm *)", line * 2 + "; rm x") is None
 
     def test_what_is_understood_is_what_bash_runs(self, tmp_path: Path) -> None:
-        """Random lines in one bash, in which no program exists: every command that it would start was among those returned."""
+        """Random lines in one bash, in which no program exists: every command that it would start was among
+        those returned.
+        """
         for name in ("p", "q", "-p"):
             (tmp_path / name).touch()
         generator = random.Random(14)
@@ -342,13 +361,19 @@ class TestCommands:
         lines = ["".join(generator.choices(pieces, k=generator.randint(1, 9))) for _ in range(6000)]
         clear = [line for line in lines if not split_command(line).unclear]
         assert len(clear) > 800
-        script = "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >&9; }\nwhile IFS= read -r -d '' line; do\n"
+        script = (
+            "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >&9; }\nwhile IFS= read -r -d "
+            "'' "
+            "line; do\n"
+        )
         script += "eval \"$line\" </dev/null >/dev/null 2>&1; wait; printf '\\2\\0' >&9; done"
         command = ["bash", "--norc", "-c", f"exec 9>out\n{script}"]
         environment = {"PATH": "/nowhere", "HOME": str(tmp_path)}
         data = b"".join(line.encode() + b"\0" for line in clear)
         bash = next(path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists())
-        subprocess.run(command, executable=bash, input=data, cwd=tmp_path, env=environment, check=True, timeout=120)
+        subprocess.run(
+            command, executable=bash, input=data, cwd=tmp_path, env=environment, check=True, timeout=120
+        )
         runs = (tmp_path / "out").read_bytes().decode().split("\2\0")
         assert len(runs) == len(clear) + 1
         seen = 0
@@ -359,10 +384,16 @@ class TestCommands:
         assert seen > 500
 
     def test_what_bash_runs_is_denied(self, tmp_path: Path) -> None:
-        """Random lines in one bash, in which no program exists: a denial misses no command that bash starts itself."""
+        """Random lines in one bash, in which no program exists: a denial misses no command that bash starts
+        itself.
+        """
         generator = random.Random(7)
         lines = [random_line(generator, number) for number in range(1500)]
-        script = "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >&9; }\nwhile IFS= read -r -d '' line; do\n"
+        script = (
+            "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >&9; }\nwhile IFS= read -r -d "
+            "'' "
+            "line; do\n"
+        )
         script += '(FUNCNEST=9; ulimit -t 1; eval "$line") </dev/null >/dev/null 2>&1; done; wait'
         environment = {"PATH": "/nowhere", "HOME": str(tmp_path)}
         bash = next(path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists())
@@ -379,7 +410,9 @@ class TestCommands:
         started = (tmp_path / "out").read_bytes().decode().split("\1\0")
         runs = [words.split("\0") for words in started if words.startswith("p\0q\0")]
         numbers = {int(words[2]) for words in runs if words[2].isdigit() and int(words[2]) < len(lines)}
-        assert [lines[number] for number in sorted(numbers) if denies("shell(p q)", lines[number]) is False] == []
+        assert [
+            lines[number] for number in sorted(numbers) if denies("shell(p q)", lines[number]) is False
+        ] == []
         assert len(numbers) > 700
 
 
@@ -406,7 +439,8 @@ class TestPaths:
         assert (rules.find_denial("write", [path(value)]) is not None) is expected
 
     def test_all_paths_must_be_allowed_and_one_is_enough_to_deny(self) -> None:
-        rules, both = RuleSet(["patch(src/**)"], ["patch(lib/**)"]), [path("/work/src/a"), path("/work/lib/a")]
+        rules = RuleSet(["patch(src/**)"], ["patch(lib/**)"])
+        both = [path("/work/src/a"), path("/work/lib/a")]
         assert rules.find_approval("patch", both[:1])[0]
         assert rules.find_approval("patch", both) == ((), "no rule allows '/work/lib/a'")
         assert rules.find_denial("patch", both) == (parse_rule("patch(lib/**)"), True)
@@ -431,7 +465,8 @@ class TestAddresses:
         ("[::1]", "http://[::1]/", False, False), ("a.org", "https://a.org:x/", False, False),
     ])  # fmt: skip
     def test_patterns(self, pattern: str, url: str, approved: bool, denied: bool) -> None:
-        rules, subjects = RuleSet([f"web_open({pattern})"], [f"web_open({pattern})"]), [Subject("address", url)]
+        rules = RuleSet([f"web_open({pattern})"], [f"web_open({pattern})"])
+        subjects = [Subject("address", url)]
         assert bool(rules.find_approval("web_open", subjects)[0]) is approved
         assert (rules.find_denial("web_open", subjects) is not None) is denied
 
@@ -451,7 +486,9 @@ class TestNames:
             assert bool(rules.find_approval("web", STEPS)[0]) is is_allowed
         assert RuleSet(["web_search(q)", "web_open(a.org)"], []).find_approval("web", STEPS)[0]
 
-    @pytest.mark.parametrize("rule", ["web_open", "web_find", "web_search", "web", "web_open(a.org)", "web_search(q)", "*"])
+    @pytest.mark.parametrize(
+        "rule", ["web_open", "web_find", "web_search", "web", "web_open(a.org)", "web_search(q)", "*"]
+    )
     def test_denying_a_part_denies_the_whole(self, rule: str) -> None:
         assert RuleSet([], [rule]).find_denial("web", STEPS) is not None
 
@@ -463,13 +500,27 @@ class TestNames:
         assert not rules.find_approval("read", [path("/work/src/a")])[0]
 
     def test_models_own_names(self) -> None:
-        rules = RuleSet(["Bash(ls *)"], ["Bash(rm *)"], PolicyNames(lambda name: ("shell",) if name == "Bash" else ()))
+        rules = RuleSet(
+            ["Bash(ls *)"], ["Bash(rm *)"], PolicyNames(lambda name: ("shell",) if name == "Bash" else ())
+        )
         assert rules.find_approval("shell", [Subject("command", "ls x")])[0]
         assert rules.find_denial("shell", [Subject("command", "rm x")]) is not None
         assert not rules.find_approval("write", [Subject("command", "ls x")])[0]
 
     @pytest.mark.parametrize(
-        "text", ["", "shell(", "shell()", "shell( )", "shell)(", "a b", "(x)", "write(~/x)", "write(../x)", "a(b\nc)"]
+        "text",
+        [
+            "",
+            "shell(",
+            "shell()",
+            "shell( )",
+            "shell)(",
+            "a b",
+            "(x)",
+            "write(~/x)",
+            "write(../x)",
+            "a(b\nc)",
+        ],
     )
     def test_what_is_not_a_rule(self, text: str) -> None:
         with pytest.raises(UsageError, match=r"is not a rule: "):
@@ -488,7 +539,9 @@ def make(**options: Any) -> Tool:
     return Tool(act, **{**defaults, **options})
 
 
-def judge(config: ToolConfig, tool: Tool, *, can_ask: bool = False, what: str = "x") -> tuple[str, str, str, bool]:
+def judge(
+    config: ToolConfig, tool: Tool, *, can_ask: bool = False, what: str = "x"
+) -> tuple[str, str, str, bool]:
     verdict = ToolPolicy().judge(tool, make_caller(config, can_ask=can_ask), {"what": what})
     return verdict.action, verdict.code, verdict.decided_by, verdict.each_time
 
@@ -531,7 +584,8 @@ class TestVerdicts:
         assert judge(config, make(**SCOPE), what="b", can_ask=True) == ("ask", "", "policy", False)
         doubtful = judge(config, make(), what="ac", can_ask=True)
         assert (doubtful[0], doubtful[3]) == ("ask", True)  # neither "always" nor --yes decides it
-        assert judge(config, make(), what="ac", can_ask=True)[0] == "ask"  # the tool does not say what it is about
+        # the tool does not say what it is about
+        assert judge(config, make(), what="ac", can_ask=True)[0] == "ask"
         assert judge(config, make(approval=False, **SCOPE), what="ab")[0] == "refuse"
         assert judge(ToolConfig(approve=["act"], deny=["act(b)"]), make(), can_ask=True)[0] == "ask"
 
@@ -544,7 +598,11 @@ class TestVerdicts:
         policy, caller = ToolPolicy(), make_caller(config, can_ask=True)
         policy.allow_always(asking_tool)
         verdict = policy.judge(asking_tool, caller, {"what": "x"})
-        assert (verdict.action, verdict.reason, verdict.each_time) == ("ask", "it runs outside the sandbox", True)
+        assert (verdict.action, verdict.reason, verdict.each_time) == (
+            "ask",
+            "it runs outside the sandbox",
+            True,
+        )
         assert judge(config, asking_tool)[:2] == ("refuse", "approval_required")
         assert judge(ToolConfig(deny=["act"]), asking_tool, can_ask=True)[0] == "refuse"
 
@@ -567,7 +625,10 @@ class TestVerdicts:
         (ToolConfig(ask=()), "x", "it needs no approval"),
     ])  # fmt: skip
     def test_reasons(self, config: ToolConfig, action: str, reason: str) -> None:
-        assert ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": action}).reason == reason
+        assert (
+            ToolPolicy().judge(make(**SCOPE), make_caller(config, can_ask=True), {"what": action}).reason
+            == reason
+        )
 
     def test_a_refusal_says_how_to_allow(self) -> None:
         agent = Agent("simulator", tools=[make()], facade="neutral")

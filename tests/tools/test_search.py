@@ -11,7 +11,8 @@ from toolglot import ToolDefinition
 from toolglot.tools.search import ToolIndex, search_tools_tool, split_words
 from toolglot.tools.tool import Tool
 
-# What a model would type, and the tool that it needs; written by hand. A second query is what it would try next.
+# What a model would type, and the tool that it needs; written by hand. A second query is what it would try
+# next.
 QUERIES = [
     ("create a GitHub issue", "github_create_issue"),
     ("file a bug report in the repository", "github_create_issue"),
@@ -139,7 +140,9 @@ def test_namespaces_tags_and_other_scripts_are_found() -> None:
 
 
 def test_nothing_found_says_what_there_is() -> None:
-    text, loaded, others = search(search_tools_tool(tool.definition for tool in many_tools()), "quantum chromodynamics")
+    text, loaded, others = search(
+        search_tools_tool(tool.definition for tool in many_tools()), "quantum chromodynamics"
+    )
     assert (loaded, others) == ([], [])
     assert "No tool matches 'quantum chromodynamics'" in text
     assert "300 tools can be found: github (24), billing (24)," in text
@@ -152,9 +155,15 @@ def test_the_description_stays_within_what_providers_accept() -> None:
         assert len(search_tools_tool(definitions).definition.description) <= 1024
 
 
-@given(st.text(max_size=60), st.integers(-5, 100), st.lists(st.text(min_size=1, max_size=20), max_size=5, unique=True))
+@given(
+    st.text(max_size=60),
+    st.integers(-5, 100),
+    st.lists(st.text(min_size=1, max_size=20), max_size=5, unique=True),
+)
 def test_any_query_and_any_names_are_harmless(query: str, limit: int, texts: list[str]) -> None:
-    index = ToolIndex(ToolDefinition(text, text, {"properties": {text: {"description": 5}, "x": None}}) for text in texts)
+    index = ToolIndex(
+        ToolDefinition(text, text, {"properties": {text: {"description": 5}, "x": None}}) for text in texts
+    )
     assert len(index.search(query, max(0, limit))) <= len(texts)
     for tool in index.tools:
         if split_words(tool.name):

@@ -27,7 +27,9 @@ from toolglot.values.request import ToolDefinition, ToolExample
 
 
 @tool
-def get_weather(location: str, days: int = 3, units: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
+def get_weather(
+    location: str, days: int = 3, units: Literal["celsius", "fahrenheit"] = "celsius"
+) -> dict[str, Any]:
     """Get current weather for a location.
 
     Args:
@@ -36,7 +38,16 @@ def get_weather(location: str, days: int = 3, units: Literal["celsius", "fahrenh
     return {"location": location, "days": days, "units": units}
 
 
-@tool(name="add", tags=["math"], version="2", effects="read", inline=True, idempotent=True, timeout=1.5, max_uses=3)
+@tool(
+    name="add",
+    tags=["math"],
+    version="2",
+    effects="read",
+    inline=True,
+    idempotent=True,
+    timeout=1.5,
+    max_uses=3,
+)
 async def plus(a: int, b: int) -> int:
     """Adds."""
     return a + b
@@ -104,7 +115,9 @@ def test_a_function_is_a_tool_and_stays_a_function() -> None:
     assert get_weather.__doc__
     assert get_weather.__doc__.startswith("Get current")
     assert tool(lambda: None, name="bare").__doc__ is None, "and not that of the class"
-    assert get_weather.effects == {"read", "write", "execute", "network"}, "a tool that does not say may do anything"
+    assert get_weather.effects == {"read", "write", "execute", "network"}, (
+        "a tool that does not say may do anything"
+    )
     assert repr(get_weather).startswith("<Tool 'get_weather': ")
     assert not get_weather.is_async
 
@@ -122,10 +135,17 @@ def test_options() -> None:
     assert (plus.definition.tags, plus.definition.version) == ({"math"}, "2")
     assert run(plus, {"a": 1, "b": 2}) == 3
     limited = tool(name="f", rate=Rate(3, 60), approval=True, target=str, max_result=10)(len)
-    assert (limited.rate, limited.approval, limited.target, limited.max_result) == (Rate(3, 60.0), True, str, 10)
+    assert (limited.rate, limited.approval, limited.target, limited.max_result) == (
+        Rate(3, 60.0),
+        True,
+        str,
+        10,
+    )
 
 
-@pytest.mark.parametrize("example", [ToolExample({"a": 1, "b": 2}), {"a": 1, "b": 2}, {"input": {"a": 1, "b": 2}}])
+@pytest.mark.parametrize(
+    "example", [ToolExample({"a": 1, "b": 2}), {"a": 1, "b": 2}, {"input": {"a": 1, "b": 2}}]
+)
 def test_examples(example: Any) -> None:
     example_tool = plus.replace(examples=[example])
     assert example_tool.definition.examples == (ToolExample({"a": 1, "b": 2}),)
@@ -190,7 +210,9 @@ def with_a_schema() -> Tool:
     return tool_from_schema("t", "T.", GIVEN, by_keywords)
 
 
-@pytest.mark.parametrize("tags", [["x"], ("x",), {"x"}, frozenset({"x"}), iter(["x"])], ids=lambda tags: type(tags).__name__)
+@pytest.mark.parametrize(
+    "tags", [["x"], ("x",), {"x"}, frozenset({"x"}), iter(["x"])], ids=lambda tags: type(tags).__name__
+)
 def test_replaced_tags_of_a_given_schema_are_tags(tags: Any) -> None:
     tagged = with_a_schema().replace(tags=tags)
     assert tagged.definition.tags == tagged.tags == frozenset({"x"})
@@ -290,11 +312,20 @@ def test_every_option_is_checked() -> None:
 
 def test_iterators_are_read_once() -> None:
     made = tool(plus.function, name="sum", tags=iter(["x"]), examples=iter([{"a": 1, "b": 2}]))
-    assert made.definition.examples == made.replace(version="2").definition.examples == (ToolExample({"a": 1, "b": 2}),)
+    assert (
+        made.definition.examples
+        == made.replace(version="2").definition.examples
+        == (ToolExample({"a": 1, "b": 2}),)
+    )
     assert made.replace(version="2").tags == {"x"}
 
 
-STRICT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+STRICT = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 
 
 @pytest.mark.parametrize(("example", "reason"), [
@@ -308,7 +339,9 @@ def test_examples_fit_the_parameters(example: dict[str, Any], reason: str) -> No
         return a
 
     derived = tool(look, examples=[{"a": 1}, example])
-    with pytest.raises(InvalidTool, match=rf"tool 'look': the example .* does not fit its parameters \(.*{reason}"):
+    with pytest.raises(
+        InvalidTool, match=rf"tool 'look': the example .* does not fit its parameters \(.*{reason}"
+    ):
         _ = derived.definition
     with pytest.raises(InvalidTool, match=reason):  # a schema is known, so that nothing needs to be built
         tool(look, parameters=STRICT, examples=[example])
@@ -317,7 +350,9 @@ def test_examples_fit_the_parameters(example: dict[str, Any], reason: str) -> No
     with pytest.raises(InvalidTool, match=reason):
         tool_from_schema("look", "", STRICT, look).replace(examples=[example])
     hosted_elsewhere = ToolDefinition("look", "", STRICT, examples=(ToolExample(example),), tags={MCP_TAG})
-    assert tool_from_definition(hosted_elsewhere, look).definition.examples, "nobody here can correct an MCP server's"
+    assert tool_from_definition(hosted_elsewhere, look).definition.examples, (
+        "nobody here can correct an MCP server's"
+    )
 
 
 def test_an_example_may_be_what_only_a_validator_refuses() -> None:
@@ -368,7 +403,9 @@ def test_bind_names_what_it_repaired() -> None:
     ({"location": 7}, True),
     ({"location": "Rome", "zip": 1}, True),
 ])  # fmt: skip
-def test_only_a_conversion_that_loses_nothing_is_not_reported(arguments: dict[str, Any], is_reported: bool) -> None:
+def test_only_a_conversion_that_loses_nothing_is_not_reported(
+    arguments: dict[str, Any], is_reported: bool
+) -> None:
     assert bool(get_weather.bind(call(arguments)).repairs) == is_reported
 
 
@@ -484,7 +521,9 @@ def test_generators_are_read_to_their_end() -> None:
             yield i
 
     assert run(words, {"n": 3}) == "0 1 2 "
-    assert run(tool(name="f")(lambda: words.function(2)), {}) == "0 1 ", "where it runs, not where the result is made"
+    assert run(tool(name="f")(lambda: words.function(2)), {}) == "0 1 ", (
+        "where it runs, not where the result is made"
+    )
     assert async_words.is_async
     assert run(async_words, {"n": 3}) == [0, 1, 2]
 
@@ -576,7 +615,9 @@ def test_tools_of() -> None:
 
 def test_tools_of_classes_and_modules() -> None:
     assert [item.name for item in tools_of(Box)] == ["create", "twice", "thrice"]
-    assert [item.name for item in tools_of(hooks)] == ["apply_hooks"], "only the functions of the module itself"
+    assert [item.name for item in tools_of(hooks)] == ["apply_hooks"], (
+        "only the functions of the module itself"
+    )
 
 
 def test_local_types_as_text() -> None:
@@ -603,7 +644,11 @@ def test_local_types_as_text() -> None:
 
 # ---- tools whose definition is given
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+    "required": ["a"],
+}
 
 
 @pytest.mark.parametrize(("function", "expected"), [
@@ -625,7 +670,10 @@ def test_a_tool_from_a_schema(function: Any, expected: Any) -> None:
 
 UNITS: dict[str, Any] = {
     "type": "object",
-    "properties": {"place": {"type": "string"}, "units": {"enum": ["celsius", "fahrenheit"], "default": "celsius"}},
+    "properties": {
+        "place": {"type": "string"},
+        "units": {"enum": ["celsius", "fahrenheit"], "default": "celsius"},
+    },
     "required": ["place"],
 }
 
@@ -649,7 +697,9 @@ def test_defaults_of_a_given_schema_are_applied(function: Any) -> None:
                  tool(function, name="t", parameters=UNITS)):  # fmt: skip
         assert run(reporter, {"place": "Paris"}) == "Paris in celsius"
         assert run(reporter, {"place": "Paris", "units": "fahrenheit"}) == "Paris in fahrenheit"
-        assert reporter.bind(call({"place": "Paris"})).arguments == {"place": "Paris"}, "the model's own arguments are kept"
+        assert reporter.bind(call({"place": "Paris"})).arguments == {"place": "Paris"}, (
+            "the model's own arguments are kept"
+        )
         assert run(reporter, {"Place": "Paris"}) == "Paris in celsius", "also after a repair"
 
 
@@ -666,7 +716,9 @@ def test_the_default_is_not_shared_between_calls() -> None:
 
 def test_a_tool_of_a_server_gets_what_the_model_wrote() -> None:
     definition = ToolDefinition("t", "T.", UNITS, tags=frozenset({MCP_TAG}))
-    assert tool_from_definition(definition, report).bind(call({"place": "Paris"})).values == {"place": "Paris"}
+    assert tool_from_definition(definition, report).bind(call({"place": "Paris"})).values == {
+        "place": "Paris"
+    }
 
 
 def test_a_broken_schema_is_named() -> None:
@@ -676,7 +728,8 @@ def test_a_broken_schema_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "tool_call", [call(None, "*** x", freeform=True), call({"input": "*** x"}, '{"input": "*** x"}'), call(None, "*** x")]
+    "tool_call",
+    [call(None, "*** x", freeform=True), call({"input": "*** x"}, '{"input": "*** x"}'), call(None, "*** x")],
 )
 def test_a_freeform_tool_gets_its_text(tool_call: ToolCall) -> None:
     definition = ToolDefinition("patch", "Patches.", kind="freeform")
@@ -698,7 +751,8 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
         "heavy = {'pydantic', 'jsonschema_rs', 'asyncio'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "raw = tool_from_schema('t', '', {'type': 'object'}, lambda **k: k)\n"
-        "assert raw.call(raw.bind(ToolCall('1', 't', {'a': 1})).values, Context(ToolCall('1', 't'))) == {'a': 1}\n"
+        "assert raw.call(raw.bind(ToolCall('1', 't', {'a': 1})).values, Context(ToolCall('1', 't'))) == "
+        "{'a': 1}\n"
         "assert 'pydantic' not in sys.modules\n"
         "f.definition\n"
         "assert 'pydantic' in sys.modules\n"
@@ -731,7 +785,12 @@ async def test_a_tool_is_its_function_to_type_checkers_and_to_inspect() -> None:
     assert_type(get_weather("Oslo", days=1), dict[str, Any])
     assert_type(await plus(1, 2), int)
     assert_type(await Counter().increase(3), int)
-    for function, is_async in ((get_weather, False), (plus, True), (Counter().increase, True), (tool(copy), False)):
+    for function, is_async in (
+        (get_weather, False),
+        (plus, True),
+        (Counter().increase, True),
+        (tool(copy), False),
+    ):
         assert inspect.iscoroutinefunction(function) is is_async
     assert str(inspect.signature(plus)) == "(a: int, b: int) -> int"
     assert str(inspect.signature(Counter().increase)) == "(by: int) -> int"

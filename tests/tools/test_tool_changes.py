@@ -19,7 +19,10 @@ from toolglot.values.definitions import MCP_TAG, ToolDefinition
 from toolglot.values.messages import ToolCall
 
 NOTE: dict[str, Any] = {"type": "object", "properties": {"note": {"type": "string"}}}
-MORE: dict[str, Any] = {"type": "object", "properties": {"note": {"type": "string"}, "key": {"type": "string"}}}
+MORE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"note": {"type": "string"}, "key": {"type": "string"}},
+}
 AnyTool = Tool[..., Any]
 BASE: dict[str, Any] = {"description": "Look a word up.", "parameters": NOTE, "output_schema": None}
 
@@ -28,7 +31,9 @@ def find(note: str) -> str:
     return "found"
 
 
-def make(hints: dict[str, Any] | None = None, effects: Any = ("read", "write", "network"), **fields: Any) -> AnyTool:
+def make(
+    hints: dict[str, Any] | None = None, effects: Any = ("read", "write", "network"), **fields: Any
+) -> AnyTool:
     definition = ToolDefinition("lookup", tags=frozenset({MCP_TAG}), **{**BASE, **fields})
     tool = Tool(find, definition=definition, effects=effects)
     tool.server_hints = hints or {}
@@ -90,7 +95,9 @@ def test_an_answer_to_one_question_allows_nothing_later() -> None:
 
 def test_the_order_of_keys_is_no_change() -> None:
     properties = {"key": {"type": "string"}, "note": {"type": "string"}}
-    assert describe_tool(make(parameters=MORE)) == describe_tool(make(parameters={"properties": properties, "type": "object"}))
+    assert describe_tool(make(parameters=MORE)) == describe_tool(
+        make(parameters={"properties": properties, "type": "object"})
+    )
 
 
 TEXTS = st.text(st.sampled_from('ab "\\\n\r\x1b\u202e\u2028…'), max_size=400)

@@ -1,7 +1,7 @@
 """Small programs as users write them: a fresh interpreter, real HTTP, warnings as errors, development mode.
 
-Each one says what it prints. It must end with the right exit code, and nothing of ours may be on stderr: no warning about an
-open connection, no task that was never awaited, no traceback of a thread.
+Each one says what it prints. It must end with the right exit code, and nothing of ours may be on stderr: no
+warning about an open connection, no task that was never awaited, no traceback of a thread.
 """
 
 import os
@@ -288,7 +288,11 @@ PROGRAMS = {
 }
 # Programs that end with an exception of their own: it is all that is on stderr.
 FAILURES = {
-    "an exception after a run": ("agent.run_sync('say hello'); 1 / 0", 1, "ZeroDivisionError: division by zero"),
+    "an exception after a run": (
+        "agent.run_sync('say hello'); 1 / 0",
+        1,
+        "ZeroDivisionError: division by zero",
+    ),
     "an exception in async with": (
         """
         async def main():
@@ -302,7 +306,11 @@ FAILURES = {
     ),
     "an error of ours": ("agent.run_sync(5)", 1, "toolglot.errors.UsageError: a prompt"),
     "Ctrl-C in run_sync": ("agent.run_sync('call interrupt {}')", -signal.SIGINT, "KeyboardInterrupt"),
-    "Ctrl-C in asyncio.run": ("asyncio.run(agent.run('call interrupt {}'))", -signal.SIGINT, "KeyboardInterrupt"),
+    "Ctrl-C in asyncio.run": (
+        "asyncio.run(agent.run('call interrupt {}'))",
+        -signal.SIGINT,
+        "KeyboardInterrupt",
+    ),
     "sys.exit": ("agent.run_sync('say hello'); sys.exit('no more')", 1, "no more"),
 }
 
@@ -340,7 +348,9 @@ def test_program_that_fails(name: str, url: str) -> None:
     assert done.stderr.splitlines()[-1].startswith(last_line)
     tracebacks = 1 if "Error" in last_line or "Interrupt" in last_line else 0
     assert sum(line.startswith("Traceback") for line in done.stderr.splitlines()) >= tracebacks
-    assert not re.search("(?i)unclosed|never (awaited|retrieved)|ResourceWarning|destroyed|Exception ignored", done.stderr)
+    assert not re.search(
+        "(?i)unclosed|never (awaited|retrieved)|ResourceWarning|destroyed|Exception ignored", done.stderr
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,14 @@ def test_there_is_an_example_of_each_event() -> None:
 
 def test_the_results_of_a_run_are_those_of_its_outcomes() -> None:
     first, second = ToolResult("c1", (Text("3"),), data=3), ToolResult("c2", (Text("no"),), is_error=True)
-    result = ev.RunResult("done", outcomes=(ev.ToolOutcome(CALL, first), ev.ToolOutcome(CALL, second, ran=False)))
+    result = ev.RunResult(
+        "done", outcomes=(ev.ToolOutcome(CALL, first), ev.ToolOutcome(CALL, second, ran=False))
+    )
     assert result.results == (first, second)
-    assert [(item.text, item.data, item.is_error) for item in result.results] == [("3", 3, False), ("no", None, True)]
+    assert [(item.text, item.data, item.is_error) for item in result.results] == [
+        ("3", 3, False),
+        ("no", None, True),
+    ]
     assert ev.RunResult("none").results == ()
 
 
@@ -88,7 +93,9 @@ def show_in_editor() -> str:
         return None
 
     async def show() -> None:
-        presenter = RunPresenter(send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/")
+        presenter = RunPresenter(
+            send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/"
+        )
         for event in EVENTS:
             await presenter.show_event(event)
 
@@ -113,10 +120,19 @@ def print_with(presenter: type[Any]) -> str:
     [
         (show_in_chat, [*TEXTS, "an answer", "look", "seen"]),
         (show_in_editor, [*TEXTS, "an answer", "look", "seen"]),
-        (lambda: encode_with(AgUiEncoder(FrontEndRequest(chat_id="c"))), ["retrying", "model_switched", "an answer", "seen"]),
-        (lambda: encode_with(VercelEncoder(FrontEndRequest(chat_id="c"))), ["retrying", "model-switched", "an answer", "seen"]),
+        (
+            lambda: encode_with(AgUiEncoder(FrontEndRequest(chat_id="c"))),
+            ["retrying", "model_switched", "an answer", "seen"],
+        ),
+        (
+            lambda: encode_with(VercelEncoder(FrontEndRequest(chat_id="c"))),
+            ["retrying", "model-switched", "an answer", "seen"],
+        ),
         (lambda: print_with(_TextPresenter), ["an answer"]),
-        (lambda: print_with(_JsonPresenter), [f'"type":"{event.__name__}"' for event in get_args(ev.RunEvent)]),
+        (
+            lambda: print_with(_JsonPresenter),
+            [f'"type":"{event.__name__}"' for event in get_args(ev.RunEvent)],
+        ),
     ],
     ids=["chat", "editor", "AG-UI", "Vercel", "run", "run --json"],
 )

@@ -47,11 +47,15 @@ from toolglot.values.request import Request
 from toolglot.wire.codec import encode_request
 
 CALL = ToolCall("c1", "get", {"x": 1}, '{"x": 1}', opaque={"sig": "s"})
-RESULT = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA=="), Text("2")), "get", {"n": 1}, True, "timeout")
+RESULT = ToolResult(
+    "c1", (Text("1"), Media("image", "image/png", "AA=="), Text("2")), "get", {"n": 1}, True, "timeout"
+)
 EVERYTHING: list[Message] = [
     system("be kind"),
     user(["hi", Media("file", "application/pdf", url="https://x/y.pdf", name="y.pdf")]),
-    Message("assistant", (Thinking("hm", {"sig": "s"}), Text("a"), CALL), Origin("w", "p", "m"), {"state": [1]}),
+    Message(
+        "assistant", (Thinking("hm", {"sig": "s"}), Text("a"), CALL), Origin("w", "p", "m"), {"state": [1]}
+    ),
     tool_results(RESULT, ToolResult("c2")),
     assistant(Foreign("w", {"type": "odd", "data": [1, None]})),
 ]
@@ -111,39 +115,51 @@ def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
 
 
 @pytest.mark.parametrize(("make", "words"), [
-    (lambda: Message(cast(Any, "banana"), ()), "the role of a message is system, user, assistant or tool, not 'banana'"),
+    (lambda: Message(cast(Any, "banana"), ()), "the role of a message is system, user, assistant or tool, "
+                                               "not 'banana'"),
     (lambda: Message("user", cast(Any, ("x", 3))), "a part of a message is text or a block, not int"),
     (lambda: tool_results(cast(Any, "x")), "a tool message holds tool results, not str; use ToolResult"),
-    (lambda: tool_results(cast(Any, [RESULT, CALL])), "a tool message holds tool results, not ToolCall; use ToolResult"),
+    (lambda: tool_results(cast(Any, [RESULT, CALL])), "a tool message holds tool results, not ToolCall; use "
+                                                      "ToolResult"),
     (lambda: Conversation(cast(Any, ["x"])), "a conversation holds messages, not str; use user"),
     (lambda: Conversation().append(cast(Any, {"role": "user"})), "a conversation holds messages, not dict"),
     (lambda: Text(cast(Any, None)), "text of Text: expected `str`, got `None`"),
-    (lambda: ToolCall("c", "f", cast(Any, '{"a": 1}')), "arguments of ToolCall: expected `dict | None`, got `str`"),
+    (lambda: ToolCall("c", "f", cast(Any, '{"a": 1}')), "arguments of ToolCall: expected `dict | None`, got "
+                                                        "`str`"),
     (lambda: ToolCall(cast(Any, 1), "f"), "id of ToolCall: expected `str`, got `int`"),
     (lambda: ToolCall("c", "f", raw=cast(Any, {})), "raw of ToolCall: expected `str | None`, got `dict`"),
     (lambda: ToolCall("c", "f", {"a": [float("nan")]}),
         "arguments of ToolCall cannot be written as JSON: $.a[0]: JSON has no nan"),
-    (lambda: ToolCall("c", "f", {"a": {1}}), "arguments of ToolCall cannot be written as JSON: $.a: JSON has no set"),
+    (lambda: ToolCall("c", "f", {"a": {1}}), "arguments of ToolCall cannot be written as JSON: $.a: JSON has "
+                                             "no set"),
     (lambda: ToolCall("c", "f", {"a": {1: 2}}),
-        "arguments of ToolCall cannot be written as JSON: $.a: a key is 1, and JSON has only strings as keys"),
-    (lambda: ToolCall("c", "f", make_cycle()), "arguments of ToolCall cannot be written as JSON: it is nested more than 128"),
-    (lambda: BaseCall("t", {"a": float("inf")}), "arguments of BaseCall cannot be written as JSON: $.a: JSON has no inf"),
+        "arguments of ToolCall cannot be written as JSON: $.a: a key is 1, and JSON has only strings as "
+        "keys"),
+    (lambda: ToolCall("c", "f", make_cycle()), "arguments of ToolCall cannot be written as JSON: it is "
+                                               "nested more than 128"),
+    (lambda: BaseCall("t", {"a": float("inf")}), "arguments of BaseCall cannot be written as JSON: $.a: JSON "
+                                                 "has no inf"),
     (lambda: Thinking(cast(Any, 3)), "text of Thinking: expected `str`, got `int`"),
     (lambda: Thinking("", cast(Any, "s")), "opaque of Thinking: expected `dict | None`, got `str`"),
     (lambda: ToolResult(cast(Any, 3)), "call_id of ToolResult: expected `str`, got `int`"),
     (lambda: ToolResult("c", cast(Any, (3,))), "a part of a tool result is text, media or foreign, not int"),
-    (lambda: ToolResult("c", cast(Any, (CALL,))), "a part of a tool result is text, media or foreign, not ToolCall"),
+    (lambda: ToolResult("c", cast(Any, (CALL,))), "a part of a tool result is text, media or foreign, not "
+                                                  "ToolCall"),
     (lambda: ToolResult("c", is_error=cast(Any, "x")), "is_error of ToolResult: expected `bool`, got `str`"),
     (lambda: ToolResult("c", name=cast(Any, 3)), "name of ToolResult: expected `str`, got `int`"),
-    (lambda: ToolResult("c", error_kind=cast(Any, "odd")), "error_kind of ToolResult: invalid enum value 'odd'"),
-    (lambda: ToolResult("c", data={"a": object()}), "data of ToolResult cannot be written as JSON: $.a: JSON has no object"),
+    (lambda: ToolResult("c", error_kind=cast(Any, "odd")), "error_kind of ToolResult: invalid enum value "
+                                                           "'odd'"),
+    (lambda: ToolResult("c", data={"a": object()}), "data of ToolResult cannot be written as JSON: $.a: JSON "
+                                                    "has no object"),
     (lambda: Foreign("w", {1}), "item of Foreign cannot be written as JSON: $: JSON has no set"),
     (lambda: Message("user", (), cast(Any, "w")), "origin of Message: expected `Origin | None`, got `str`"),
-    (lambda: ToolCall(NAME, "f", cast(Any, {1: 2})), "a key of arguments of ToolCall: expected `str`, got `int`"),
+    (lambda: ToolCall(NAME, "f", cast(Any, {1: 2})), "a key of arguments of ToolCall: expected `str`, got "
+                                                     "`int`"),
     (lambda: Origin(cast(Any, 3)), "wire of Origin: expected `str`, got `int`"),
     (lambda: ToolCall("c", "f", {"a": 10**4300}),
         "arguments of ToolCall cannot be written as JSON: $.a: a number has more than 4300 digits"),
-    (lambda: ToolsChanged((ToolDefinition(cast(Any, 3)),)), "name of ToolDefinition: expected `str`, got `int`"),
+    (lambda: ToolsChanged((ToolDefinition(cast(Any, 3)),)), "name of ToolDefinition: expected `str`, got "
+                                                            "`int`"),
     (lambda: ToolsChanged((ToolDefinition("t", parameters={"a": {1}}),)),
         "parameters of ToolDefinition cannot be written as JSON: $.a: JSON has no set"),
     (lambda: ToolsChanged((ToolDefinition("t", examples=[ToolExample({}, object())]),)),
@@ -193,7 +209,11 @@ def test_what_is_nearly_json_is_kept_as_json() -> None:
 
 def test_a_file_with_a_value_that_cannot_be_made_is_malformed() -> None:
     deep = b"[" * 200 + b"]" * 200
-    line = b'{"role":"assistant","blocks":[{"type":"tool_call","id":"1","name":"f","arguments":{"a":' + deep + b"}}]}"
+    line = (
+        b'{"role":"assistant","blocks":[{"type":"tool_call","id":"1","name":"f","arguments":{"a":'
+        + deep
+        + b"}}]}"
+    )
     with pytest.raises(MalformedData, match="line 2"):
         load(b'{"toolglot":1}\n' + line)
 
@@ -206,7 +226,8 @@ ODD: st.SearchStrategy[Any] = st.one_of(
     st.just(Text("x")),
 )  # fmt: skip
 VALUES = st.recursive(
-    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRINGS | st.integers(), inner, max_size=3)
+    ODD,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRINGS | st.integers(), inner, max_size=3),
 )
 MAYBE_OPAQUE = st.none() | st.dictionaries(STRINGS, VALUES, max_size=2)
 MAKERS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -240,7 +261,9 @@ PROFILES = ["openai-chat", "openai", "anthropic", "gemini", "ollama"]
 
 @st.composite
 def values_of_makers(draw: st.DrawFn) -> Any:
-    """Draw a block that could be made; sometimes with a field of a wrong type, which most cannot be made with."""
+    """Draw a block that could be made; sometimes with a field of a wrong type, which most cannot be made
+    with.
+    """
     maker = draw(st.sampled_from([*MAKERS]))
     fields = {name: draw(strategy) for name, strategy in MAKERS[maker].items()}
     if draw(st.integers(0, 3)) == 0:
@@ -251,7 +274,11 @@ def values_of_makers(draw: st.DrawFn) -> Any:
         return None
 
 
-@given(blocks=st.lists(values_of_makers(), min_size=1, max_size=4), profile=st.sampled_from(PROFILES), is_own=st.booleans())
+@given(
+    blocks=st.lists(values_of_makers(), min_size=1, max_size=4),
+    profile=st.sampled_from(PROFILES),
+    is_own=st.booleans(),
+)
 def test_what_can_be_made_can_be_saved_loaded_and_sent(blocks: list[Any], profile: str, is_own: bool) -> None:
     target = resolve_profile(profile)
     origin = Origin(target.wire, target.id, "m") if is_own else None
@@ -292,7 +319,12 @@ def test_a_conversation_is_an_append_only_sequence() -> None:
     talk = Conversation(given_messages)
     given_messages.append(user("not mine"))
     talk.append(assistant("b"), user("c"))
-    assert (len(talk), list(talk), talk[0], talk[-1]) == (3, [user("a"), assistant("b"), user("c")], user("a"), user("c"))
+    assert (len(talk), list(talk), talk[0], talk[-1]) == (
+        3,
+        [user("a"), assistant("b"), user("c")],
+        user("a"),
+        user("c"),
+    )
     assert (talk[1:], assistant("b") in talk) == ([assistant("b"), user("c")], True)
     assert talk == Conversation([user("a"), assistant("b"), user("c")])
     assert talk != Conversation()
@@ -331,16 +363,29 @@ def test_line_ends_and_blank_lines_do_not_matter() -> None:
 
 
 TEXT = st.text() | st.just("\ud800")
-OPAQUE = st.none() | st.dictionaries(st.text(max_size=3), st.none() | st.integers(-9, 9) | TEXT, min_size=1, max_size=2)
-INNER = st.builds(Text, TEXT, OPAQUE) | st.builds(Foreign, st.text(), st.dictionaries(st.text(), TEXT, max_size=2))
-MEDIA = st.builds(Media, st.sampled_from(["image", "audio", "video", "file"]), st.text(), st.none() | st.text())
+OPAQUE = st.none() | st.dictionaries(
+    st.text(max_size=3), st.none() | st.integers(-9, 9) | TEXT, min_size=1, max_size=2
+)
+INNER = st.builds(Text, TEXT, OPAQUE) | st.builds(
+    Foreign, st.text(), st.dictionaries(st.text(), TEXT, max_size=2)
+)
+MEDIA = st.builds(
+    Media, st.sampled_from(["image", "audio", "video", "file"]), st.text(), st.none() | st.text()
+)
 ARGUMENTS = st.none() | st.dictionaries(st.text(), TEXT, max_size=2)
 BLOCKS: st.SearchStrategy[Block] = (
     INNER
     | MEDIA
     | st.builds(Thinking, TEXT, OPAQUE)
     | st.builds(ToolCall, TEXT, TEXT, ARGUMENTS, st.none() | TEXT, st.booleans(), TEXT, OPAQUE)
-    | st.builds(ToolResult, TEXT, st.lists(INNER | MEDIA, max_size=2).map(tuple), TEXT, st.none() | TEXT, st.booleans())
+    | st.builds(
+        ToolResult,
+        TEXT,
+        st.lists(INNER | MEDIA, max_size=2).map(tuple),
+        TEXT,
+        st.none() | TEXT,
+        st.booleans(),
+    )
 )
 MESSAGES = st.builds(
     Message,
@@ -406,7 +451,20 @@ def test_what_is_no_conversation_is_malformed_and_names_the_line(data: bytes, wh
 
 @given(
     st.lists(
-        st.sampled_from([b'{"toolglot":1}', b"\n", b"{", b"}", b"[", b"]", b'"blocks":', b'"type":', b'"role":"user"', b","])
+        st.sampled_from(
+            [
+                b'{"toolglot":1}',
+                b"\n",
+                b"{",
+                b"}",
+                b"[",
+                b"]",
+                b'"blocks":',
+                b'"type":',
+                b'"role":"user"',
+                b",",
+            ]
+        )
     )
 )
 def test_any_bytes_load_or_are_malformed(pieces: list[bytes]) -> None:
@@ -478,5 +536,7 @@ def test_a_file_is_an_attachment(tmp_path: Path) -> None:
     assert load_attachment(str(notes)) == Text("[notes.md]\nBuy milk.")
     with pytest.raises(UsageError, match=r"cannot read attachment .*nope.png"):
         load_attachment(tmp_path / "nope.png")
-    result = Agent("simulator:gemini").run_sync([load_attachment(picture), load_attachment(notes), "\nsay Seen."])
+    result = Agent("simulator:gemini").run_sync(
+        [load_attachment(picture), load_attachment(notes), "\nsay Seen."]
+    )
     assert (result.text, result.losses) == ("Seen.", ())

@@ -39,14 +39,20 @@ def test_a_providers_own_parameters_are_sent_on_its_wire_and_lost_on_the_others(
 
 @pytest.mark.parametrize("wire", ["openai-chat", "openai-responses"])
 def test_a_family_stands_for_its_wires(wire: str) -> None:
-    body, losses = encode(wire, Request("", [user("hi")], options=Options(extras={"openai": {"service_tier": "flex"}})))
+    body, losses = encode(
+        wire, Request("", [user("hi")], options=Options(extras={"openai": {"service_tier": "flex"}}))
+    )
     assert (body["service_tier"], losses) == ("flex", [])
 
 
 def test_what_a_request_says_itself_takes_precedence() -> None:
     options = Options(extras={"gemini": {"a": 1, "b": 1}, "openai-chat": {"c": 1}})
     request = Request("", [user("hi")], options=options, extras={"gemini": {"b": 2}, "ollama-chat": {"d": 2}})
-    assert request.all_extras == {"gemini": {"a": 1, "b": 2}, "openai-chat": {"c": 1}, "ollama-chat": {"d": 2}}
+    assert request.all_extras == {
+        "gemini": {"a": 1, "b": 2},
+        "openai-chat": {"c": 1},
+        "ollama-chat": {"d": 2},
+    }
     assert (encode("gemini", request)[0]["a"], encode("gemini", request)[0]["b"]) == (1, 2)
 
 
@@ -63,7 +69,8 @@ def test_objects_are_merged_with_ours() -> None:
 @pytest.mark.parametrize(("extras", "message"), [
     ({"openai": {"a": nan}}, r"extras of Options: \$\.openai\.a: JSON has no nan"),
     ({"openai": {"a": {1, 2}}}, r"extras of Options: \$\.openai\.a: JSON has no set"),
-    ({"openai": {"a": {1: 2}}}, r"extras of Options: \$\.openai\.a: a key is 1, and JSON has only strings as keys"),
+    ({"openai": {"a": {1: 2}}}, r"extras of Options: \$\.openai\.a: a key is 1, and JSON has only strings as "
+                                r"keys"),
     ({"openai": 1}, "extras of Options: expected "),
     ([], "extras of Options: expected "),
 ])  # fmt: skip
@@ -73,5 +80,7 @@ def test_what_is_not_json_is_refused_when_it_is_made(extras: Any, message: str) 
 
 
 def test_an_agent_refuses_a_wire_that_there_is_not() -> None:
-    with pytest.raises(UnknownName, match="unknown wire in extras 'anthropic'; did you mean 'anthropic-messages'"):
+    with pytest.raises(
+        UnknownName, match="unknown wire in extras 'anthropic'; did you mean 'anthropic-messages'"
+    ):
         Agent("simulator", options=Options(extras={"anthropic": {"metadata": {}}}))

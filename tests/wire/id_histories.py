@@ -1,4 +1,5 @@
-"""Random histories whose ids repeat or are illegal, with a token in every call and result; a judge that reads tokens in bodies.
+"""Random histories whose ids repeat or are illegal, with a token in every call and result; a judge that reads
+tokens in bodies.
 
 The judge knows how each API pairs results with calls, not the code under test.
 """
@@ -13,7 +14,18 @@ from msgspec.structs import replace
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Conversation, Message, Origin, Text, ToolCall, ToolResult, assistant, load, save, user
+from toolglot.values.messages import (
+    Conversation,
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    load,
+    save,
+    user,
+)
 from toolglot.values.request import Request
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
@@ -33,7 +45,23 @@ TARGETS = tuple(
 )
 OLD_GEMINI = resolve_profile("gemini", "gemini-2.5-flash")  # no ids at all
 IDS = (
-    *("x", "x_2", "x_2_2", "x_3", "call", "call_2", "call_0", "call_0_2", "0", "0_2", "null", "", "é x\n", "a.b:c", "\0"),
+    *(
+        "x",
+        "x_2",
+        "x_2_2",
+        "x_3",
+        "call",
+        "call_2",
+        "call_0",
+        "call_0_2",
+        "0",
+        "0_2",
+        "null",
+        "",
+        "é x\n",
+        "a.b:c",
+        "\0",
+    ),
     *("long" * 40, "long" * 40 + "_2", "call_" + "7" * 36, "abcdefghi", "toolu_1", "fc_1"),
 )
 NAMES = ("get", "put", "get_it")
@@ -77,7 +105,9 @@ class Storyteller:
         for _ in range(count):
             self._count += 1
             token = f"call{self._count:06d}"
-            calls.append(ToolCall(self.random.choice(self._ids), self.random.choice(NAMES), {"token": token}, token))
+            calls.append(
+                ToolCall(self.random.choice(self._ids), self.random.choice(NAMES), {"token": token}, token)
+            )
         return calls
 
     def _choose_origin(self) -> Origin | None:
@@ -169,7 +199,9 @@ def find_misplaced(wire: str, body: Doc, owners: dict[str, str], unanswered: set
     wanted = {call: result for result, call in owners.items()} | dict.fromkeys(unanswered, "")
     seen = {call: answers.get(call, "none") for call in calls.values()}
     return wrong + [
-        f"{call}: {seen.get(call)!r}, not {result!r}" for call, result in wanted.items() if seen.get(call) != result
+        f"{call}: {seen.get(call)!r}, not {result!r}"
+        for call, result in wanted.items()
+        if seen.get(call) != result
     ]
 
 

@@ -1,4 +1,6 @@
-"""How the tests of this folder read replies: however the bytes are cut the events are the same, and events keep their laws."""
+"""How the tests of this folder read replies: however the bytes are cut the events are the same, and events
+keep their laws.
+"""
 
 import itertools
 import json
@@ -51,7 +53,9 @@ def sse_of(*docs: Doc | str) -> bytes:
         if isinstance(doc, str):
             out += f"data: {doc}\n\n"
         else:
-            out += (f"event: {doc['type']}\n" if isinstance(doc.get("type"), str) else "") + f"data: {json.dumps(doc)}\n\n"
+            out += (
+                f"event: {doc['type']}\n" if isinstance(doc.get("type"), str) else ""
+            ) + f"data: {json.dumps(doc)}\n\n"
     return out.encode()
 
 
@@ -60,7 +64,9 @@ def lines_of(*docs: Doc) -> bytes:
     return "".join(json.dumps(doc) + "\n" for doc in docs).encode()
 
 
-def read_pieces(wire: str, pieces: Iterable[bytes], *, streaming: bool = True, content_type: str = "") -> Result:
+def read_pieces(
+    wire: str, pieces: Iterable[bytes], *, streaming: bool = True, content_type: str = ""
+) -> Result:
     """Reads an answer in the given pieces."""
     reading = create_reader(wire, streaming=streaming, content_type=content_type)
     events = [event for piece in pieces for event in reading.feed(piece)]
@@ -93,8 +99,8 @@ def split_at(body: bytes, places: Iterable[int]) -> list[bytes]:
 
 
 def assert_laws(events: Sequence[Event], reply: Reply) -> None:
-    """Started, deltas, Ready, for every block; ReplyStarted is first, ReplyDone last; the pieces joined are the block,
-    and its index is its place in the reply."""
+    """Started, deltas, Ready, for every block; ReplyStarted is first, ReplyDone last; the pieces joined are
+    the block, and its index is its place in the reply."""
     assert [event for event in events if isinstance(event, ReplyDone)] == [ReplyDone(reply)]
     assert events[-1] == ReplyDone(reply)
     assert [at for at, event in enumerate(events) if isinstance(event, ReplyStarted)] in ([], [0])
@@ -117,11 +123,17 @@ def assert_laws(events: Sequence[Event], reply: Reply) -> None:
                 assert event.index not in pieces, "a delta came before its call started"
                 starts[event.index] = event
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
-                assert isinstance(event, ToolCallDelta) == (event.index in starts), f"{event} is of another kind than its block"
+                assert isinstance(event, ToolCallDelta) == (event.index in starts), (
+                    f"{event} is of another kind than its block"
+                )
                 pieces[event.index].append(event.text)
             case ToolCallReady(call=call):
                 start = starts[event.index]
-                assert (start.name, start.freeform, start.namespace) == (call.name, call.freeform, call.namespace)
+                assert (start.name, start.freeform, start.namespace) == (
+                    call.name,
+                    call.freeform,
+                    call.namespace,
+                )
                 assert start.id in (call.id, "")
                 blocks[event.index] = call
             case BlockReady():

@@ -33,7 +33,9 @@ def reads(body: bytes, size: int = 65_536) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-@pytest.mark.parametrize(("wire", "write"), [*((wire, frames_of) for wire in WIRES), ("anthropic-messages", in_aws)])
+@pytest.mark.parametrize(
+    ("wire", "write"), [*((wire, frames_of) for wire in WIRES), ("anthropic-messages", in_aws)]
+)
 @pytest.mark.parametrize("text", [20, 2_000, SIZE], ids=["small frames", "large frames", "one frame"])
 @pytest.mark.untraced
 def test_memory_is_bounded_by_the_input(wire: str, write: Callable[[str, Doc], bytes], text: int) -> None:
@@ -50,9 +52,13 @@ def test_memory_is_bounded_by_the_input(wire: str, write: Callable[[str, Doc], b
     assert peak <= 4 * len(body)
 
 
-def many(wire: str, make: Callable[[int], Doc], count: int = 1_500) -> tuple[str, Callable[[int], list[bytes]]]:
+def many(
+    wire: str, make: Callable[[int], Doc], count: int = 1_500
+) -> tuple[str, Callable[[int], list[bytes]]]:
     """A stream of that many frames, times a factor."""
-    return wire, lambda factor: list(reads(frames_of(wire, *map(make, range(count * factor)), PIECES[wire][1])))
+    return wire, lambda factor: list(
+        reads(frames_of(wire, *map(make, range(count * factor)), PIECES[wire][1]))
+    )
 
 
 def bytewise(wire: str, write: Callable[[Doc], bytes]) -> tuple[str, Callable[[int], list[bytes]]]:
@@ -65,7 +71,14 @@ def citation(number: int) -> Doc:
 
 
 def argument(number: int) -> Doc:
-    return part({"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": "y" * 40}], "willContinue": True}})
+    return part(
+        {
+            "functionCall": {
+                "partialArgs": [{"jsonPath": "$.a", "stringValue": "y" * 40}],
+                "willContinue": True,
+            }
+        }
+    )
 
 
 def thought(number: int) -> Doc:
@@ -94,7 +107,8 @@ SHAPES = {
     "openai-chat: annotations": many("openai-chat", lambda n: chunk({"annotations": [n]}), 3_000),
     "openai-responses: items": many("openai-responses", lambda n: item(n, "done", **CALL)),
     "anthropic-messages: blocks": many(
-        "anthropic-messages", lambda n: block("start", n, content_block={"type": "tool_use", "id": f"t{n}", "name": "f"})
+        "anthropic-messages",
+        lambda n: block("start", n, content_block={"type": "tool_use", "id": f"t{n}", "name": "f"}),
     ),
     "anthropic-messages: citations": many("anthropic-messages", citation, 3_000),
     "gemini: calls": many("gemini", lambda n: part({"functionCall": {"name": "f", "args": {"n": n}}})),
@@ -102,7 +116,9 @@ SHAPES = {
     "ollama-chat: calls": many("ollama-chat", lambda _: line(tool_calls=[{"function": {"name": "f"}}])),
     "one event, byte by byte": bytewise("ollama-chat", sse_of),
     "one line, byte by byte": bytewise("ollama-chat", lines_of),
-    "one aws message, byte by byte": bytewise("ollama-chat", lambda doc: encode_aws_event(json.dumps(doc).encode())),
+    "one aws message, byte by byte": bytewise(
+        "ollama-chat", lambda doc: encode_aws_event(json.dumps(doc).encode())
+    ),
     "one value over many lines": ("ollama-chat", lines),
     "one array": ("gemini", array),
     "blank lines before the answer": ("openai-chat", blank),
@@ -121,7 +137,12 @@ def seconds(wire: str, pieces: list[bytes]) -> float:
 @pytest.mark.parametrize(("wire", "body"), SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.untraced
 def test_time_is_linear(wire: str, body: Callable[[int], list[bytes]]) -> None:
-    """Four times the input takes about four times as long; were it quadratic, it would take sixteen times, every time."""
+    """Four times the input takes about four times as long; were it quadratic, it would take sixteen times,
+    every time.
+    """
     small, large = body(1), body(4)
-    ratios = (min(seconds(wire, large) for _ in range(3)) / min(seconds(wire, small) for _ in range(3)) for _ in range(5))
+    ratios = (
+        min(seconds(wire, large) for _ in range(3)) / min(seconds(wire, small) for _ in range(3))
+        for _ in range(5)
+    )
     assert any(ratio < 8 for ratio in ratios)

@@ -52,7 +52,10 @@ CLAUDE: Doc = {
     "messages": [
         {"role": "user", "content": [{"type": "text", "text": "Read.", "cache_control": MARK}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a", "cache_control": MARK}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a", "cache_control": MARK}],
+        },
     ],
 }
 EVERYWHERE = Request(
@@ -111,11 +114,16 @@ def test_any_block_can_have_a_mark(provider: str, model: str, sent: int) -> None
     assert [loss.subject for loss in encoded.losses].count("cache mark") == 5 - sent
     # A prefix encoder writes the same, and reads it back.
     profile = resolve_profile(provider, model)
-    step = PrefixEncoder(profile).encode(replace(EVERYWHERE, model=model, messages=Conversation(EVERYWHERE.messages)))
+    step = PrefixEncoder(profile).encode(
+        replace(EVERYWHERE, model=model, messages=Conversation(EVERYWHERE.messages))
+    )
     assert step.body == dumps(encoded.body)
     assert len(step.losses) == len(encoded.losses)
     back = decode_request(profile.wire, encoded.body, profile=profile.id, model=model)
-    blocks = [*back.tools, *(part for message in back.messages for part in (*message.blocks, *results_of(message)))]
+    blocks = [
+        *back.tools,
+        *(part for message in back.messages for part in (*message.blocks, *results_of(message))),
+    ]
     assert len([block for block in blocks if getattr(block, "cache", None)]) == sent
 
 
@@ -131,7 +139,10 @@ def test_times_to_live_are_those_of_the_target() -> None:
     assert [repair.subject for repair in encoded.repairs] == ["cache ttl '1h'"]
     there = encode(EVERYWHERE, "openai-responses", "gpt-5.6")
     image, result = there.body["input"][0]["content"][1], there.body["input"][2]["output"][0]
-    assert (image["prompt_cache_breakpoint"]["ttl"], result["prompt_cache_breakpoint"]["ttl"]) == ("12h", "30m")
+    assert (image["prompt_cache_breakpoint"]["ttl"], result["prompt_cache_breakpoint"]["ttl"]) == (
+        "12h",
+        "30m",
+    )
     back = encode(decode_request("openai-responses", there.body), "anthropic", "claude-opus-4-8")
     assert back.body["messages"][0]["content"][1]["cache_control"] == HOUR
 
@@ -144,7 +155,9 @@ def test_times_to_live_are_those_of_the_target() -> None:
     ("openai-responses", "gpt-5.6", True, {}),
     ("gemini", "gemini-2.5-pro", True, {}),
 ])  # fmt: skip
-def test_an_option_asks_for_a_whole_request(provider: str, model: str, cache: bool | CacheMark, fields: Doc) -> None:
+def test_an_option_asks_for_a_whole_request(
+    provider: str, model: str, cache: bool | CacheMark, fields: Doc
+) -> None:
     request = Request(model, [user("hi")], (ToolDefinition("f", "", SCHEMA),), options=Options(cache=cache))
     encoded = encode_request(request, resolve_profile(provider, model))
     assert {key: encoded.body[key] for key in fields} == fields
@@ -154,7 +167,12 @@ def test_an_option_asks_for_a_whole_request(provider: str, model: str, cache: bo
 
 
 def test_a_body_that_asks_for_caching_asks_for_it_elsewhere() -> None:
-    body = {"model": "claude-opus-4-8", "max_tokens": 9, "cache_control": HOUR, "messages": [{"role": "user", "content": "hi"}]}
+    body = {
+        "model": "claude-opus-4-8",
+        "max_tokens": 9,
+        "cache_control": HOUR,
+        "messages": [{"role": "user", "content": "hi"}],
+    }
     request = decode_request("anthropic-messages", body)
     assert encode(request, "anthropic", "claude-opus-4-8").body == body
     there = encode(request, "openai-responses", "gpt-5.6")
@@ -196,7 +214,10 @@ ROUTED: Doc = {
     "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
     "messages": [
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": [{"type": "text", "text": "a"}, part("b"), {"type": "text", "text": "c"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}, part("b"), {"type": "text", "text": "c"}],
+        },
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "t1", "content": [part("one"), part("two")]},
@@ -218,7 +239,9 @@ def test_marks_of_answers_and_results_go_back_through_a_router() -> None:
     ("gemini", "gemini-2.5-pro", 0),
 ])  # fmt: skip
 def test_marks_of_a_router_are_sent_or_lost(provider: str, model: str, sent: int) -> None:
-    encoded = encode(decode_request("openai-chat", ROUTED, profile="openrouter", model=ROUTED["model"]), provider, model)
+    encoded = encode(
+        decode_request("openai-chat", ROUTED, profile="openrouter", model=ROUTED["model"]), provider, model
+    )
     assert count(encoded.body) == sent
     assert [loss.subject for loss in encoded.losses].count("cache mark") == 3 - sent
 
@@ -240,8 +263,13 @@ CONTENTS: dict[str, tuple[ResultBlock, ...]] = {
 def test_every_mark_of_a_result_is_sent_or_lost(content: str, origin: str) -> None:
     blocks = CONTENTS[content]
     result = ToolResult("t1", blocks, "find", cache=CacheMark())
-    tools = (ToolDefinition("find", "", SCHEMA, finds_tools=True), ToolDefinition("f", "", SCHEMA, deferred=True))
-    message = replace(tool_results(result), origin=Origin("anthropic-messages", "anthropic", origin) if origin else None)
+    tools = (
+        ToolDefinition("find", "", SCHEMA, finds_tools=True),
+        ToolDefinition("f", "", SCHEMA, deferred=True),
+    )
+    message = replace(
+        tool_results(result), origin=Origin("anthropic-messages", "anthropic", origin) if origin else None
+    )
     request = Request("", [user("go"), assistant([ToolCall("t1", "find", {})]), message], tools)
     wanted = count_marks(message.blocks)
     for provider, model in TARGETS:
@@ -249,8 +277,13 @@ def test_every_mark_of_a_result_is_sent_or_lost(content: str, origin: str) -> No
             encode(request, provider, model),
             encode_results([result], resolve_profile(provider, model)),
         ):
-            marks = count(encoded.body if isinstance(encoded, EncodedRequest) else {"messages": encoded.messages})
-            assert marks + [loss.subject for loss in encoded.losses].count("cache mark") == wanted, (provider, model)
+            marks = count(
+                encoded.body if isinstance(encoded, EncodedRequest) else {"messages": encoded.messages}
+            )
+            assert marks + [loss.subject for loss in encoded.losses].count("cache mark") == wanted, (
+                provider,
+                model,
+            )
 
 
 TARGETS = [
@@ -267,7 +300,9 @@ def test_tools_of_the_vendor_have_marks_too() -> None:
     hosted = {"type": "web_search_20250305", "name": "web_search"}
     bash = {"type": "bash_20250124", "name": "bash"}
     tools = (
-        ToolDefinition("web_search", kind="hosted", wire="anthropic-messages", opaque=hosted, cache=CacheMark()),
+        ToolDefinition(
+            "web_search", kind="hosted", wire="anthropic-messages", opaque=hosted, cache=CacheMark()
+        ),
         ToolDefinition("bash", "", SCHEMA, typed={"anthropic-messages": bash}, cache=CacheMark("1h")),
     )
     encoded = encode(Request("", [user("hi")], tools), "anthropic", "claude-opus-4-8")
@@ -277,8 +312,15 @@ def test_tools_of_the_vendor_have_marks_too() -> None:
 
 
 def test_the_mark_of_an_added_tool_is_lost_elsewhere() -> None:
-    addition = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}, "cache_control": MARK}
-    tools = [{"name": "g", "input_schema": SCHEMA}, {"name": "f", "input_schema": SCHEMA, "defer_loading": True}]
+    addition = {
+        "type": "tool_addition",
+        "tool": {"type": "tool_reference", "name": "f"},
+        "cache_control": MARK,
+    }
+    tools = [
+        {"name": "g", "input_schema": SCHEMA},
+        {"name": "f", "input_schema": SCHEMA, "defer_loading": True},
+    ]
     body = {**CLAUDE, "model": "claude-opus-4-8", "system": "s", "tools": tools}
     body["messages"] = [{"role": "user", "content": "hi"}, {"role": "system", "content": [addition]}]
     request = decode_request("anthropic-messages", body)
@@ -289,7 +331,9 @@ def test_the_mark_of_an_added_tool_is_lost_elsewhere() -> None:
 
 
 def test_the_mark_of_a_tool_that_is_not_sent_takes_no_place() -> None:
-    hosted = ToolDefinition("web", kind="hosted", wire="anthropic-messages", opaque={"type": "web"}, cache=CacheMark())
+    hosted = ToolDefinition(
+        "web", kind="hosted", wire="anthropic-messages", opaque={"type": "web"}, cache=CacheMark()
+    )
     texts = [Text(str(number), cache=CacheMark()) for number in range(4)]
     encoded = encode(Request("", [user(texts)], (hosted,)), "openrouter", "anthropic/claude-sonnet-4.5")
     assert count(encoded.body) == 4
@@ -298,7 +342,9 @@ def test_the_mark_of_a_tool_that_is_not_sent_takes_no_place() -> None:
 
 @pytest.mark.parametrize(("provider", "model"), TARGETS)
 def test_the_mark_of_a_blank_message_is_lost(provider: str, model: str) -> None:
-    request = Request("", [user("hi"), assistant("a"), user(Text(" ", cache=CacheMark())), assistant("b"), user("c")])
+    request = Request(
+        "", [user("hi"), assistant("a"), user(Text(" ", cache=CacheMark())), assistant("b"), user("c")]
+    )
     encoded = encode(request, provider, model)
     assert (count(encoded.body), [loss.subject for loss in encoded.losses]) == (0, ["cache mark"])
 
@@ -317,7 +363,9 @@ def test_a_repair_says_where_a_time_to_live_was_asked_for_and_that_it_is_shorter
     assert repair.reason.endswith(f"sent as {sent}")
 
 
-@pytest.mark.parametrize(("mark", "sent"), [({"ttl": "12h"}, 1), ({}, 1), ({"mode": "implicit"}, 0), (True, 0)])
+@pytest.mark.parametrize(
+    ("mark", "sent"), [({"ttl": "12h"}, 1), ({}, 1), ({"mode": "implicit"}, 0), (True, 0)]
+)
 def test_no_form_of_a_breakpoint_is_dropped_silently(mark: Any, sent: int) -> None:
     content = [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": mark}]
     body: Doc = {"model": "gpt-5.6", "input": [{"role": "user", "content": content}]}

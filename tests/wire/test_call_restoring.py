@@ -11,12 +11,19 @@ from toolglot.wire.codec import encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.restore_calls import restore_reply
 
-MAP: dict[str, Any] = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "number"}}}}
+MAP: dict[str, Any] = {
+    "type": "object",
+    "properties": {"m": {"type": "object", "additionalProperties": {"type": "number"}}},
+}
 TOOLS = (
     ToolDefinition(
         "maps.route",
         "",
-        {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"]},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+            "required": ["a"],
+        },
         strict=True,
     ),
     ToolDefinition("patch", "", kind="freeform"),
@@ -26,7 +33,9 @@ TOOLS = (
 )
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "mistral"])
+@pytest.mark.parametrize(
+    "provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "mistral"]
+)
 @pytest.mark.parametrize("incremental", [False, True], ids=["whole", "incremental"])
 def test_names_shapes_and_freeform_input_come_back(provider: str, incremental: bool) -> None:
     request, profile = Request("m", [user("hi")], TOOLS), resolve_profile(provider, "m")
@@ -39,7 +48,9 @@ def test_names_shapes_and_freeform_input_come_back(provider: str, incremental: b
         (
             Text("x"),
             ToolCall("1", wire[("", "maps.route")], {"a": "1", "b": None}),
-            ToolCall("2", "patch", None, "*** P", freeform=True) if native else ToolCall("2", "patch", {"input": "*** P"}),
+            ToolCall("2", "patch", None, "*** P", freeform=True)
+            if native
+            else ToolCall("2", "patch", {"input": "*** P"}),
             ToolCall("3", "limits", {"m": pairs}),
             ToolCall("4", "plain", {"x": "y"}),
             ToolCall("5", wire[("crm", "find")].removeprefix(f"{space}."), {"q": "z"}, namespace=space),
@@ -61,4 +72,7 @@ def test_names_shapes_and_freeform_input_come_back(provider: str, incremental: b
 
 def test_a_reply_that_needs_nothing_is_the_same_object() -> None:
     reply = Reply((Text("x"), ToolCall("1", "plain", {"x": "y"})), "tools")
-    assert restore_reply(reply, encode_request(Request("m", [user("hi")], TOOLS), resolve_profile("ollama"))) is reply
+    assert (
+        restore_reply(reply, encode_request(Request("m", [user("hi")], TOOLS), resolve_profile("ollama")))
+        is reply
+    )

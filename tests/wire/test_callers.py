@@ -1,4 +1,6 @@
-"""Code that a provider runs and that calls tools: who may call a tool, who made a call, and the program itself."""
+"""Code that a provider runs and that calls tools: who may call a tool, who made a call, and the program
+itself.
+"""
 
 from typing import Any
 
@@ -15,8 +17,20 @@ from toolglot.wire.reply_encoding import split_reply
 
 Doc = dict[str, Any]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-PROGRAM = {"type": "program", "id": "prog_1", "call_id": "call_p", "code": "await tools.weather({})", "fingerprint": "f1"}
-OUTPUT = {"type": "program_output", "id": "po_1", "call_id": "call_p", "result": "sunny", "status": "completed"}
+PROGRAM = {
+    "type": "program",
+    "id": "prog_1",
+    "call_id": "call_p",
+    "code": "await tools.weather({})",
+    "fingerprint": "f1",
+}
+OUTPUT = {
+    "type": "program_output",
+    "id": "po_1",
+    "call_id": "call_p",
+    "result": "sunny",
+    "status": "completed",
+}
 CALLER = {"type": "program", "caller_id": "call_p"}
 CALL = {
     "type": "function_call",
@@ -48,7 +62,12 @@ RESPONSES: Doc = {
         OUTPUT,
     ],
 }
-USE = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "print(weather())"}}
+USE = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "code_execution",
+    "input": {"code": "print(weather())"},
+}
 ANTHROPIC: Doc = {
     "model": "claude-opus-4-8",
     "max_tokens": 100,
@@ -101,10 +120,17 @@ def test_calls_of_a_program_go_back_as_they_came(
         assert again["messages"][1]["content"] == body["messages"][1]["content"]
 
 
-@pytest.mark.parametrize(("wire", "body"), [("openai-responses", RESPONSES), ("anthropic-messages", ANTHROPIC)])
+@pytest.mark.parametrize(
+    ("wire", "body"), [("openai-responses", RESPONSES), ("anthropic-messages", ANTHROPIC)]
+)
 def test_another_provider_does_not_know_the_program(wire: str, body: Doc) -> None:
     request = decode_request(wire, body)
-    for profile, model in (("openai", "gpt-5.6"), ("anthropic", "claude-opus-4-8"), ("gemini", "m"), ("ollama", "m")):
+    for profile, model in (
+        ("openai", "gpt-5.6"),
+        ("anthropic", "claude-opus-4-8"),
+        ("gemini", "m"),
+        ("ollama", "m"),
+    ):
         target = resolve_profile(profile, model)
         losses = [loss.subject for loss in encode_request(request, target).losses]
         assert ("caller" in losses) == (target.wire != wire)
@@ -133,27 +159,52 @@ def test_a_new_tool_says_who_may_call_it_in_the_words_of_the_provider() -> None:
         request = Request(model, (), (*hosted, tool, code_only, direct))
         encoded = encode_request(request, resolve_profile(profile, model))
         functions = [item.get("function", item) for item in encoded.body["tools"]]
-        return {item["name"]: item for item in functions if "name" in item}, [str(loss) for loss in encoded.losses]
+        return {item["name"]: item for item in functions if "name" in item}, [
+            str(loss) for loss in encoded.losses
+        ]
 
-    program = ToolDefinition("p", kind="hosted", wire="openai-responses", opaque={"type": "programmatic_tool_calling"})
+    program = ToolDefinition(
+        "p", kind="hosted", wire="openai-responses", opaque={"type": "programmatic_tool_calling"}
+    )
     sent, losses = tools("openai", "gpt-5.6", program)
-    assert (sent["weather"]["allowed_callers"], sent["weather"]["output_schema"]) == (["direct", "programmatic"], output)
-    assert (sent["only"]["allowed_callers"], sent["direct"]["allowed_callers"], losses) == (["programmatic"], ["direct"], [])
+    assert (sent["weather"]["allowed_callers"], sent["weather"]["output_schema"]) == (
+        ["direct", "programmatic"],
+        output,
+    )
+    assert (sent["only"]["allowed_callers"], sent["direct"]["allowed_callers"], losses) == (
+        ["programmatic"],
+        ["direct"],
+        [],
+    )
     code = {"type": "code_execution_20260120", "name": "code_execution"}
     runner = ToolDefinition("code_execution", kind="hosted", wire="anthropic-messages", opaque=code)
     sent, losses = tools("anthropic", "claude-opus-4-8", runner)
     assert sent["weather"]["allowed_callers"] == ["direct", "code_execution_20260120"]
     assert ("output_schema" in sent["weather"], losses) == (False, [])
-    for profile, model in (("openai", "gpt-5.6"), ("anthropic", "claude-opus-4-8"), ("openai-chat", "gpt-5.1")):
+    for profile, model in (
+        ("openai", "gpt-5.6"),
+        ("anthropic", "claude-opus-4-8"),
+        ("openai-chat", "gpt-5.1"),
+    ):
         sent, losses = tools(profile, model)
         elsewhere = tools(profile, model, runner if profile.startswith("openai") else program)[0]
         assert sent == elsewhere  # code that another provider runs is not there
         assert not any("allowed_callers" in item or "output_schema" in item for item in sent.values())
-        assert [loss for loss in losses if "runs no code" in loss] == [loss for loss in losses if "'only'" in loss] != []
+        assert (
+            [loss for loss in losses if "runs no code" in loss]
+            == [loss for loss in losses if "'only'" in loss]
+            != []
+        )
 
 
 def test_a_reply_tells_which_program_made_a_call() -> None:
-    body = {"id": "r", "object": "response", "model": "gpt-5.6", "status": "completed", "output": [PROGRAM, CALL, OUTPUT]}
+    body = {
+        "id": "r",
+        "object": "response",
+        "model": "gpt-5.6",
+        "status": "completed",
+        "output": [PROGRAM, CALL, OUTPUT],
+    }
     reply = read_whole("openai-responses", body).reply
     assert [call.caller for call in reply.calls] == ["call_p"]
     assert [block.item for block in reply.blocks if isinstance(block, Foreign)] == [PROGRAM, OUTPUT]
@@ -171,4 +222,6 @@ def test_a_reply_tells_which_program_made_a_call() -> None:
     content = ANTHROPIC["messages"][1]["content"]
     reply = read_whole("anthropic-messages", {**message, "content": content, "usage": {}}).reply
     for streaming in (False, True):
-        assert write_and_read("anthropic-messages", reply, streaming=streaming).calls[0].caller == "srvtoolu_1"
+        assert (
+            write_and_read("anthropic-messages", reply, streaming=streaming).calls[0].caller == "srvtoolu_1"
+        )

@@ -62,7 +62,9 @@ def test_tools_alone(provider: str, body: dict[str, Any]) -> None:
 def test_a_tool_choice_may_be_a_word(provider: str, word: str, choice: ToolChoice) -> None:
     expected = toolglot.encode_tools([WEATHER], provider, tool_choice=choice)
     assert toolglot.encode_tools([WEATHER], provider, tool_choice=word) == expected
-    assert Request(tool_choice=cast(Any, word)).tool_choice == ToolConfig(tool_choice=word).tool_choice == choice
+    assert (
+        Request(tool_choice=cast(Any, word)).tool_choice == ToolConfig(tool_choice=word).tool_choice == choice
+    )
 
 
 @pytest.mark.parametrize(("provider", "messages"), RESULTS.items())
@@ -73,14 +75,20 @@ def test_results_alone(provider: str, messages: list[dict[str, Any]]) -> None:
     assert toolglot.encode_results([SUNNY], provider).messages  # the result's own id and name are enough
 
 
-@pytest.mark.parametrize("provider", ["mistral", "gemini:gemini-3-pro", "ollama", "openai:gpt-4o", "anthropic"])
+@pytest.mark.parametrize(
+    "provider", ["mistral", "gemini:gemini-3-pro", "ollama", "openai:gpt-4o", "anthropic"]
+)
 def test_results_of_calls_with_one_id(provider: str) -> None:
     """Each has the name of its own call, and the id under which the caller sends both."""
-    calls = [ToolCall("c1", "weather", {}, opaque={"id": "c1"}), ToolCall("c1", "news", {}, opaque={"id": "c1"})]
+    calls = [
+        ToolCall("c1", "weather", {}, opaque={"id": "c1"}),
+        ToolCall("c1", "news", {}, opaque={"id": "c1"}),
+    ]
     results = [ToolResult("c1", (Text("sunny"),)), ToolResult("c1", (Text("none"),))]
     messages = toolglot.encode_results(results, provider, calls=calls).messages
     single = [
-        toolglot.encode_results([result], provider, calls=[call]).messages for result, call in zip(results, calls, strict=True)
+        toolglot.encode_results([result], provider, calls=[call]).messages
+        for result, call in zip(results, calls, strict=True)
     ]
     if provider in ("gemini:gemini-3-pro", "anthropic"):
         key = "parts" if provider != "anthropic" else "content"
@@ -90,7 +98,9 @@ def test_results_of_calls_with_one_id(provider: str) -> None:
 
 
 def test_losses_and_repairs_of_the_parts() -> None:
-    strict = ToolDefinition("a.b", "", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}})
+    strict = ToolDefinition(
+        "a.b", "", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}}
+    )
     encoded = toolglot.encode_tools([strict], resolve_profile("ollama"))
     assert [loss.subject for loss in encoded.losses] == ["pattern"]
     [repair] = toolglot.encode_tools([strict], "anthropic").repairs

@@ -1,4 +1,7 @@
-"""Bytes to frames and back. Every case is read whole, byte by byte and in random cuts, and must give the same frames."""
+"""Bytes to frames and back.
+
+Every case is read whole, byte by byte and in random cuts, and must give the same frames.
+"""
 
 import base64
 import json
@@ -53,7 +56,10 @@ SSE: dict[str, tuple[bytes, list[Frame]]] = {
     "lf": (b"data: 1\n\ndata: 2\n\n", [("", b"1"), ("", b"2")]),
     "crlf": (b"data: 1\r\n\r\ndata: 2\r\n\r\n", [("", b"1"), ("", b"2")]),
     "cr": (b"data: 1\r\rdata: 2\r\r", [("", b"1"), ("", b"2")]),
-    "mixed line ends": (b"event: a\rdata: 1\r\n\ndata: 2\n\r\ndata: 3\r\r\n", [("a", b"1"), ("", b"2"), ("", b"3")]),
+    "mixed line ends": (
+        b"event: a\rdata: 1\r\n\ndata: 2\n\r\ndata: 3\r\r\n",
+        [("a", b"1"), ("", b"2"), ("", b"3")],
+    ),
     "event name": (b"event: ping\ndata: {}\n\n", [("ping", b"{}")]),
     "name after the data": (b"data: {}\nevent: ping\n\n", [("ping", b"{}")]),
     "the last name counts": (b"event: a\nevent: b\ndata: 1\n\n", [("b", b"1")]),
@@ -81,12 +87,18 @@ SSE: dict[str, tuple[bytes, list[Frame]]] = {
     "the last event without its line break": (b"data: 1\n\ndata: 2", [("", b"1"), ("", b"2")]),
     "a colon in the data": (b'data: {"a": "b:c"}\n\n', [("", b'{"a": "b:c"}')]),
     "done": (b"data: [DONE]\n\n", [("", b"[DONE]")]),
-    "a bare error on one line": (b'data: 1\n\n{"error": {"code": 503}}\n\n', [("", b"1"), ("", b'{"error": {"code": 503}}')]),
+    "a bare error on one line": (
+        b'data: 1\n\n{"error": {"code": 503}}\n\n',
+        [("", b"1"), ("", b'{"error": {"code": 503}}')],
+    ),
     "a bare error over several lines": (
         b'data: 1\r\n\r\n{\r\n  "error": {\r\n    "code": 503\r\n  }\r\n}\r\n',
         [("", b"1"), ("", b'{\n  "error": {\n    "code": 503\n  }\n}')],
     ),
-    "a bare error in a list": (b'data: 1\n\n[{\n  "error": {}\n}\n]\n', [("", b"1"), ("", b'[{\n  "error": {}\n}\n]')]),
+    "a bare error in a list": (
+        b'data: 1\n\n[{\n  "error": {}\n}\n]\n',
+        [("", b"1"), ("", b'[{\n  "error": {}\n}\n]')],
+    ),
     "nothing": (b"", []),
     "line breaks only": (b"\r\n\n\r", []),
 }
@@ -129,14 +141,22 @@ def write_event(text: str, name: str) -> bytes:
     return "\n".join([*lines, "", ""]).encode()
 
 
-@given(events=st.lists(st.tuples(NAME, TEXT), max_size=6), end=st.sampled_from([b"\n", b"\r\n", b"\r"]), data=st.data())
+@given(
+    events=st.lists(st.tuples(NAME, TEXT), max_size=6),
+    end=st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    data=st.data(),
+)
 def test_events_of_any_text_are_read(events: list[tuple[str, str]], end: bytes, data: st.DataObject) -> None:
     body = b"".join(write_event(text, name) for name, text in events).replace(b"\n", end)
     cuts = data.draw(st.lists(st.integers(0, len(body))))
     assert frames_of(SseDecoder, split_at(body, cuts)) == [(name, text.encode()) for name, text in events]
 
 
-@given(body=st.lists(st.sampled_from([b"data: 1", b"\n", b"\r", b"\xef\xbb\xbf", b":", b"{", b" ", b"event: a"])).map(b"".join))
+@given(
+    body=st.lists(
+        st.sampled_from([b"data: 1", b"\n", b"\r", b"\xef\xbb\xbf", b":", b"{", b" ", b"event: a"])
+    ).map(b"".join)
+)
 def test_sse_of_any_bytes_is_the_same_in_any_cut(body: bytes) -> None:
     whole = frames_of(SseDecoder, [body])
     assert frames_of(SseDecoder, single(body)) == whole
@@ -165,9 +185,15 @@ JSON: dict[str, tuple[bytes, list[Any]]] = {
     "an array with bom": (b'\xef\xbb\xbf [{"a":1},\n{"b":"}"}]', AB),
     "an empty array": (b"[]", []),
     "an empty array over two lines": (b"[\n]\n", []),
-    "objects nested in an array": (b'[{"a":[{"b":[]}]},{"c":{"d":{}}}]', [{"a": [{"b": []}]}, {"c": {"d": {}}}]),
+    "objects nested in an array": (
+        b'[{"a":[{"b":[]}]},{"c":{"d":{}}}]',
+        [{"a": [{"b": []}]}, {"c": {"d": {}}}],
+    ),
     "objects nested over lines": (b'{"a":[{"b":\n[]}\n]}\n', [{"a": [{"b": []}]}]),
-    "brackets and quotes in strings": (b'{"a":"[{\\"]\\\\"}\n{"b":"\\\\\\"}{"\n}\n', [{"a": '[{"]\\'}, {"b": '\\"}{'}]),
+    "brackets and quotes in strings": (
+        b'{"a":"[{\\"]\\\\"}\n{"b":"\\\\\\"}{"\n}\n',
+        [{"a": '[{"]\\'}, {"b": '\\"}{'}],
+    ),
     "quotes in an array over lines": (b'[{"a":"x\\"]}"\n},\n{"a":"\\\\"}]', [{"a": 'x"]}'}, {"a": "\\"}]),
     "utf-8": ('{"a":"é→🦜"}\n'.encode(), [{"a": "é→🦜"}]),
     "nothing": (b"", []),
@@ -186,7 +212,12 @@ def test_json_read_whole_and_byte_by_byte(body: bytes, values: list[Any]) -> Non
 @settings(max_examples=12)
 @given(data=st.data())
 def test_json_read_in_random_cuts(body: bytes, values: list[Any], data: st.DataObject) -> None:
-    assert values_of(frames_of(JsonStreamDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body))))))) == values
+    assert (
+        values_of(
+            frames_of(JsonStreamDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body))))))
+        )
+        == values
+    )
 
 
 @pytest.mark.parametrize(("body", "count", "remainder"), [
@@ -202,7 +233,9 @@ def test_what_is_no_whole_value_comes_last_as_it_is(body: bytes, count: int, rem
         assert frames[-1] == ("", remainder)
 
 
-@pytest.mark.parametrize("body", [b'{"a":1}\n', b'{"a":\n1}\n', b'[{"a":1}\n'], ids=["line", "lines", "array"])
+@pytest.mark.parametrize(
+    "body", [b'{"a":1}\n', b'{"a":\n1}\n', b'[{"a":1}\n'], ids=["line", "lines", "array"]
+)
 def test_a_value_comes_out_at_the_end_of_its_line(body: bytes) -> None:
     decoder = JsonStreamDecoder()
     assert decoder.feed(body[:-1]) == []
@@ -210,7 +243,9 @@ def test_a_value_comes_out_at_the_end_of_its_line(body: bytes) -> None:
 
 
 SCALAR = st.none() | st.booleans() | st.integers(-(2**50), 2**50) | st.text('a"\\{}[],:\n\r é🦜', max_size=6)
-VALUE = st.recursive(SCALAR, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text('k"}]', max_size=3), v, max_size=3))
+VALUE = st.recursive(
+    SCALAR, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text('k"}]', max_size=3), v, max_size=3)
+)
 DOCUMENTS = st.lists(st.dictionaries(st.text('k"{[', max_size=3), VALUE, max_size=3), max_size=5)
 WRITERS: dict[str, Callable[[list[Any]], bytes]] = {
     "ndjson": lambda docs: b"".join(encode_ndjson(doc) for doc in docs),
@@ -280,7 +315,9 @@ AWS: dict[str, tuple[bytes, list[Frame]]] = {
 def test_aws_messages_in_any_cut(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(AwsEventDecoder, [body]) == frames
     assert frames_of(AwsEventDecoder, single(body)) == frames
-    assert frames_of(AwsEventDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
+    assert (
+        frames_of(AwsEventDecoder, split_at(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
+    )
 
 
 @given(events=st.lists(st.tuples(st.text("abcXYZ-", max_size=9), st.binary(max_size=40)), max_size=4))
@@ -339,5 +376,7 @@ def test_a_broken_aws_message_is_malformed(body: bytes) -> None:
     ("", b"\x00\x00\x01", AwsEventDecoder),
     ("application/vnd.amazon.eventstream; charset=x", b"{", AwsEventDecoder),
 ])  # fmt: skip
-def test_the_framing_is_known_by_its_type_or_its_first_bytes(content_type: str, start: bytes, framing: type) -> None:
+def test_the_framing_is_known_by_its_type_or_its_first_bytes(
+    content_type: str, start: bytes, framing: type
+) -> None:
     assert type(detect_framing(content_type, start)) is framing

@@ -27,10 +27,36 @@ EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
 
 ODD: list[Any] = [
     *(None, True, False, 0, -1, 7, 2.5, 1e400, float("nan"), 10**30, "", "x", "null", "\ud800", "$.a[0]"),
-    *([], [None], [[]], ["x"], {}, {"": {}}, {"text": 7}, {"type": "text"}, {"type": []}, {"function": []}, {"error": 1}),
+    *(
+        [],
+        [None],
+        [[]],
+        ["x"],
+        {},
+        {"": {}},
+        {"text": 7},
+        {"type": "text"},
+        {"type": []},
+        {"function": []},
+        {"error": 1},
+    ),
     *([{"type": "text", "text": None}], [1, "x", {}]),
 ]
-NAMES = ["type", "index", "id", "name", "text", "delta", "content", "error", "arguments", "input", "item", "output", "parts"]
+NAMES = [
+    "type",
+    "index",
+    "id",
+    "name",
+    "text",
+    "delta",
+    "content",
+    "error",
+    "arguments",
+    "input",
+    "item",
+    "output",
+    "parts",
+]
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -71,14 +97,19 @@ def broken(frame: bytes, chance: random.Random) -> bytes:
         return frame[:at]
     if way < 0.85:
         return frame[:at] + frame[at : at + size] * 2 + frame[at + size :]
-    return frame[:at] + chance.choice([b"\n", b"\r", b"\n\n", b"\x00", b"\xff", b'"', b"}", b"[", b"\\"]) + frame[at:]
+    return (
+        frame[:at]
+        + chance.choice([b"\n", b"\r", b"\n\n", b"\x00", b"\xff", b'"', b"}", b"[", b"\\"])
+        + frame[at:]
+    )
 
 
 def mutants(wire: str, count: int) -> Iterator[bytes]:
     """Streams, each with one frame that is not as it should be."""
     chance = random.Random(wire)
     streams = [
-        [(frames_of(wire, doc), json.dumps(doc).encode(), list(paths_of(doc))) for doc in docs] for docs in STREAMS[wire]
+        [(frames_of(wire, doc), json.dumps(doc).encode(), list(paths_of(doc))) for doc in docs]
+        for docs in STREAMS[wire]
     ]
     for _ in range(count):
         stream = chance.choice(streams)
@@ -185,7 +216,9 @@ def test_only_errors_of_ours_come_out_of_deep_nesting(wire: str, open: str) -> N
 
 
 def leaf_mutants(wire: str) -> Iterator[tuple[bytes, bool]]:
-    """Every reply of `replies/`, streamed and whole, with each of its leaves in turn replaced by a value of another type."""
+    """Every reply of `replies/`, streamed and whole, with each of its leaves in turn replaced by a value of
+    another type.
+    """
     lines = (Path(__file__).parent / "replies" / f"{wire}.jsonl").read_text("utf-8").splitlines()
     for case in map(json.loads, lines):
         docs: list[Doc] = [doc for doc in case.get("frames", [case.get("body")]) if isinstance(doc, dict)]
@@ -199,7 +232,10 @@ def leaf_mutants(wire: str) -> Iterator[tuple[bytes, bool]]:
                         node = node[step]
                     node[path[-1]] = value
                     whole = "body" in case
-                    yield json.dumps(root).encode() if whole else before + frames_of(wire, root) + after, not whole
+                    yield (
+                        json.dumps(root).encode() if whole else before + frames_of(wire, root) + after,
+                        not whole,
+                    )
 
 
 @EVERY_WIRE

@@ -35,7 +35,8 @@ def to_openai_chat() -> Writer:
 
 
 def test_thinking_stays_with_the_model_that_thought_it() -> None:
-    writer, message = to_claude(), Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), CLAUDE)
+    writer = to_claude()
+    message = Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), CLAUDE)
     assert filter_visible([message], writer, 0)[0] is message
     assert writer.losses == []
 
@@ -49,7 +50,9 @@ def test_thinking_of_others_is_dropped_and_is_a_loss(origin: Origin | None) -> N
 
 def test_target_that_takes_no_reasoning_gets_not_even_its_own() -> None:
     writer = to_openai_chat()
-    message = Message("assistant", (Thinking("hm"), Text("x")), Origin("openai-chat", "openai-chat", "gpt-4o"))
+    message = Message(
+        "assistant", (Thinking("hm"), Text("x")), Origin("openai-chat", "openai-chat", "gpt-4o")
+    )
     assert filter_visible([message], writer, 0)[0].blocks == (Text("x"),)
     assert len(writer.losses) == 1
 
@@ -75,10 +78,18 @@ def test_foreign_content_inside_a_result_is_shown_too() -> None:
     writer = to_openai_chat()
     block = Foreign(
         "anthropic-messages",
-        {"type": "search_result", "title": "T", "source": "http://x", "content": [{"text": "A"}, {"text": "B"}]},
+        {
+            "type": "search_result",
+            "title": "T",
+            "source": "http://x",
+            "content": [{"text": "A"}, {"text": "B"}],
+        },
     )
     message = Message("tool", (ToolResult("a", (Text("1"), block)),))
-    assert filter_visible([message], writer, 0)[0].results[0].content == (Text("1"), Text("[T] http://x\nA\nB"))
+    assert filter_visible([message], writer, 0)[0].results[0].content == (
+        Text("1"),
+        Text("[T] http://x\nA\nB"),
+    )
     assert [loss.subject for loss in writer.losses] == ["search_result"]
 
 
@@ -97,15 +108,22 @@ def test_untouched_messages_are_the_same_objects() -> None:
         assistant(ToolCall("a", "get", {})),
         Message("tool", (ToolResult("a", (Text("1"), Media("image", url="u"))),)),
     ]
-    assert all(message is other for message, other in zip(prepare_history(history, to_openai_chat()), history, strict=True))
+    assert all(
+        message is other
+        for message, other in zip(prepare_history(history, to_openai_chat()), history, strict=True)
+    )
 
 
 def test_legal_repairs_after_it_took_out() -> None:
     """A turn of nothing but somebody else's thoughts is an empty turn."""
     writer = to_openai_chat()
     assert prepare_history([user("hi"), assistant(Thinking("hm"))], writer, first=2) == [user("hi")]
-    assert writer.losses == [Loss("thinking", "messages[3]", "it is only sent back to the model that produced it")]
-    assert [(done.subject, done.where) for done in writer.repairs] == [("empty assistant message", "messages[3]")]
+    assert writer.losses == [
+        Loss("thinking", "messages[3]", "it is only sent back to the model that produced it")
+    ]
+    assert [(done.subject, done.where) for done in writer.repairs] == [
+        ("empty assistant message", "messages[3]")
+    ]
 
 
 @pytest.mark.parametrize(("item", "text"), [

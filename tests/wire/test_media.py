@@ -41,7 +41,13 @@ def test_from_url_keeps_the_name() -> None:
 
 @pytest.mark.parametrize(
     ("media_type", "kind"),
-    [("image/png", "image"), ("audio/wav", "audio"), ("video/mp4", "video"), ("text/plain", "file"), ("", "file")],
+    [
+        ("image/png", "image"),
+        ("audio/wav", "audio"),
+        ("video/mp4", "video"),
+        ("text/plain", "file"),
+        ("", "file"),
+    ],
 )
 def test_kind_of(media_type: str, kind: str) -> None:
     assert media_kind(media_type) == kind

@@ -1,4 +1,6 @@
-"""Tools that a vendor's models know by themselves: declared by their type where they are known, as functions elsewhere."""
+"""Tools that a vendor's models know by themselves: declared by their type where they are known, as functions
+elsewhere.
+"""
 
 from typing import Any
 
@@ -7,7 +9,16 @@ from openai.types.responses import response_input_param, tool_param
 from pydantic import TypeAdapter
 
 from toolglot.providers.catalog import resolve_profile
-from toolglot.values.messages import Message, Origin, Text, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.values.messages import (
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
 from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 
@@ -46,7 +57,9 @@ def tool_types(profile: str, model: str) -> list[str]:
     ("anthropic", "claude-sonnet-4-5", ["function", "function", "bash_20250124"]),
     ("anthropic", "claude-3-5-haiku-latest", ["function"] * 3),
 ])  # fmt: skip
-def test_a_tool_is_declared_by_its_type_only_where_the_model_knows_it(profile: str, model: str, types: list[str]) -> None:
+def test_a_tool_is_declared_by_its_type_only_where_the_model_knows_it(
+    profile: str, model: str, types: list[str]
+) -> None:
     assert tool_types(profile, model) == types
 
 
@@ -74,7 +87,9 @@ LATE: Doc = {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}}
 def turn(name: str, arguments: Doc | None, result: ToolResult, raw: str | None = None) -> list[Doc]:
     """The items of one call and its result, which another model made."""
     call = ToolCall("c1", name, arguments, raw)
-    return body("openai-responses", "gpt-5.2", user("hi"), assistant([call]), tool_results(result))["input"][1:]
+    return body("openai-responses", "gpt-5.2", user("hi"), assistant([call]), tool_results(result))["input"][
+        1:
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +106,12 @@ def turn(name: str, arguments: Doc | None, result: ToolResult, raw: str | None =
                     "action": {"commands": ["ls"], "max_output_length": 9},
                     "status": "completed",
                 },
-                {"type": "shell_call_output", "call_id": "c1", "output": [OUTPUT, LATE], "max_output_length": 9},
+                {
+                    "type": "shell_call_output",
+                    "call_id": "c1",
+                    "output": [OUTPUT, LATE],
+                    "max_output_length": 9,
+                },
             ],
         ),
         (
@@ -99,7 +119,12 @@ def turn(name: str, arguments: Doc | None, result: ToolResult, raw: str | None =
             {"commands": ["ls"]},
             ToolResult("c1", (Text("told"),), is_error=True, data={"no": "outputs"}),
             [
-                {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}, "status": "completed"},
+                {
+                    "type": "shell_call",
+                    "call_id": "c1",
+                    "action": {"commands": ["ls"]},
+                    "status": "completed",
+                },
                 {
                     "type": "shell_call_output",
                     "call_id": "c1",
@@ -113,7 +138,12 @@ def turn(name: str, arguments: Doc | None, result: ToolResult, raw: str | None =
             ToolResult("c1", (Text("no such file"),), is_error=True),
             [
                 {"type": "apply_patch_call", "call_id": "c1", "operation": OPERATION, "status": "completed"},
-                {"type": "apply_patch_call_output", "call_id": "c1", "status": "failed", "output": "no such file"},
+                {
+                    "type": "apply_patch_call_output",
+                    "call_id": "c1",
+                    "status": "failed",
+                    "output": "no such file",
+                },
             ],
         ),
     ],
@@ -128,9 +158,15 @@ def test_calls_of_other_models_become_items_of_the_tool(
 
 @pytest.mark.parametrize(
     ("name", "arguments", "raw"),
-    [("shell", {"command": "ls"}, None), ("apply_patch", {"input": "*** Begin Patch"}, None), ("shell", None, "{bro")],
+    [
+        ("shell", {"command": "ls"}, None),
+        ("apply_patch", {"input": "*** Begin Patch"}, None),
+        ("shell", None, "{bro"),
+    ],
 )
-def test_a_call_that_does_not_fit_the_tool_stays_a_function_call(name: str, arguments: Doc | None, raw: str | None) -> None:
+def test_a_call_that_does_not_fit_the_tool_stays_a_function_call(
+    name: str, arguments: Doc | None, raw: str | None
+) -> None:
     call, output = turn(name, arguments, ToolResult("c1", (Text("x"),)), raw)
     assert (call["type"], call["name"], output["type"]) == ("function_call", name, "function_call_output")
 
@@ -140,7 +176,13 @@ def test_a_request_with_the_types_is_read_and_written_the_same() -> None:
         "model": "gpt-5.2",
         "input": [
             {"role": "user", "content": "hi"},
-            {"type": "shell_call", "call_id": "c", "id": "sh_1", "action": {"commands": ["ls"]}, "status": "completed"},
+            {
+                "type": "shell_call",
+                "call_id": "c",
+                "id": "sh_1",
+                "action": {"commands": ["ls"]},
+                "status": "completed",
+            },
             {"type": "shell_call_output", "call_id": "c", "output": [OUTPUT], "max_output_length": 4},
         ],
         "tools": [SHELL, PATCH],
@@ -149,11 +191,16 @@ def test_a_request_with_the_types_is_read_and_written_the_same() -> None:
     request = decode_request("openai-responses", original, profile="openai-responses", model="gpt-5.2")
     assert encode_request(request, profile).body == original
     other = with_other_origin(request)
-    assert [item["type"] for item in encode_request(other, profile).body["input"][1:]] == ["shell_call", "shell_call_output"]
+    assert [item["type"] for item in encode_request(other, profile).body["input"][1:]] == [
+        "shell_call",
+        "shell_call_output",
+    ]
 
 
 def with_other_origin(request: Request) -> Request:
     """The same request with a history of another model."""
     origin = Origin("anthropic-messages", "anthropic", "claude-opus-5")
     call = Message("assistant", (ToolCall("c", "shell", {"commands": ["ls"]}),), origin)
-    return Request(request.model, (user("hi"), call, tool_results(ToolResult("c", (Text("a"),)))), request.tools)
+    return Request(
+        request.model, (user("hi"), call, tool_results(ToolResult("c", (Text("a"),)))), request.tools
+    )

@@ -1,4 +1,6 @@
-"""Arguments that cannot be stored or sent again (NaN, infinity, a thousand levels) never enter a conversation as values."""
+"""Arguments that cannot be stored or sent again (NaN, infinity, a thousand levels) never enter a conversation
+as values.
+"""
 
 import json
 from typing import Any
@@ -71,7 +73,9 @@ def test_text_that_pydantic_takes_for_such_a_number(text: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_deep_arguments_are_refused_and_the_conversation_can_be_saved_and_sent_from_any_stack(wire: str) -> None:
+def test_deep_arguments_are_refused_and_the_conversation_can_be_saved_and_sent_from_any_stack(
+    wire: str,
+) -> None:
     call = read_call(wire, DEEP)
     assert call.arguments is None
     with pytest.raises(errors.ToolError, match="not valid JSON"):
@@ -79,7 +83,9 @@ def test_deep_arguments_are_refused_and_the_conversation_can_be_saved_and_sent_f
     conversation = Conversation([user("x"), assistant(call), tool_results(Result(call.id))])
     assert in_deeper_stack(400, lambda: save(conversation))
     for profile in ("openai-chat", "anthropic", "gemini", "ollama"):
-        assert in_deeper_stack(400, lambda p=profile: encode_request(Request("m", conversation), resolve_profile(p)).body)
+        assert in_deeper_stack(
+            400, lambda p=profile: encode_request(Request("m", conversation), resolve_profile(p)).body
+        )
 
 
 def test_the_deepest_arguments() -> None:

@@ -1,4 +1,6 @@
-"""Histories and requests that other programs made: nothing is promoted, lost or doubled, and the target accepts the result."""
+"""Histories and requests that other programs made: nothing is promoted, lost or doubled, and the target
+accepts the result.
+"""
 
 from typing import Any
 
@@ -24,7 +26,9 @@ def user(text: str) -> Message:
 
 
 def encode(wire: str, *messages: Message, model: str = "m", **fields: Any) -> EncodedRequest:
-    return encode_request(Request(model, messages, **fields), resolve_profile(SPECS[wire].default_profile, model))
+    return encode_request(
+        Request(model, messages, **fields), resolve_profile(SPECS[wire].default_profile, model)
+    )
 
 
 def convert(body: Doc, source: str) -> EncodedRequest:
@@ -65,21 +69,33 @@ def test_a_pdf_in_an_image_part_is_a_document() -> None:
     data = "data:application/pdf;base64,JVBERi0="
     chat = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": data}}]}]}
     responses = {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": data}]}]}
-    document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+    document = {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+    }
     for encoded in (convert(chat, "openai-chat"), convert(responses, "openai-responses")):
         assert encoded.body["messages"][0]["content"] == [document]
         assert "image at messages[0]: it is a PDF; sent as a file" in map(str, encoded.repairs)
     call, result = ToolCall("c", "f", {}), ToolResult("c", (PDF,))
-    encoded = encode("anthropic-messages", user("q"), Message("assistant", (call,)), Message("tool", (result,)))
+    encoded = encode(
+        "anthropic-messages", user("q"), Message("assistant", (call,)), Message("tool", (result,))
+    )
     assert encoded.body["messages"][2]["content"][0]["content"] == [document]
 
 
 @pytest.mark.parametrize("count", [-2, -1, 0])
 def test_no_limit_of_ollama_is_none_elsewhere(count: int) -> None:
-    body: Doc = {"model": "q", "messages": [{"role": "user", "content": "hi"}], "options": {"num_predict": count, "num_ctx": 9}}
+    body: Doc = {
+        "model": "q",
+        "messages": [{"role": "user", "content": "hi"}],
+        "options": {"num_predict": count, "num_ctx": 9},
+    }
     request = decode_request("ollama-chat", body)
     assert request.options.max_tokens is None
-    assert encode_request(request, resolve_profile("ollama", "q")).body["options"] == {"num_predict": count, "num_ctx": 9}
+    assert encode_request(request, resolve_profile("ollama", "q")).body["options"] == {
+        "num_predict": count,
+        "num_ctx": 9,
+    }
     assert encode_request(request, CLAUDE).body["max_tokens"] > 0
 
 
@@ -95,7 +111,9 @@ def test_item_ids_that_responses_refuses_are_left_out(item: str) -> None:
     results = [{"type": f"{item}_output", "call_id": f"c{at}", "output": "r"} for at in range(3)]
     thoughts: list[Doc] = [{"type": "reasoning", "id": "rs_1", "summary": []}]
     body = {"model": "gpt-5", "input": [*thoughts, *thoughts, *calls, *results]}
-    encoded = encode_request(decode_request("openai-responses", body), resolve_profile("openai-responses", "gpt-5"))
+    encoded = encode_request(
+        decode_request("openai-responses", body), resolve_profile("openai-responses", "gpt-5")
+    )
     items = [entry for entry in encoded.body["input"] if "output" not in entry]
     assert [entry.get("id") for entry in items] == ["rs_1", None, f"{prefix}_1", None]
     assert [repair.reason for repair in encoded.repairs] == [
@@ -110,13 +128,21 @@ def test_ids_of_compatible_servers_are_made_legal(pattern: str) -> None:
     """A conversation that began on a local server must not be refused for ever by OpenAI."""
     items: list[Doc] = [
         {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "gAAA"},
-        {"type": "message", "id": "msg", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+        {
+            "type": "message",
+            "id": "msg",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "a"}],
+        },
         {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"},
     ]
     result = {"type": "function_call_output", "call_id": "c", "output": "r"}
     profile = resolve_profile("openai-responses", "gpt-5")
     for form in ("{}_1", pattern):
-        body = {"model": "gpt-5", "input": [*({**item, "id": form.format(item["id"])} for item in items), result]}
+        body = {
+            "model": "gpt-5",
+            "input": [*({**item, "id": form.format(item["id"])} for item in items), result],
+        }
         encoded = encode_request(decode_request("openai-responses", body), profile)
         assert find_refusals(profile, encoded.body) == []
         assert (encoded.body["input"] == body["input"]) == (form != pattern)
@@ -157,13 +183,18 @@ def test_the_choice_none_with_names_is_none(wire: str) -> None:
 def test_a_result_with_a_reference_goes_to_gemini_as_text(is_error: bool) -> None:
     data = {"schema": [{"$ref": "#/a"}]}
     result = ToolResult("c", (Text('{"schema":[{"$ref":"#/a"}]}'),), "f", data=data, is_error=is_error)
-    encoded = encode("gemini", user("q"), Message("assistant", (ToolCall("c", "f", {}),)), Message("tool", (result,)))
+    encoded = encode(
+        "gemini", user("q"), Message("assistant", (ToolCall("c", "f", {}),)), Message("tool", (result,))
+    )
     response = encoded.body["contents"][2]["parts"][0]["functionResponse"]["response"]
     assert response == {"error" if is_error else "output": '{"schema":[{"$ref":"#/a"}]}'}
     assert any("'$ref'" in repair.reason for repair in encoded.repairs)
 
 
-CRM = (ToolDefinition("find", parameters={"type": "object"}, namespace="crm"), ToolDefinition("find", namespace="erp"))
+CRM = (
+    ToolDefinition("find", parameters={"type": "object"}, namespace="crm"),
+    ToolDefinition("find", namespace="erp"),
+)
 
 
 @EVERY_WIRE
@@ -176,9 +207,13 @@ def test_a_tool_in_a_namespace_can_be_chosen_by_its_name(wire: str, mode: Any) -
     assert find_refusals(profile, body) == []
     back = decode_request(wire, body)
     chosen = [
-        tool for tool in back.tools if not (back.tool_choice and back.tool_choice.names) or back.tool_choice.includes(tool)
+        tool
+        for tool in back.tools
+        if not (back.tool_choice and back.tool_choice.names) or back.tool_choice.includes(tool)
     ]
-    assert [tool.qualified_name for tool in chosen] == ["crm.find" if wire == "openai-responses" else "crm__find"]
+    assert [tool.qualified_name for tool in chosen] == [
+        "crm.find" if wire == "openai-responses" else "crm__find"
+    ]
     if wire == "openai-responses":
         assert (body["tool_choice"], [tool["name"] for tool in body["tools"]]) == (mode, ["crm"])
         assert "These tools cannot be called now: erp.find, get." in body["instructions"]

@@ -1,4 +1,6 @@
-"""Streams of servers and proxies that break the rules: what counts is what the provider meant, and nothing runs twice."""
+"""Streams of servers and proxies that break the rules: what counts is what the provider meant, and nothing
+runs twice.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +19,10 @@ from toolglot.wire.codec import create_reader
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.spec import WIRES
 
-COMPLETED: Doc = {"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": []}}
+COMPLETED: Doc = {
+    "type": "response.completed",
+    "response": {"id": "r", "model": "m", "status": "completed", "output": []},
+}
 CALL_ITEM = {"type": "function_call", "call_id": "a", "name": "f", "arguments": '{"a":1}'}
 USE = {"type": "tool_use", "id": "a", "name": "f", "input": {"a": 1}}
 CALLS: dict[str, list[Doc]] = {  # one call; the last document ends the reply
@@ -31,7 +36,10 @@ CALLS: dict[str, list[Doc]] = {  # one call; the last document ends the reply
         {"type": "message_stop"},
     ],
     "gemini": [part({"functionCall": {"name": "f", "args": {"a": 1}}}), part(finishReason="STOP")],
-    "ollama-chat": [line(content="", tool_calls=[{"function": {"name": "f", "arguments": {"a": 1}}}]), line(True, content="")],
+    "ollama-chat": [
+        line(content="", tool_calls=[{"function": {"name": "f", "arguments": {"a": 1}}}]),
+        line(True, content=""),
+    ],
 }
 EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
 
@@ -59,7 +67,9 @@ def test_a_call_of_gemini_that_comes_again_is_reported(id: Doc) -> None:
     other = part({"functionCall": {"name": "f", "args": {"a": 2}}}, finishReason="STOP")
     result = read("gemini", sse_of(call, other, call))
     assert result.named_calls == [("f", {"a": 1}), ("f", {"a": 2})]
-    assert [str(loss) for loss in result.losses] == ["tool call at reply: it came again after the end of the reply"]
+    assert [str(loss) for loss in result.losses] == [
+        "tool call at reply: it came again after the end of the reply"
+    ]
 
 
 @EVERY_WIRE
@@ -80,7 +90,9 @@ def test_a_connection_that_breaks_inside_the_usage_frame_loses_only_that() -> No
         result = read_pieces("openai-chat", [body[:size]])
         assert result.reply.text == "hi"
         assert (result.reply.usage.input == 3) == (size >= start + len(sse_of(usage)) - 2)
-    assert [loss.subject for loss in read_pieces("openai-chat", [body[: start + 9]]).losses] == ["trailing data"]
+    assert [loss.subject for loss in read_pieces("openai-chat", [body[: start + 9]]).losses] == [
+        "trailing data"
+    ]
 
 
 @EVERY_WIRE
@@ -130,7 +142,9 @@ def test_nothing_that_is_missing_spoils_a_stream(wire: str, as_null: bool) -> No
 
 def test_an_event_may_have_its_type_in_its_name() -> None:
     for wire in ("openai-responses", "anthropic-messages"):
-        named = "".join(f"event: {doc.pop('type')}\ndata: {json.dumps(doc)}\n\n" for doc in deepcopy(CALLS[wire]))
+        named = "".join(
+            f"event: {doc.pop('type')}\ndata: {json.dumps(doc)}\n\n" for doc in deepcopy(CALLS[wire])
+        )
         assert read(wire, named.encode()).reply == read(wire, sse_of(*CALLS[wire])).reply
 
 
@@ -145,7 +159,11 @@ def test_a_stream_in_place_of_a_whole_reply_is_read(wire: str, content_type: str
     for before in (b"", b"\xef\xbb\xbf", b": keep-alive\n\n"):
         assert read_pieces(wire, [before + body], streaming=False, content_type=content_type).reply == want
     array = json.dumps(CALLS[wire], indent=2).encode()
-    for other in (lines_of(*CALLS[wire]), b"\r\n" + lines_of(*CALLS[wire]).replace(b"\n", b"\r\n\r\n"), array):
+    for other in (
+        lines_of(*CALLS[wire]),
+        b"\r\n" + lines_of(*CALLS[wire]).replace(b"\n", b"\r\n\r\n"),
+        array,
+    ):
         assert read_pieces(wire, [other], streaming=False).reply == want
 
 
@@ -184,7 +202,12 @@ def test_calls_of_gemini_count_whatever_the_finish_reason(word: str) -> None:
 DELTAS: dict[str, tuple[Callable[[str], Doc], Callable[[str], Doc] | None]] = {
     "openai-chat": (lambda text: chunk({"content": text}), lambda text: tool(0, text, name="f")),
     "openai-responses": (
-        lambda text: {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": text},
+        lambda text: {
+            "type": "response.output_text.delta",
+            "output_index": 1,
+            "content_index": 0,
+            "delta": text,
+        },
         lambda text: {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text},
     ),
     "anthropic-messages": (
@@ -211,7 +234,9 @@ def test_halves_of_a_character_in_two_deltas_are_one(wire: str) -> None:
         docs = [*STARTS.get(wire, []), arguments('{"k":"\ud83d'), arguments('\ude00"}')]
         result = read(wire, stream(wire, *docs, CALLS[wire][-1]))
         assert result.call.arguments == {"k": "😀"}
-        assert "".join(event.text for event in result.events if isinstance(event, ToolCallDelta)) == '{"k":"😀"}'
+        assert (
+            "".join(event.text for event in result.events if isinstance(event, ToolCallDelta)) == '{"k":"😀"}'
+        )
 
 
 @EVERY_WIRE
@@ -228,7 +253,10 @@ def test_two_generations_of_claude_in_one_stream_are_not_merged() -> None:
     text = block("start", 0, content_block={"type": "text", "text": "Hello worl"})
     with pytest.raises(MalformedReply, match="a second message starts before the first one has ended"):
         read_pieces("anthropic-messages", [sse_of(start, text, start, text, {"type": "message_stop"})])
-    assert read("anthropic-messages", sse_of(start, start, text, {"type": "message_stop"})).reply.text == "Hello worl"
+    assert (
+        read("anthropic-messages", sse_of(start, start, text, {"type": "message_stop"})).reply.text
+        == "Hello worl"
+    )
 
 
 def test_deltas_win_over_the_input_at_the_start_of_a_call() -> None:
@@ -241,7 +269,12 @@ def test_texts_of_responses_are_told_apart_by_their_item() -> None:
     """Bedrock counts `content_index` across all items; others send no `output_index`."""
 
     def texts(index: Doc, content: int) -> list[Doc]:
-        message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ab"}], "id": "i1"}
+        message = {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "ab"}],
+            "id": "i1",
+        }
         named = {"item_id": "i1", **index, "content_index": content}
         return [
             item(0, "done", **CALL_ITEM),
@@ -250,11 +283,16 @@ def test_texts_of_responses_are_told_apart_by_their_item() -> None:
             {"type": "response.output_text.delta", **named, "delta": "a"},
             {"type": "response.output_text.delta", **named, "delta": "b"},
             {"type": "response.output_item.done", **index, "item": message},
-            {**COMPLETED, "response": {**COMPLETED["response"], "output": [{"id": "i0", **CALL_ITEM}, message]}},
+            {
+                **COMPLETED,
+                "response": {**COMPLETED["response"], "output": [{"id": "i0", **CALL_ITEM}, message]},
+            },
         ]
 
     for docs in (texts({"output_index": 1}, 0), texts({"output_index": 1}, 1), texts({}, 0), texts({}, 1)):
         for left_out in ([], [5], [2], [1, 2], [1, 2, 5]):
-            reply = read("openai-responses", sse_of(*(doc for at, doc in enumerate(docs) if at not in left_out))).reply
+            reply = read(
+                "openai-responses", sse_of(*(doc for at, doc in enumerate(docs) if at not in left_out))
+            ).reply
             assert [type(part) for part in reply.blocks[1:]] == [Text]
             assert reply.text == "ab"

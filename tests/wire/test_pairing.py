@@ -64,9 +64,14 @@ def test_mangled_ids_are_matched_in_order_if_the_numbers_agree() -> None:
 
 @pytest.mark.parametrize("profile", TARGETS, ids=lambda profile: profile.id)
 def test_a_server_that_numbers_its_calls_in_every_turn(profile: Profile) -> None:
-    """The loop makes `call_0_2` of the second `call_0` of a turn, and so does the encoder of the second turn's `call_0`."""
+    """The loop makes `call_0_2` of the second `call_0` of a turn, and so does the encoder of the second
+    turn's `call_0`.
+    """
     owners = {f"result{number:06d}": f"call{number:06d}" for number in range(3)}
-    calls = [ToolCall(id, "pay", {"token": f"call{n:06d}"}) for n, id in enumerate(("call_0", "call_0", "call_0_2"))]
+    calls = [
+        ToolCall(id, "pay", {"token": f"call{n:06d}"})
+        for n, id in enumerate(("call_0", "call_0", "call_0_2"))
+    ]
     results = [ToolResult(item.id, (Text(f"result{n:06d}"),), "pay") for n, item in enumerate(calls)]
     history = [user("pay"), assistant(calls[0]), tool(results[0]), assistant(calls[1:]), tool(*results[1:])]
     body = encode_request(Request(profile.model, history), profile).body
@@ -76,14 +81,20 @@ def test_a_server_that_numbers_its_calls_in_every_turn(profile: Profile) -> None
 @pytest.mark.untraced
 @pytest.mark.parametrize("part", range(4))
 def test_every_result_goes_to_its_own_call(part: int) -> None:
-    """On every wire, whole and step by step, read back, saved and loaded, and handed over. `make attack` tries 20,000."""
+    """On every wire, whole and step by step, read back, saved and loaded, and handed over.
+
+    `make attack` tries 20,000.
+    """
     assert check_histories(range(part, HISTORIES, 4)) == []
 
 
 def test_the_judge_of_pairs_can_fail() -> None:
     def body(*ids: str) -> dict[str, Any]:
         calls = [{"id": ids[0], "args": "call000001"}, {"id": ids[1], "args": "call000002"}]
-        results = [{"role": "tool", "tool_call_id": id, "content": f"result00000{n}"} for n, id in enumerate(ids[2:], 1)]
+        results = [
+            {"role": "tool", "tool_call_id": id, "content": f"result00000{n}"}
+            for n, id in enumerate(ids[2:], 1)
+        ]
         return {"messages": [{"role": "assistant", "tool_calls": calls}, *results]}
 
     owners = {"result000001": "call000001", "result000002": "call000002"}

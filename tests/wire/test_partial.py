@@ -23,8 +23,14 @@ def fed(text: str) -> PartialArguments:
 
 
 @pytest.mark.untraced
-@given(value=st.dictionaries(st.text(), JSON, max_size=4), cuts=st.lists(st.integers(1, 9)), indent=st.sampled_from([None, 2]))
-def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any], cuts: list[int], indent: int | None) -> None:
+@given(
+    value=st.dictionaries(st.text(), JSON, max_size=4),
+    cuts=st.lists(st.integers(1, 9)),
+    indent=st.sampled_from([None, 2]),
+)
+def test_the_whole_text_gives_the_value_however_it_is_cut(
+    value: dict[str, Any], cuts: list[int], indent: int | None
+) -> None:
     text, partial, at = json.dumps(value, indent=indent), PartialArguments(), 0
     for size in [*cuts, len(text)]:
         partial.feed(text[at : at + size])
@@ -50,11 +56,18 @@ def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any],
     ('{"a": [true, nul', {"a": [True]}, ("a", 1), "", {"a": [True]}),
     ('{"a": {}, "b": []}', {"a": {}, "b": []}, (), "", {"a": {}, "b": []}),
 ])  # fmt: skip
-def test_what_is_whole_and_what_is_open(text: str, value: Any, path: tuple[Any, ...], open: str, preview: Any) -> None:
+def test_what_is_whole_and_what_is_open(
+    text: str, value: Any, path: tuple[Any, ...], open: str, preview: Any
+) -> None:
     for partial in (fed(text), PartialArguments()):
         if partial.value is None:
             partial.feed(text)
-        assert (partial.value, partial.path, partial.open_text, partial.preview) == (value, path, open, preview)
+        assert (partial.value, partial.path, partial.open_text, partial.preview) == (
+            value,
+            path,
+            open,
+            preview,
+        )
         assert (partial.value, partial.open_text) == (value, open), "looking changes nothing"
         assert not partial.is_broken
 
@@ -72,7 +85,9 @@ def test_the_open_text_grows_into_the_string(text: str, size: int, ascii: bool) 
     assert (partial.value, partial.preview, partial.open_text) == ({"a": text}, {"a": text}, "")
 
 
-@pytest.mark.parametrize("text", ["}", '{"a": 1}{', '{"a": 1} "b"', "{1: 2}", "{{", '{"a": tru}', '"\\x"', '{"a" 1 2}'])
+@pytest.mark.parametrize(
+    "text", ["}", '{"a": 1}{', '{"a": 1} "b"', "{1: 2}", "{{", '{"a": tru}', '"\\x"', '{"a" 1 2}']
+)
 def test_text_that_is_no_json_stops_the_scan_and_nothing_else(text: str) -> None:
     partial = fed(text)
     partial.feed('more"}')

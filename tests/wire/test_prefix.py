@@ -106,7 +106,9 @@ def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(seen) <= 3 * len(repeated)
 
 
-def test_a_change_of_the_tools_at_the_beginning_of_a_turn_keeps_what_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_the_tools_at_the_beginning_of_a_turn_keeps_what_was_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is an item of the history, not a part of the head, also once its turn is closed."""
     starts: list[int] = []
     real = PrefixEncoder._start_prefix  # pyright: ignore[reportPrivateUsage]
@@ -146,12 +148,16 @@ def test_another_list_of_the_same_messages_keeps_the_prefix() -> None:
     assert second.body == dumps(encode_request(Request("m", HISTORY[:6]), profile).body)
 
 
-@pytest.mark.parametrize("messages", [[system("Be rude."), *HISTORY[1:6]], HISTORY[:2], [*HISTORY[:3], tool(RESULTS[0])]])
+@pytest.mark.parametrize(
+    "messages", [[system("Be rude."), *HISTORY[1:6]], HISTORY[:2], [*HISTORY[:3], tool(RESULTS[0])]]
+)
 def test_other_messages_start_anew(messages: list[Message]) -> None:
     profile = resolve_profile("openai-chat")
     encoder = PrefixEncoder(profile)
     encoder.encode(Request("m", HISTORY))
-    assert encoder.encode(Request("m", messages)).body == dumps(encode_request(Request("m", messages), profile).body)
+    assert encoder.encode(Request("m", messages)).body == dumps(
+        encode_request(Request("m", messages), profile).body
+    )
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "openai-responses", "openai-chat", "ollama"])
@@ -165,7 +171,11 @@ def test_instructions_that_come_one_by_one(provider: str) -> None:
 def test_model_of_the_request_counts_not_that_of_the_profile() -> None:
     """Thinking is bound to its model, also where the profile was resolved without one."""
     origin = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
-    messages = [user("hi"), Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), origin), user("y")]
+    messages = [
+        user("hi"),
+        Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), origin),
+        user("y"),
+    ]
     for model, kept in (("claude-opus-4-1", False), ("claude-sonnet-4-5", True)):
         (*_, (step, full)) = steps(Request(model, []), resolve_profile("anthropic"), messages)
         assert (b'"signature"' in full) is kept
@@ -184,17 +194,23 @@ def test_a_result_before_its_call_does_not_close_it() -> None:
     """A turn is closed by the same rule everywhere: the result must come after the call."""
     early, late = ToolResult("c1", (Text("early"),)), ToolResult("c1", (Text("late"),))
     for step, full in steps(
-        Request("m", []), resolve_profile("openai-chat"), [user("hi"), assistant([early, CALLS[0]]), tool(late)]
+        Request("m", []),
+        resolve_profile("openai-chat"),
+        [user("hi"), assistant([early, CALLS[0]]), tool(late)],
     ):
         assert step.body == full
 
 
 def test_thinking_is_switched_off_where_the_loop_began_without_it() -> None:
-    """Claude refuses extended thinking in a tool loop whose first turn has none: the head depends on the history."""
+    """Claude refuses extended thinking in a tool loop whose first turn has none: the head depends on the
+    history.
+    """
     profile = resolve_profile("anthropic", "claude-sonnet-4-5")
     request = Request("claude-sonnet-4-5", [], (GET,), options=Options(max_tokens=9000, thinking_budget=2000))
     seen: list[bool] = []
-    for step, full in steps(request, profile, [user("hi"), assistant(CALLS[0]), tool(RESULTS[0]), assistant("x"), user("y")]):
+    for step, full in steps(
+        request, profile, [user("hi"), assistant(CALLS[0]), tool(RESULTS[0]), assistant("x"), user("y")]
+    ):
         assert step.body == full
         seen.append(b'"thinking"' in full)
     assert seen == [True, False, False, False, True]
@@ -202,16 +218,24 @@ def test_thinking_is_switched_off_where_the_loop_began_without_it() -> None:
 
 def test_nothing_to_send_but_what_the_provider_holds() -> None:
     """A stored prompt needs no input: `input` is left out, as in full encoding."""
-    request = Request("gpt-5", Conversation(), extras={"openai-responses": {"previous_response_id": "resp_1"}})
+    request = Request(
+        "gpt-5", Conversation(), extras={"openai-responses": {"previous_response_id": "resp_1"}}
+    )
     profile = resolve_profile("openai-responses", "gpt-5")
     step = PrefixEncoder(profile).encode(request)
-    assert step.body == dumps(encode_request(request, profile).body) == b'{"model":"gpt-5","previous_response_id":"resp_1"}'
+    assert (
+        step.body
+        == dumps(encode_request(request, profile).body)
+        == b'{"model":"gpt-5","previous_response_id":"resp_1"}'
+    )
 
 
 def test_a_head_that_another_thread_replaces_meanwhile_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent may be used in several threads: a conversation must never get the tools of another one."""
     profile, heads = resolve_profile("openai-chat", "m"), HeadCache()
-    request, other = (Request("m", [user("hi")], tools=(replace(GET, name=name),)) for name in ("ours", "theirs"))
+    request, other = (
+        Request("m", [user("hi")], tools=(replace(GET, name=name),)) for name in ("ours", "theirs")
+    )
     expected = PrefixEncoder(profile).encode(request).body
     copy_writer = Writer.copy
 

@@ -50,7 +50,9 @@ def google(code: int, status: str, message: str = "no", details: Any = None) -> 
     (524, E.ServerFailed, True),
     (529, E.Overloaded, True),
 ])  # fmt: skip
-@pytest.mark.parametrize("body", [openai(), {"error": "no"}, {"detail": "no"}, "no"], ids=["object", "text", "detail", "bare"])
+@pytest.mark.parametrize(
+    "body", [openai(), {"error": "no"}, {"detail": "no"}, "no"], ids=["object", "text", "detail", "bare"]
+)
 def test_the_status_decides(status: int, kind: type[ProviderError], retryable: bool, body: Any) -> None:
     error = error_from_body(body, status)
     assert (type(error), error.retryable, error.status, str(error)) == (kind, retryable, status, "no")
@@ -58,7 +60,12 @@ def test_the_status_decides(status: int, kind: type[ProviderError], retryable: b
 
 
 QUOTA = [
-    *("insufficient_quota", "billing_hard_limit_reached", "credit_balance_exhausted", "organization_spend_limit_exceeded"),
+    *(
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "credit_balance_exhausted",
+        "organization_spend_limit_exceeded",
+    ),
     *("project_spend_limit_exceeded", "organization_usage_limit_exceeded"),
 ]
 
@@ -79,19 +86,34 @@ def test_a_quota_is_not_a_rate(code: str) -> None:
     [
         (openai(code="context_length_exceeded"), 400, E.ContextTooLong),
         (openai("This model's maximum context length is 8192 tokens"), 400, E.ContextTooLong),
-        (anthropic("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), 400, E.ContextTooLong),
-        (google(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number"), 400, E.ContextTooLong),
+        (
+            anthropic("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
+            400,
+            E.ContextTooLong,
+        ),
+        (
+            google(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number"),
+            400,
+            E.ContextTooLong,
+        ),
         ({"message": "too long", "code": "3051"}, 422, E.ContextTooLong),
         ({"error": "context window exceeded"}, 413, E.ContextTooLong),
         (  # llama.cpp
-            openai("request (9 tokens) exceeds the available context size (8 tokens)", type="exceed_context_size_error"),
+            openai(
+                "request (9 tokens) exceeds the available context size (8 tokens)",
+                type="exceed_context_size_error",
+            ),
             400,
             E.ContextTooLong,
         ),
         (openai("see the docs on context length"), 401, E.AuthenticationFailed),
         (openai("maximum context"), 500, E.ServerFailed),
         (openai(code="content_filter"), 400, E.ContentBlocked),
-        ({"error": {"code": "content_filter", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, 400, E.ContentBlocked),
+        (
+            {"error": {"code": "content_filter", "innererror": {"code": "ResponsibleAIPolicyViolation"}}},
+            400,
+            E.ContentBlocked,
+        ),
         (openai(code="model_not_found"), 400, E.NotFound),
         (openai(code="tool_use_failed", type="invalid_request_error"), 400, E.InvalidRequest),
         (openai(code="model_not_supported"), 400, E.InvalidRequest),
@@ -100,7 +122,9 @@ def test_a_quota_is_not_a_rate(code: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, int) else None,
 )
-def test_a_400_is_classified_by_its_code_or_message(body: Any, status: int, kind: type[ProviderError]) -> None:
+def test_a_400_is_classified_by_its_code_or_message(
+    body: Any, status: int, kind: type[ProviderError]
+) -> None:
     error = error_from_body(body, status)
     assert (type(error), error.status) == (kind, status)
 
@@ -140,7 +164,9 @@ def test_a_400_is_classified_by_its_code_or_message(body: Any, status: int, kind
     ({"error": "no"}, E.ServerFailed, None, ""),
     ("no", E.ServerFailed, None, ""),
 ], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
-def test_an_error_without_a_status(body: Any, kind: type[ProviderError], status: int | None, code: str) -> None:
+def test_an_error_without_a_status(
+    body: Any, kind: type[ProviderError], status: int | None, code: str
+) -> None:
     error = error_from_body(body)
     assert (type(error), error.status, error.code, str(error)) == (kind, status, code, "no")
 

@@ -1,4 +1,6 @@
-"""The only frame policy: what a reader makes of frames that it knows, does not know, or should never have got."""
+"""The only frame policy: what a reader makes of frames that it knows, does not know, or should never have
+got.
+"""
 
 import json
 from collections.abc import Callable
@@ -28,12 +30,20 @@ from toolglot.wire.spec import WIRES
 
 
 def chunk(text: str, reason: str | None = None) -> Doc:
-    return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}]}
+    return {
+        "id": "c",
+        "model": "m",
+        "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}],
+    }
 
 
 def part(text: str, reason: str | None = None) -> Doc:
     candidate: Doc = {"content": {"role": "model", "parts": [{"text": text}]}}
-    return {"candidates": [candidate | ({"finishReason": reason} if reason else {})], "modelVersion": "m", "responseId": "g"}
+    return {
+        "candidates": [candidate | ({"finishReason": reason} if reason else {})],
+        "modelVersion": "m",
+        "responseId": "g",
+    }
 
 
 def block(kind: str, **fields: Any) -> Doc:
@@ -75,7 +85,9 @@ LAYOUTS: dict[str, Callable[[list[Doc]], bytes]] = {
     "lines": lambda docs: lines_of(*docs),
     "lines with bom": lambda docs: b"\xef\xbb\xbf" + lines_of(*docs),
     "lines, no last line break": lambda docs: lines_of(*docs)[:-1],
-    "utf-8, not escaped": lambda docs: "\n".join(json.dumps(doc, ensure_ascii=False) for doc in docs).encode(),
+    "utf-8, not escaped": lambda docs: "\n".join(
+        json.dumps(doc, ensure_ascii=False) for doc in docs
+    ).encode(),
     "array": lambda docs: json.dumps(docs, indent=2).encode(),
     "aws": lambda docs: b"".join(encode_aws_event(json.dumps(doc).encode()) for doc in docs),
 }
@@ -116,7 +128,9 @@ def test_an_answer_cut_anywhere_before_its_terminal_is_truncated(wire: str, layo
 
 
 @EVERY_WIRE
-@pytest.mark.parametrize("body", [b"", b"\n", b" \r\n ", b"\xef", b"\xef\xbb\xbf", b": hello\n\n", b"data:\n\n", b"[]"])
+@pytest.mark.parametrize(
+    "body", [b"", b"\n", b" \r\n ", b"\xef", b"\xef\xbb\xbf", b": hello\n\n", b"data:\n\n", b"[]"]
+)
 def test_an_empty_reply_is_truncated(wire: str, body: bytes) -> None:
     for pieces in ([body], single(body)):
         with pytest.raises(TruncatedStream):
@@ -163,7 +177,11 @@ def test_an_error_inside_a_200_is_the_providers_error(
     wire: str, at: int, error: Doc, kind: type[ProviderError], words: str
 ) -> None:
     docs = ANSWERS[wire][:at] if at >= 0 else ANSWERS[wire][:-1]
-    for body in (sse_of(*docs, error), lines_of(*docs, error), sse_of(*docs) + json.dumps(error, indent=2).encode()):
+    for body in (
+        sse_of(*docs, error),
+        lines_of(*docs, error),
+        sse_of(*docs) + json.dumps(error, indent=2).encode(),
+    ):
         for pieces in ([body], single(body)):
             with pytest.raises(kind, match=words) as caught:
                 read_pieces(wire, pieces)

@@ -1,4 +1,6 @@
-"""Every recorded stream: the same events however its bytes are cut, and truncated wherever it is cut before its terminal."""
+"""Every recorded stream: the same events however its bytes are cut, and truncated wherever it is cut before
+its terminal.
+"""
 
 import random
 from bisect import bisect
@@ -29,7 +31,9 @@ def open_reader(record: Recording) -> ReplyReader:
 
 
 class Outcome(NamedTuple):
-    """The events, the reply, the error where there was one, and after each piece whether the reply was complete."""
+    """The events, the reply, the error where there was one, and after each piece whether the reply was
+    complete.
+    """
 
     events: list[Event]
     reply: Reply | None
@@ -61,7 +65,9 @@ def random_cuts(record: Recording) -> list[bytes]:
 
 
 @pytest.mark.untraced
-def test_the_events_do_not_depend_on_how_the_bytes_are_cut_and_complete_turns_true_once(streamed: Recording) -> None:
+def test_the_events_do_not_depend_on_how_the_bytes_are_cut_and_complete_turns_true_once(
+    streamed: Recording,
+) -> None:
     body: bytes = streamed["bytes"]
     whole = outcome(streamed, [body])
     cuts = [random_cuts(streamed), *([single(body)] if len(body) <= LONG else [])]
@@ -97,7 +103,8 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
     body: bytes = streamed["bytes"]
     if outcome(streamed, [body]).error:
         pytest.skip("the stream ends with an error")
-    known = bisect(range(len(body)), False, key=lambda size: complete_after(streamed, size))  # the first size that is complete
+    # the first size that is complete
+    known = bisect(range(len(body)), False, key=lambda size: complete_after(streamed, size))
     if streamed.get("response_body_encoding") == "base64":
         before = known
     else:  # line breaks, or the end of an array, may follow the terminal event before it is known

@@ -34,7 +34,8 @@ NONE = HistoryRules()
 A, B = ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {})
 OK_A, OK_B = ToolResult("a", (Text("one"),), "get"), ToolResult("b", (Text("two"),), "put")
 HI, BYE = user("hi"), user("bye")
-LOADED, SEARCH = ToolsChanged(loaded=("get",)), ToolsChanged(loaded=("get",), opaque={"item": {"type": "tool_search_output"}})
+LOADED = ToolsChanged(loaded=("get",))
+SEARCH = ToolsChanged(loaded=("get",), opaque={"item": {"type": "tool_search_output"}})
 PAUSED = assistant([Foreign("anthropic-messages", {"type": "server_tool_use"})])
 
 
@@ -177,8 +178,12 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
 # fmt: on
 
 
-@pytest.mark.parametrize(("rules", "history", "wanted", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_repairs(rules: HistoryRules, history: list[Message], wanted: list[Message], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("rules", "history", "wanted", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_repairs(
+    rules: HistoryRules, history: list[Message], wanted: list[Message], words: list[str]
+) -> None:
     before = list(history)
     repaired = repair_history(history, rules)
     assert repaired.messages == wanted
@@ -193,14 +198,23 @@ def test_second_result_is_added_to_the_data_of_the_first() -> None:
     """What two results hold as values is told as text: no field has room for both."""
     first = ToolResult("a", data={"x": 1})
     second, third = ToolResult("a", data="plain"), ToolResult("a", (Text("said"),), data=[1])
-    (result,) = repair_history([assistant([A, B]), tool(first), tool(second, third, OK_B)], NONE).messages[1].results[:1]
+    (result,) = (
+        repair_history([assistant([A, B]), tool(first), tool(second, third, OK_B)], NONE)
+        .messages[1]
+        .results[:1]
+    )
     assert (result.content, result.data) == ((Text('{"x":1}'), Text("plain"), Text("said")), None)
 
 
 def test_legal_messages_stay_the_same_objects() -> None:
     history = [system("s"), HI, assistant(["x", A, B]), tool(OK_A, OK_B), assistant("y"), BYE]
-    strict = HistoryRules(calls_last=True, starts_with_user=True, ends_with_user=True, no_blank_text=True, needs_turn=True)
-    assert all(message is other for message, other in zip(repair_history(history, strict).messages, history, strict=True))
+    strict = HistoryRules(
+        calls_last=True, starts_with_user=True, ends_with_user=True, no_blank_text=True, needs_turn=True
+    )
+    assert all(
+        message is other
+        for message, other in zip(repair_history(history, strict).messages, history, strict=True)
+    )
 
 
 def test_blank_text_dropped_from_a_message_is_a_repair() -> None:
@@ -211,14 +225,18 @@ def test_blank_text_dropped_from_a_message_is_a_repair() -> None:
 
 def test_an_empty_id_is_never_kept() -> None:
     calls = [HI, assistant(rename(A, "")), tool(rename(OK_A, ""))]
-    assert [call.id for message in repair_history(calls, NONE).messages for call in message.calls] == ["call_2"]
+    assert [call.id for message in repair_history(calls, NONE).messages for call in message.calls] == [
+        "call_2"
+    ]
 
 
 def test_a_new_id_stands_in_the_state_that_repeats_it() -> None:
     """Gemini has the id of a call in the part that goes back."""
     tool_call = ToolCall("a", "get", {}, opaque={"id": "a", "thoughtSignature": "c2ln"})
     repaired = repair_history([assistant(A), tool(OK_A), assistant(tool_call), tool(OK_A)], NONE)
-    assert repaired.messages[2].calls == (ToolCall("a_2", "get", {}, opaque={"id": "a_2", "thoughtSignature": "c2ln"}),)
+    assert repaired.messages[2].calls == (
+        ToolCall("a_2", "get", {}, opaque={"id": "a_2", "thoughtSignature": "c2ln"}),
+    )
 
 
 def test_stored_calls_keep_their_ids() -> None:
@@ -263,8 +281,12 @@ def test_moved_results_keep_where_they_came_from() -> None:
 
 def test_results_of_two_origins_do_not_share_their_state() -> None:
     """One message has one origin: state that another wire made must not ride along."""
-    message = Message("tool", (ToolResult("a", (Text("1"),), opaque={"cache_control": {}}),), Origin("anthropic-messages"))
-    two = Message("tool", (ToolResult("b", (Text("2"),), opaque={"id": "fco_1"}),), Origin("openai-responses"))
+    message = Message(
+        "tool", (ToolResult("a", (Text("1"),), opaque={"cache_control": {}}),), Origin("anthropic-messages")
+    )
+    two = Message(
+        "tool", (ToolResult("b", (Text("2"),), opaque={"id": "fco_1"}),), Origin("openai-responses")
+    )
     merged = repair_history([assistant([A, B]), message, two], NONE).messages[1]
     assert [result.text for result in merged.results] == ["1", "2"]
     if merged.origin == message.origin:
@@ -275,8 +297,18 @@ def test_results_of_two_origins_do_not_share_their_state() -> None:
 
 def test_interrupted_and_rejected_calls_differ() -> None:
     stopped, refused = make_interrupted_result(A), make_interrupted_result(B, kind="rejected")
-    assert (stopped.call_id, stopped.name, stopped.is_error, stopped.error_kind) == ("a", "get", True, "interrupted")
-    assert (refused.call_id, refused.name, refused.is_error, refused.error_kind) == ("b", "put", True, "rejected")
+    assert (stopped.call_id, stopped.name, stopped.is_error, stopped.error_kind) == (
+        "a",
+        "get",
+        True,
+        "interrupted",
+    )
+    assert (refused.call_id, refused.name, refused.is_error, refused.error_kind) == (
+        "b",
+        "put",
+        True,
+        "rejected",
+    )
     assert "while it ran" in stopped.text
     assert "did not run" not in stopped.text
     assert "did not run" in refused.text
@@ -309,4 +341,7 @@ def test_a_copied_repairer_continues_alone() -> None:
     assert other.repair_turn([HI], 2) == [assistant("OK."), HI]
     assert other.repair_turn([assistant(A), tool(OK_A)], 3)[0].calls[0].id == "a_2"
     assert mender.repairs == []
-    assert mender.repair_turn([assistant(rename(B, "a_2")), tool(rename(OK_B, "a_2"))], 2)[0].calls[0].id == "a_2"
+    assert (
+        mender.repair_turn([assistant(rename(B, "a_2")), tool(rename(OK_B, "a_2"))], 2)[0].calls[0].id
+        == "a_2"
+    )

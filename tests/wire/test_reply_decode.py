@@ -1,8 +1,8 @@
 """Replies of every wire, and of the many servers that are nearly like it.
 
-`replies/*.jsonl` has a case per line: the `frames` of a stream, its `text`, or a whole `body`, and the complete reply (with its
-losses and, where their order matters, its events) or the error. A `lawless` one breaks a law of events that no server can keep.
-"""
+`replies/*.jsonl` has a case per line: the `frames` of a stream, its `text`, or a whole `body`, and the
+complete reply (with its losses and, where their order matters, its events) or the error. A `lawless` one
+breaks a law of events that no server can keep."""
 
 import json
 from collections.abc import Callable
@@ -57,7 +57,11 @@ def test_a_reply_is_read_as_expected(wire: str, name: str) -> None:
 def test_calls_of_chat_count_whatever_the_finish_reason(reason: str | None) -> None:
     for name, case in CASES["openai-chat"].items():
         if name.startswith("two calls in any form"):
-            end: Doc = {"id": "c1", "model": "m1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+            end: Doc = {
+                "id": "c1",
+                "model": "m1",
+                "choices": [{"index": 0, "delta": {}, "finish_reason": reason}],
+            }
             result = read("openai-chat", sse_of(*case["frames"][:-2], end, "[DONE]"))
             assert loads(dumps(result.reply)) == case["reply"]
 
@@ -82,7 +86,8 @@ def test_claude_on_bedrock_comes_in_aws_messages() -> None:
 EMPTY_DELTAS: list[Any] = [
     None,
     {},
-    {"role": "", "content": "", "refusal": "", "reasoning_content": "", "tool_calls": None, "audio": None},  # zero values of Go
+    # zero values of Go
+    {"role": "", "content": "", "refusal": "", "reasoning_content": "", "tool_calls": None, "audio": None},
     {"function_call": {"name": "", "arguments": ""}},
     {"tool_calls": [], "annotations": [], "reasoning_details": []},
     {"content": "", "padding": "abc", "obfuscation": "x", "token_ids": [1], "index": 3},
@@ -90,7 +95,8 @@ EMPTY_DELTAS: list[Any] = [
 NOTHING: dict[str, list[Doc]] = {
     "openai-chat": [
         {"id": "c1", "model": "m1", "choices": [], "usage": {"prompt_tokens": 1}},
-        {"id": "", "model": "", "object": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]},  # Azure's first
+        # Azure's first
+        {"id": "", "model": "", "object": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]},
         {"id": "c1", "model": "m1", "choices": None, "copilot_references": []},
         {"object": "chat.completion.chunk"},
         {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {"start": 0}}]},
@@ -99,7 +105,11 @@ NOTHING: dict[str, list[Doc]] = {
             for delta in EMPTY_DELTAS
         ),
     ],
-    "anthropic-messages": [{"type": "ping"}, {"type": "vertex_event"}, {"type": "content_block_new", "index": 0}],
+    "anthropic-messages": [
+        {"type": "ping"},
+        {"type": "vertex_event"},
+        {"type": "content_block_new", "index": 0},
+    ],
     "gemini": [
         {"usageMetadata": {"promptTokenCount": 1}, "modelVersion": "m1", "responseId": "r1"},
         {"candidates": [], "modelVersion": "m1", "responseId": "r1"},
@@ -115,13 +125,23 @@ NOTHING: dict[str, list[Doc]] = {
 def test_a_frame_without_content_changes_nothing_anywhere(wire: str, frame: Doc) -> None:
     def gist(result: Result) -> Any:
         reply = result.reply
-        return result.events[:-1], reply.blocks, reply.stop, reply.id, reply.origin, reply.opaque, result.losses
+        return (
+            result.events[:-1],
+            reply.blocks,
+            reply.stop,
+            reply.id,
+            reply.origin,
+            reply.opaque,
+            result.losses,
+        )
 
     frames = next(case["frames"] for name, case in CASES[wire].items() if name.endswith("events"))
     expected = gist(read(wire, sse_of(*frames)))
     for at in range(len(frames) + 1):
         assert gist(read(wire, sse_of(*frames[:at], frame, *frames[at:]))) == expected
-    bare = sse_of(*frames).replace(b"event: content_block_stop", b"event: ping\ndata: \n\nevent: content_block_stop")
+    bare = sse_of(*frames).replace(
+        b"event: content_block_stop", b"event: ping\ndata: \n\nevent: content_block_stop"
+    )
     assert gist(read(wire, bare)) == expected
 
 
@@ -130,7 +150,10 @@ def test_a_frame_without_content_changes_nothing_anywhere(wire: str, frame: Doc)
 
 def chat(reason: Any) -> list[Doc]:
     choice = {"index": 0, "finish_reason": reason}
-    return [{"choices": [choice | {"message": {"content": "a"}}]}, {"choices": [choice | {"delta": {"content": "a"}}]}]
+    return [
+        {"choices": [choice | {"message": {"content": "a"}}]},
+        {"choices": [choice | {"delta": {"content": "a"}}]},
+    ]
 
 
 def responses(reason: Any) -> list[Doc]:
@@ -148,12 +171,21 @@ def responses(reason: Any) -> list[Doc]:
 def anthropic(reason: Any) -> list[Doc]:
     body = {"type": "message", "id": "m", "content": [{"type": "text", "text": "a"}], "stop_reason": reason}
     start = {"type": "message_start", "message": body | {"stop_reason": None}}
-    return [body, start, {"type": "message_delta", "delta": {"stop_reason": reason}}, {"type": "message_stop"}]
+    return [
+        body,
+        start,
+        {"type": "message_delta", "delta": {"stop_reason": reason}},
+        {"type": "message_stop"},
+    ]
 
 
 def gemini(reason: Any) -> list[Doc]:
     body = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": reason}]}
-    return [body, {"candidates": [{"content": {"parts": [{"text": "a"}]}}]}, {"candidates": [{"finishReason": reason}]}]
+    return [
+        body,
+        {"candidates": [{"content": {"parts": [{"text": "a"}]}}]},
+        {"candidates": [{"finishReason": reason}]},
+    ]
 
 
 def ollama(reason: Any) -> list[Doc]:
@@ -196,7 +228,17 @@ STOPS: dict[str, tuple[Callable[[Any], list[Doc]], dict[StopReason, tuple[Any, .
             "end": ("STOP", 1),
             "length": ("MAX_TOKENS", 2),
             "pause": ("CONTINUATION",),
-            "filtered": ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", 3, 4),
+            "filtered": (
+                "SAFETY",
+                "RECITATION",
+                "LANGUAGE",
+                "BLOCKLIST",
+                "PROHIBITED_CONTENT",
+                "SPII",
+                "IMAGE_SAFETY",
+                3,
+                4,
+            ),
             "error": (
                 "OTHER",
                 "MALFORMED_FUNCTION_CALL",

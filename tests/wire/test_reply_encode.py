@@ -1,4 +1,6 @@
-"""The five reply encoders: their frames, and what they do with state, content and media that not every wire has."""
+"""The five reply encoders: their frames, and what they do with state, content and media that not every wire
+has.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +11,18 @@ from reply_writing import MODELS, each_way, each_wire, read, write, write_and_re
 
 from toolglot.common.jsontext import loads
 from toolglot.values.events import BlockReady, Event, ReplyDone, ReplyStarted, ToolCallReady
-from toolglot.values.messages import Block, Foreign, Media, Origin, Reply, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Origin,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from toolglot.wire.framing import JsonStreamDecoder, SseDecoder
 
 PIXEL = "iVBORw0KGgo="
@@ -33,7 +46,12 @@ def frames(data: bytes) -> Iterator[tuple[str, Any]]:
 
 # ---- frames
 
-SMALL = Reply((Thinking("hm"), Text("Hi"), ToolCall("c1", "f", {"a": 1}, '{"a":1}')), "tools", Usage(9, 5, 3, 2, 1), id="id_1")
+SMALL = Reply(
+    (Thinking("hm"), Text("Hi"), ToolCall("c1", "f", {"a": 1}, '{"a":1}')),
+    "tools",
+    Usage(9, 5, 3, 2, 1),
+    id="id_1",
+)
 
 
 def test_chat_sends_deltas_a_reason_the_usage_and_done() -> None:
@@ -51,7 +69,11 @@ def test_chat_sends_deltas_a_reason_the_usage_and_done() -> None:
         ({}, "tool_calls"),
     ]
     assert last["choices"] == []
-    assert (last["usage"]["prompt_tokens"], last["usage"]["completion_tokens"], last["usage"]["total_tokens"]) == (9, 5, 14)
+    assert (
+        last["usage"]["prompt_tokens"],
+        last["usage"]["completion_tokens"],
+        last["usage"]["total_tokens"],
+    ) == (9, 5, 14)
     assert done == b"[DONE]"
 
 
@@ -59,16 +81,29 @@ def test_responses_announces_fills_and_closes_every_item() -> None:
     data, _ = write("openai-responses", SMALL, streaming=True)
     written = list(frames(data))
     assert [event.removeprefix("response.") for event, _ in written] == [
-        *("created", "in_progress", "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta"),
+        *(
+            "created",
+            "in_progress",
+            "output_item.added",
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+        ),
         *("reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done"),
         *("output_item.added", "content_part.added", "output_text.delta"),
         *("output_text.done", "content_part.done", "output_item.done"),
-        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
+        *(
+            "output_item.added",
+            "function_call_arguments.delta",
+            "function_call_arguments.done",
+            "output_item.done",
+        ),
         "completed",
     ]
     assert [frame["sequence_number"] for _, frame in written] == list(range(len(written)))
     assert all(event == frame["type"] for event, frame in written)
-    added = {frame["output_index"]: frame["item"]["id"] for event, frame in written if event.endswith("item.added")}
+    added = {
+        frame["output_index"]: frame["item"]["id"] for event, frame in written if event.endswith("item.added")
+    }
     assert all(added[frame["output_index"]] == frame["item_id"] for _, frame in written if "item_id" in frame)
     assert [item["id"] for item in written[-1][1]["response"]["output"]] == list(added.values())
 
@@ -78,21 +113,43 @@ def test_anthropic_opens_fills_and_closes_every_block() -> None:
     written = list(frames(data))
     assert all(event == frame["type"] for event, frame in written)
     assert [frame for _, frame in written[1:-2]] == [
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+        },
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "", "citations": None}},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "text", "text": "", "citations": None},
+        },
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Hi"}},
         {"type": "content_block_stop", "index": 1},
         {
             "type": "content_block_start",
             "index": 2,
-            "content_block": {"type": "tool_use", "id": "c1", "name": "f", "input": {}, "caller": {"type": "direct"}},
+            "content_block": {
+                "type": "tool_use",
+                "id": "c1",
+                "name": "f",
+                "input": {},
+                "caller": {"type": "direct"},
+            },
         },
-        {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'}},
+        {
+            "type": "content_block_delta",
+            "index": 2,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'},
+        },
         {"type": "content_block_stop", "index": 2},
     ]
-    assert [frame["type"] for _, frame in (written[0], *written[-2:])] == ["message_start", "message_delta", "message_stop"]
+    assert [frame["type"] for _, frame in (written[0], *written[-2:])] == [
+        "message_start",
+        "message_delta",
+        "message_stop",
+    ]
     assert written[-2][1]["delta"] == {
         "stop_reason": "tool_use",
         "stop_sequence": None,
@@ -126,7 +183,11 @@ def test_ollama_sends_lines_and_calls_whole() -> None:
     assert [frame["message"] for frame in earlier] == [
         {"role": "assistant", "content": "", "thinking": "hm"},
         {"role": "assistant", "content": "Hi"},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}],
+        },
     ]
     assert [frame["done"] for frame in [*earlier, last]] == [False, False, False, True]
     assert (last["done_reason"], last["prompt_eval_count"], last["eval_count"]) == ("stop", 9, 5)
@@ -137,7 +198,12 @@ def test_blocks_that_come_whole_are_written_like_any_other(wire: str) -> None:
     """A decoder may tell a block only when it is ready, without a delta before."""
     text, thought, call = Text("Hi"), Thinking("hm"), ToolCall("c1", "f", {"a": 1}, '{"a":1}')
     reply = Reply((thought, text, call), "tools")
-    events: list[Event] = [ReplyStarted("r", "m"), BlockReady(0, thought), BlockReady(1, text), ToolCallReady(2, call)]
+    events: list[Event] = [
+        ReplyStarted("r", "m"),
+        BlockReady(0, thought),
+        BlockReady(1, text),
+        ToolCallReady(2, call),
+    ]
     decoded = write_events(wire, [*events, ReplyDone(reply)])
     assert decoded.text == "Hi"
     assert [block.text for block in decoded.blocks if isinstance(block, Thinking)] == ["hm"]
@@ -151,9 +217,13 @@ SAID = Text("x", {"part": {"annotations": []}, "id": "msg_1", "status": "complet
 SIGNED = ToolCall("c1", "f", {}, opaque={"thoughtSignature": SECRET, "id": "c1"})
 STATEFUL = {
     "openai-chat": own(
-        "openai-chat", Text("x"), opaque={"reasoning_details": [{"type": "reasoning.encrypted", "data": SECRET}]}
+        "openai-chat",
+        Text("x"),
+        opaque={"reasoning_details": [{"type": "reasoning.encrypted", "data": SECRET}]},
     ),
-    "openai-responses": own("openai-responses", Thinking("", {"id": "rs_1", "summary": [], "encrypted_content": SECRET}), SAID),
+    "openai-responses": own(
+        "openai-responses", Thinking("", {"id": "rs_1", "summary": [], "encrypted_content": SECRET}), SAID
+    ),
     "anthropic-messages": own("anthropic-messages", Thinking("hm", {"signature": SECRET}), Text("x")),
     "gemini": own("gemini", Text("x", {"thoughtSignature": SECRET}), SIGNED, stop="tools"),
 }
@@ -194,7 +264,9 @@ def test_a_reply_of_a_wire_is_replayed_whole(reply: Reply, streaming: bool) -> N
 
 @each_way
 @pytest.mark.parametrize("fields", [{}, {"name": "sh"}], ids=["nameless", "named"])
-def test_a_built_in_call_of_responses_is_replayed_as_its_item(fields: dict[str, str], streaming: bool) -> None:
+def test_a_built_in_call_of_responses_is_replayed_as_its_item(
+    fields: dict[str, str], streaming: bool
+) -> None:
     action: dict[str, Any] = {"type": "exec", "command": ["ls"], "env": {}}
     item: dict[str, Any] = {
         "type": "local_shell_call",
@@ -204,7 +276,9 @@ def test_a_built_in_call_of_responses_is_replayed_as_its_item(fields: dict[str, 
         "action": action,
         **fields,
     }
-    reply = own("openai-responses", ToolCall("c1", "local_shell", action, opaque={"item": item}), stop="tools")
+    reply = own(
+        "openai-responses", ToolCall("c1", "local_shell", action, opaque={"item": item}), stop="tools"
+    )
     assert replay(reply, streaming=streaming) == reply
 
 
@@ -228,7 +302,12 @@ def test_readable_state_is_a_loss_elsewhere(streaming: bool) -> None:
 ITEMS = {
     "openai-chat": {"type": "reference", "reference_ids": [1]},
     "openai-responses": {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-    "anthropic-messages": {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+    "anthropic-messages": {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "x"},
+    },
     "gemini": {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
 }
 
@@ -247,7 +326,9 @@ def test_foreign_content_comes_back_on_its_own_wire_or_is_a_loss(wire: str, stre
 @each_way
 @each_wire
 def test_foreign_content_of_another_wire_is_a_loss_and_the_rest_is_sent(wire: str, streaming: bool) -> None:
-    data, answer = write(wire, Reply((Foreign("elsewhere", {"type": "odd", "data": SECRET}), Text("x"))), streaming=streaming)
+    data, answer = write(
+        wire, Reply((Foreign("elsewhere", {"type": "odd", "data": SECRET}), Text("x"))), streaming=streaming
+    )
     assert read(wire, data, streaming=streaming).text == "x"
     assert SECRET.encode() not in data
     assert [(loss.subject, loss.where) for loss in answer.losses] == [("content", "reply")]
@@ -277,8 +358,11 @@ def test_media_is_read_again_as_what_it_was_or_is_a_loss(wire: str, name: str, s
     media = MEDIA[name]
     data, answer = write(wire, Reply((Text("see"), media)), streaming=streaming)
     decoded = read(wire, data, streaming=streaming)
-    media_blocks = [(block.kind, block.data, block.url) for block in decoded.blocks if isinstance(block, Media)]
-    drawn = [block.item.get("result") for block in decoded.blocks if isinstance(block, Foreign)]  # image_generation_call
+    media_blocks = [
+        (block.kind, block.data, block.url) for block in decoded.blocks if isinstance(block, Media)
+    ]
+    # image_generation_call
+    drawn = [block.item.get("result") for block in decoded.blocks if isinstance(block, Foreign)]
     comes_back = media_blocks == [(media.kind, media.data, media.url)] or drawn == [PIXEL]
     assert comes_back == (not answer.losses)
 

@@ -77,7 +77,11 @@ def test_a_reply_becomes_deltas_of_the_requested_size_and_a_ready_for_each_block
 
 def test_a_reply_without_origin_and_with_a_stray_result_is_split() -> None:
     reply = Reply((ToolResult("c1"), Foreign("gemini", {"x": 1})))
-    assert list(split_reply(reply)) == [ReplyStarted("", ""), BlockReady(1, Foreign("gemini", {"x": 1})), ReplyDone(reply)]
+    assert list(split_reply(reply)) == [
+        ReplyStarted("", ""),
+        BlockReady(1, Foreign("gemini", {"x": 1})),
+        ReplyDone(reply),
+    ]
 
 
 # ---- events as blocks
@@ -116,12 +120,26 @@ SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
         [("begin", "r", "m"), TEXT, "a", "b", (A, True), DONE],
     ),
     "state that is known at the start": (
-        [BlockStarted(0, Text("", {"id": "m1"})), TextDelta(0, "ab"), BlockReady(0, Text("ab", {"id": "m1", "done": 1}))],
+        [
+            BlockStarted(0, Text("", {"id": "m1"})),
+            TextDelta(0, "ab"),
+            BlockReady(0, Text("ab", {"id": "m1", "done": 1})),
+        ],
         [BEGIN, ("block", Text("", {"id": "m1"})), "ab", (Text("ab", {"id": "m1", "done": 1}), True)],
     ),
     "blocks that come whole": (
         [BlockReady(0, T), BlockReady(1, B), BlockReady(2, IMAGE)],
-        [BEGIN, ("block", Thinking("", T.opaque)), "t", (T, True), TEXT, "x", (B, True), ("block", IMAGE), (IMAGE, False)],
+        [
+            BEGIN,
+            ("block", Thinking("", T.opaque)),
+            "t",
+            (T, True),
+            TEXT,
+            "x",
+            (B, True),
+            ("block", IMAGE),
+            (IMAGE, False),
+        ],
     ),
     "a call that comes whole": ([ToolCallReady(0, F)], [BEGIN, ("block", F), "{}", (F, True)]),
     "a call without an id waits until it has one": (
@@ -130,23 +148,56 @@ SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
     ),
     "text that is interrupted continues in a new block": (
         [TextDelta(0, "a"), ThinkingDelta(1, "t"), TextDelta(0, "b"), BlockReady(1, T), ReplyDone(DONE)],
-        [BEGIN, TEXT, "a", (Text("a"), True), THOUGHT, "t", (Thinking("t"), True), TEXT, "b", (Text("b"), True), DONE],
+        [
+            BEGIN,
+            TEXT,
+            "a",
+            (Text("a"), True),
+            THOUGHT,
+            "t",
+            (Thinking("t"), True),
+            TEXT,
+            "b",
+            (Text("b"), True),
+            DONE,
+        ],
     ),
     "a call ends the text before it": (
-        [TextDelta(0, "ab"), ToolCallStarted(1, "c1", "f"), ToolCallDelta(1, "{}"), ToolCallReady(1, F), BlockReady(0, A)],
+        [
+            TextDelta(0, "ab"),
+            ToolCallStarted(1, "c1", "f"),
+            ToolCallDelta(1, "{}"),
+            ToolCallReady(1, F),
+            BlockReady(0, A),
+        ],
         [BEGIN, TEXT, "ab", (A, True), ("block", ToolCall("c1", "f")), "{}", (F, True)],
     ),
     "a call holds back what comes between": (
         [
-            *(ToolCallStarted(0, "c1", "f"), ToolCallStarted(1, "c2", "g"), TextDelta(2, "x"), ToolCallDelta(0, "{}")),
+            *(
+                ToolCallStarted(0, "c1", "f"),
+                ToolCallStarted(1, "c2", "g"),
+                TextDelta(2, "x"),
+                ToolCallDelta(0, "{}"),
+            ),
             *(BlockReady(2, B), ToolCallReady(0, F), ToolCallReady(1, G)),
         ],
         [
-            *(BEGIN, ("block", ToolCall("c1", "f")), "{}", (F, True), ("block", ToolCall("c2", "g")), (G, False)),
+            *(
+                BEGIN,
+                ("block", ToolCall("c1", "f")),
+                "{}",
+                (F, True),
+                ("block", ToolCall("c2", "g")),
+                (G, False),
+            ),
             *(TEXT, "x", (B, True)),
         ],
     ),
-    "the end closes what is open": ([TextDelta(0, "ab"), ReplyDone(DONE)], [BEGIN, TEXT, "ab", (A, True), DONE]),
+    "the end closes what is open": (
+        [TextDelta(0, "ab"), ReplyDone(DONE)],
+        [BEGIN, TEXT, "ab", (A, True), DONE],
+    ),
     "a freeform call starts as one": (
         [ToolCallStarted(0, "c1", "patch", freeform=True, namespace="ns", opaque={"id": "x"})],
         [BEGIN, ("block", ToolCall("c1", "patch", freeform=True, namespace="ns", opaque={"id": "x"}))],
@@ -163,7 +214,8 @@ def test_events_become_blocks_one_after_another(name: str) -> None:
 
 # ---- every wire: what is written is read again
 
-ids, names = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True), st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
+ids = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)
+names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20)
 objects = st.dictionaries(st.text(max_size=8), scalars | st.lists(scalars, max_size=3), max_size=4)
 
@@ -171,7 +223,9 @@ objects = st.dictionaries(st.text(max_size=8), scalars | st.lists(scalars, max_s
 @st.composite
 def made_calls(draw: st.DrawFn) -> ToolCall:
     arguments = draw(objects)
-    return ToolCall(draw(ids), draw(names), arguments, draw(st.sampled_from([None, dumps(arguments).decode()])))
+    return ToolCall(
+        draw(ids), draw(names), arguments, draw(st.sampled_from([None, dumps(arguments).decode()]))
+    )
 
 
 blocks = st.builds(Text, st.text(max_size=60)) | st.builds(Thinking, st.text(max_size=60)) | made_calls()
@@ -207,7 +261,9 @@ def test_interleaved_events_lose_nothing(wire: str, blocks: list[Block], order: 
     """Events of several blocks at once, each block's own in order."""
     reply = make_reply(blocks)
     first, *middle, last = split_reply(reply, 5)
-    queues = [[event for event in middle if getattr(event, "index", -1) == index] for index in range(len(blocks))]
+    queues = [
+        [event for event in middle if getattr(event, "index", -1) == index] for index in range(len(blocks))
+    ]
     mixed: list[Event] = []
     while queues := [queue for queue in queues if queue]:
         mixed.append(order.choice(queues).pop(0))
@@ -220,7 +276,13 @@ def test_interleaved_events_lose_nothing(wire: str, blocks: list[Block], order: 
 @each_wire
 def test_text_around_a_thought_is_sent_once(wire: str) -> None:
     text, thought = Text("one two"), Thinking("hm")
-    events = [TextDelta(0, "one "), ThinkingDelta(1, "hm"), TextDelta(0, "two"), BlockReady(0, text), BlockReady(1, thought)]
+    events = [
+        TextDelta(0, "one "),
+        ThinkingDelta(1, "hm"),
+        TextDelta(0, "two"),
+        BlockReady(0, text),
+        BlockReady(1, thought),
+    ]
     decoded = write_events(wire, [ReplyStarted("r", "m"), *events, ReplyDone(Reply((text, thought)))])
     assert (decoded.text, thoughts(decoded)) == ("one two", "hm")
 
@@ -276,9 +338,15 @@ def test_a_stream_that_begins_without_a_word_is_begun(wire: str) -> None:
 def test_calls_that_came_without_an_id_keep_the_ones_they_were_given(wire: str) -> None:
     """Gemini before 3 and others send no ids: a call has one only when it is ready."""
     source = create_reader("gemini", streaming=False)
-    parts = [{"functionCall": {"name": "f", "args": {"x": 1}}}, {"functionCall": {"name": "f", "args": {"x": 2}}}]
+    parts = [
+        {"functionCall": {"name": "f", "args": {"x": 1}}},
+        {"functionCall": {"name": "f", "args": {"x": 2}}},
+    ]
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
-    events = [*source.feed(dumps({"candidates": [candidate], "responseId": "r", "modelVersion": "m"})), *source.close()]
+    events = [
+        *source.feed(dumps({"candidates": [candidate], "responseId": "r", "modelVersion": "m"})),
+        *source.close(),
+    ]
     assert calls(write_events(wire, events)) == calls(source.reply)
 
 

@@ -9,7 +9,17 @@ from toolglot.errors import MalformedRequest
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.heal import heal_profile
 from toolglot.values.definitions import CacheMark
-from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.converters import encode_tools
@@ -38,7 +48,10 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
         "top_k": 4,
         "stop_sequences": ["END"],
         "output_config": {
-            "format": {"type": "json_schema", "schema": {"type": "object", "properties": {}, "additionalProperties": False}}
+            "format": {
+                "type": "json_schema",
+                "schema": {"type": "object", "properties": {}, "additionalProperties": False},
+            }
         },
         "stream": True,
         "tools": [
@@ -67,8 +80,14 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
                         "title": "T",
                         "citations": {"enabled": True},
                     },
-                    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "abc"}},
-                    {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "abc"}]}},
+                    {
+                        "type": "document",
+                        "source": {"type": "text", "media_type": "text/plain", "data": "abc"},
+                    },
+                    {
+                        "type": "document",
+                        "source": {"type": "content", "content": [{"type": "text", "text": "abc"}]},
+                    },
                     {"type": "container_upload", "file_id": "f"},
                 ],
             },
@@ -228,7 +247,12 @@ def test_fields_are_read_into_their_neutral_places() -> None:
 
 
 @pytest.mark.parametrize(
-    "thinking", [{"type": "adaptive"}, {"type": "disabled"}, {"type": "enabled", "budget_tokens": 2000, "display": "omitted"}]
+    "thinking",
+    [
+        {"type": "adaptive"},
+        {"type": "disabled"},
+        {"type": "enabled", "budget_tokens": 2000, "display": "omitted"},
+    ],
 )
 def test_other_forms_of_thinking_go_back_verbatim(thinking: Doc) -> None:
     request = decode({"role": "user", "content": "hi"}, max_tokens=9000, thinking=thinking)
@@ -239,7 +263,9 @@ def test_other_forms_of_thinking_go_back_verbatim(thinking: Doc) -> None:
 def test_effort_of_tomorrow_goes_back_and_is_a_loss_elsewhere() -> None:
     """Values that nobody knows yet are kept, not refused."""
     request = decode({"role": "user", "content": "hi"}, output_config={"effort": "ultra"})
-    assert encode_request(request, resolve_profile("anthropic", MODEL)).body["output_config"] == {"effort": "ultra"}
+    assert encode_request(request, resolve_profile("anthropic", MODEL)).body["output_config"] == {
+        "effort": "ultra"
+    }
     for provider, model in (("openai-responses", "gpt-5"), ("gemini", "gemini-3-pro"), ("ollama", "qwen3")):
         encoded = encode_request(request, resolve_profile(provider, model))
         assert len(encoded.losses) == 1
@@ -263,16 +289,23 @@ def test_examples_of_calls_have_a_field_of_their_own() -> None:
     assert (decoded.examples, decoded.opaque) == (examples[:1], None)
     for other in ("openai-chat", "openai-responses", "gemini", "ollama"):
         (encoded,) = encode_tools([decoded], resolve_profile(other, "m")).body["tools"]
-        assert ("input_examples" in str(encoded), 'Example: {"city":"Paris"}' in dumps_text(encoded).replace("\\", "")) == (
+        assert (
+            "input_examples" in str(encoded),
+            'Example: {"city":"Paris"}' in dumps_text(encoded).replace("\\", ""),
+        ) == (
             False,
             True,
         )
 
 
 def test_a_server_without_the_field_gets_examples_in_the_description() -> None:
-    healed = heal_profile("tools.0.custom.input_examples: Extra inputs are not permitted", resolve_profile("anthropic", MODEL))
+    healed = heal_profile(
+        "tools.0.custom.input_examples: Extra inputs are not permitted", resolve_profile("anthropic", MODEL)
+    )
     assert healed is not None
-    (encoded,) = encode_tools([ToolDefinition("f", examples=(ToolExample({"a": 1}),))], healed.profile).body["tools"]
+    (encoded,) = encode_tools([ToolDefinition("f", examples=(ToolExample({"a": 1}),))], healed.profile).body[
+        "tools"
+    ]
     assert encoded["description"] == 'Example: {"a":1}'
     assert "input_examples" not in encoded
 
@@ -286,14 +319,21 @@ def test_tools() -> None:
     assert decode(tools=tools).tools == (
         ToolDefinition("f", strict=True, wire="anthropic-messages", opaque={"input_examples": [1]}),
         ToolDefinition(
-            "computer_toolset_20260801", kind="hosted", wire="anthropic-messages", opaque={"type": "computer_toolset_20260801"}
+            "computer_toolset_20260801",
+            kind="hosted",
+            wire="anthropic-messages",
+            opaque={"type": "computer_toolset_20260801"},
         ),
         ToolDefinition("g", parameters={}, wire="anthropic-messages", opaque={"type": None}),
     )
 
 
 @pytest.mark.parametrize(
-    "messages", [[{"role": "assistant", "content": [3]}], [{"role": "assistant", "content": [{"type": "text", "text": 7}]}]]
+    "messages",
+    [
+        [{"role": "assistant", "content": [3]}],
+        [{"role": "assistant", "content": [{"type": "text", "text": 7}]}],
+    ],
 )
 def test_wrong_shapes_are_malformed_requests(messages: Any) -> None:
     with pytest.raises(MalformedRequest):

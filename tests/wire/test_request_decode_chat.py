@@ -8,7 +8,17 @@ import pytest
 from toolglot.errors import MalformedRequest
 from toolglot.providers.catalog import resolve_profile
 from toolglot.values.definitions import CacheMark
-from toolglot.values.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 
@@ -30,7 +40,10 @@ def again(body: Doc, provider: str = "openai-chat") -> Doc:
 
 def test_results_without_ids_find_their_calls_in_order() -> None:
     """Calls of one name: the first result belongs to the first call, of the latest message that has one."""
-    calls = [{"type": "function", "function": {"name": "get", "arguments": f'{{"x": {number}}}'}} for number in range(3)]
+    calls = [
+        {"type": "function", "function": {"name": "get", "arguments": f'{{"x": {number}}}'}}
+        for number in range(3)
+    ]
     results = [{"role": "tool", "name": "get", "content": str(number)} for number in (1, 2)]
     request = decode(
         {"role": "assistant", "tool_calls": calls[:1]},
@@ -39,14 +52,23 @@ def test_results_without_ids_find_their_calls_in_order() -> None:
         *results,
     )
     ids = {call.id: (call.arguments or {})["x"] for call in request.messages[2].calls}
-    assert [(ids[result.call_id], result.text) for result in request.messages[3].results] == [(1, "1"), (2, "2")]
+    assert [(ids[result.call_id], result.text) for result in request.messages[3].results] == [
+        (1, "1"),
+        (2, "2"),
+    ]
 
 
 def test_results_of_one_id_have_the_names_of_their_calls() -> None:
-    calls = [{"id": "0", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("get", "put")]
+    calls = [
+        {"id": "0", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in ("get", "put")
+    ]
     results = [{"role": "tool", "tool_call_id": "0", "content": "1"}] * 2
     request = decode({"role": "assistant", "content": None, "tool_calls": calls}, *results)
-    assert [(result.call_id, result.name) for result in request.messages[1].results] == [("0", "get"), ("0", "put")]
+    assert [(result.call_id, result.name) for result in request.messages[1].results] == [
+        ("0", "get"),
+        ("0", "put"),
+    ]
 
 
 def test_rich_body_comes_out_as_it_went_in() -> None:
@@ -57,22 +79,35 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
         "stop": ["a", "b"],
         "seed": 7,
         "stream": True,
-        "response_format": {"type": "json_schema", "json_schema": {"name": "o", "schema": {"type": "object"}, "strict": False}},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "o", "schema": {"type": "object"}, "strict": False},
+        },
         "tools": [
             {
                 "type": "function",
-                "function": {"name": "get", "description": "Gets.", "parameters": {"type": "object", "properties": {}}},
+                "function": {
+                    "name": "get",
+                    "description": "Gets.",
+                    "parameters": {"type": "object", "properties": {}},
+                },
             },
             {
                 "type": "custom",
-                "custom": {"name": "sql", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "x"}}},
+                "custom": {
+                    "name": "sql",
+                    "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "x"}},
+                },
             },
         ],
         "tool_choice": {
             "type": "allowed_tools",
             "allowed_tools": {
                 "mode": "auto",
-                "tools": [{"type": "function", "function": {"name": "get"}}, {"type": "custom", "custom": {"name": "sql"}}],
+                "tools": [
+                    {"type": "function", "function": {"name": "get"}},
+                    {"type": "custom", "custom": {"name": "sql"}},
+                ],
             },
         },
         "parallel_tool_calls": True,
@@ -95,7 +130,10 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [*CALLS, {"id": "c2", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}],
+                "tool_calls": [
+                    *CALLS,
+                    {"id": "c2", "type": "custom", "custom": {"name": "sql", "input": "select 1"}},
+                ],
             },
             {"role": "tool", "tool_call_id": "c1", "content": "1"},
             {"role": "tool", "tool_call_id": "c2", "content": "2"},
@@ -132,7 +170,11 @@ def test_fields_are_read_into_their_neutral_places() -> None:
 
 def test_effort_of_tomorrow_goes_back() -> None:
     """Values that nobody knows yet are kept, not dropped."""
-    body: Doc = {"model": "gpt-5", "reasoning_effort": "ultra", "messages": [{"role": "user", "content": "hi"}]}
+    body: Doc = {
+        "model": "gpt-5",
+        "reasoning_effort": "ultra",
+        "messages": [{"role": "user", "content": "hi"}],
+    }
     assert again(body) == body
 
 
@@ -159,7 +201,10 @@ def test_output(form: Doc, output: Output | None) -> None:
         (
             {
                 "type": "allowed_tools",
-                "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]},
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "f"}}],
+                },
             },
             ToolChoice("required", ("f",)),
         ),
@@ -198,7 +243,10 @@ def test_functions_of_the_first_days() -> None:
 def test_old_calls_of_one_name_are_answered_by_the_last_one() -> None:
     call = {"role": "assistant", "function_call": {"name": "get", "arguments": ""}}
     request = decode(
-        call, {"role": "function", "name": "get", "content": "1"}, call, {"role": "function", "name": "get", "content": "2"}
+        call,
+        {"role": "function", "name": "get", "content": "1"},
+        call,
+        {"role": "function", "name": "get", "content": "2"},
     )
     encoded = encode_request(request, resolve_profile("openai-chat", "gpt-4o")).body["messages"]
     assert [message.get("content") for message in encoded] == [None, "1", None, "2"]
@@ -212,9 +260,18 @@ CONTENTS: list[tuple[Any, tuple[Block, ...]]] = [
     ({"a": 1}, (Text('{"a":1}'),)),
     ([{"type": "text", "text": "a", "cache_control": {}}], (Text("a", {"cache_control": {}}, CacheMark()),)),
     ([{"type": "image_url", "image_url": "http://x"}], (Media("image", url="http://x"),)),
-    ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}], (Media("image", "image/png", "AA"),)),
-    ([{"type": "input_audio", "input_audio": {"data": "AA", "format": "mp3"}}], (Media("audio", "audio/mpeg", "AA"),)),
-    ([{"type": "input_audio", "input_audio": {"data": "AA", "format": "aiff"}}], (Media("audio", "audio/*", "AA"),)),
+    (
+        [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}],
+        (Media("image", "image/png", "AA"),),
+    ),
+    (
+        [{"type": "input_audio", "input_audio": {"data": "AA", "format": "mp3"}}],
+        (Media("audio", "audio/mpeg", "AA"),),
+    ),
+    (
+        [{"type": "input_audio", "input_audio": {"data": "AA", "format": "aiff"}}],
+        (Media("audio", "audio/*", "AA"),),
+    ),
     (
         [{"type": "file", "file": {"file_data": "data:application/pdf;base64,AA", "filename": "a.pdf"}}],
         (Media("file", "application/pdf", "AA", name="a.pdf"),),
@@ -240,7 +297,12 @@ def test_results_in_a_row_are_one_message_and_named_by_their_calls() -> None:
     )
     assert request.messages[1:] == [
         Message(
-            "tool", (ToolResult("c1", (Text("1"),), "get", opaque={"extra": 1}), ToolResult("zz", (Text("2"),), "put")), ORIGIN
+            "tool",
+            (
+                ToolResult("c1", (Text("1"),), "get", opaque={"extra": 1}),
+                ToolResult("zz", (Text("2"),), "put"),
+            ),
+            ORIGIN,
         )
     ]
 
@@ -251,7 +313,9 @@ def test_assistant_is_read_as_a_reply_is() -> None:
         "content": "x",
         "reasoning_content": "hm",
         "refusal": None,
-        "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{bad"}, "extra_content": {"g": 1}}],
+        "tool_calls": [
+            {"id": "c", "function": {"name": "f", "arguments": "{bad"}, "extra_content": {"g": 1}}
+        ],
         "annotations": [{"type": "url_citation"}],
     }
     (read,) = decode(message).messages
@@ -261,7 +325,10 @@ def test_assistant_is_read_as_a_reply_is() -> None:
         ToolCall("c", "f", None, "{bad", opaque={"extra_content": {"g": 1}}),
     )
     assert read.opaque == {"annotations": [{"type": "url_citation"}]}
-    sent = again({"model": "m", "messages": [message, {"role": "tool", "tool_call_id": "c", "content": ""}]}, "compatible")
+    sent = again(
+        {"model": "m", "messages": [message, {"role": "tool", "tool_call_id": "c", "content": ""}]},
+        "compatible",
+    )
     assert sent["messages"][0]["reasoning_content"] == "hm"
     assert sent["messages"][0]["tool_calls"][0]["extra_content"] == {"g": 1}
     assert sent["messages"][0]["annotations"] == message["annotations"]
@@ -269,7 +336,11 @@ def test_assistant_is_read_as_a_reply_is() -> None:
 
 def test_tools() -> None:
     tools: list[Doc] = [
-        {"type": "function", "function": {"name": "f", "strict": True}, "cache_control": {"type": "ephemeral"}},
+        {
+            "type": "function",
+            "function": {"name": "f", "strict": True},
+            "cache_control": {"type": "ephemeral"},
+        },
         {"function": {"name": "g", "parameters": {}}},
         {"type": "custom", "custom": {"name": "t", "format": {"type": "text"}}},
         {"type": "openrouter:web_search", "max_results": 3},
@@ -277,7 +348,11 @@ def test_tools() -> None:
     ]
     assert decode(tools=tools).tools == (
         ToolDefinition(
-            "f", strict=True, wire="openai-chat", opaque={"cache_control": {"type": "ephemeral"}}, cache=CacheMark()
+            "f",
+            strict=True,
+            wire="openai-chat",
+            opaque={"cache_control": {"type": "ephemeral"}},
+            cache=CacheMark(),
         ),
         ToolDefinition("g", parameters={}, wire="openai-chat"),
         ToolDefinition("t", kind="freeform", wire="openai-chat"),

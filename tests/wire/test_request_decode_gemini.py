@@ -22,7 +22,9 @@ def decode(*contents: Doc, **options: Any) -> Request:
 
 
 def again(body: Doc, provider: str = "gemini") -> Doc:
-    encoded = encode_request(decode_request("gemini", body, profile=provider, model=NEW), resolve_profile(provider, NEW))
+    encoded = encode_request(
+        decode_request("gemini", body, profile=provider, model=NEW), resolve_profile(provider, NEW)
+    )
     assert (encoded.losses, encoded.repairs) == ((), ())
     return encoded.body
 
@@ -67,7 +69,10 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
                 "role": "user",
                 "parts": [
                     {"text": "hi"},
-                    {"inlineData": {"mimeType": "image/png", "data": "AA"}, "mediaResolution": {"level": "LOW"}},
+                    {
+                        "inlineData": {"mimeType": "image/png", "data": "AA"},
+                        "mediaResolution": {"level": "LOW"},
+                    },
                     {"fileData": {"fileUri": "gs://b", "mimeType": "video/mp4"}, "videoMetadata": {"fps": 1}},
                 ],
             },
@@ -78,7 +83,10 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
                     {"text": "x", "thoughtSignature": "dHh0"},
                     {"executableCode": {"language": "PYTHON", "code": "1"}},
                     {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-                    {"functionCall": {"name": "get", "args": {"x": "1"}, "id": "i1"}, "thoughtSignature": "c2ln"},
+                    {
+                        "functionCall": {"name": "get", "args": {"x": "1"}, "id": "i1"},
+                        "thoughtSignature": "c2ln",
+                    },
                     {"functionCall": {"name": "get", "args": {}, "id": "i2"}},
                 ],
             },
@@ -111,7 +119,10 @@ def test_name_of_a_file_goes_back() -> None:
 
 def test_budget_beside_a_field_of_its_own_is_not_lost() -> None:
     thinking = {"thinkingBudget": 99, "includeThoughts": True}
-    body: Doc = {"generationConfig": {"thinkingConfig": thinking}, "contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    body: Doc = {
+        "generationConfig": {"thinkingConfig": thinking},
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+    }
     request = decode_request("gemini", body, model="gemini-2.5-flash")
     assert request.options.thinking_budget == 99
     assert encode_request(request, resolve_profile("gemini", "gemini-2.5-flash")).body == body
@@ -156,7 +167,13 @@ def test_snake_case_parts_of_a_loop() -> None:
     request = decode(
         {
             "role": "model",
-            "parts": [{"function_call": {"name": "f", "args": {"a_b": 1}}, "thought_signature": "c2ln", "thought": False}],
+            "parts": [
+                {
+                    "function_call": {"name": "f", "args": {"a_b": 1}},
+                    "thought_signature": "c2ln",
+                    "thought": False,
+                }
+            ],
         },
         {
             "role": "function",
@@ -186,7 +203,11 @@ def test_results_find_their_calls_by_id_then_by_name_in_order() -> None:
     request = decode({"role": "model", "parts": calls}, {"role": "user", "parts": answers})
     by_id = {call.id: (call.arguments or {})["n"] for call in request.messages[0].calls}
     assert len(by_id) == 3
-    assert [(by_id[result.call_id], result.text) for result in request.messages[1].results] == [(3, "c"), (1, "a"), (2, "b")]
+    assert [(by_id[result.call_id], result.text) for result in request.messages[1].results] == [
+        (3, "c"),
+        (1, "a"),
+        (2, "b"),
+    ]
 
 
 def test_a_call_without_a_result_does_not_shift_later_results() -> None:
@@ -213,7 +234,10 @@ def test_a_name_that_a_signature_was_made_for_is_kept() -> None:
     """A name that no tool has here is changed when it goes back, and the signature with it."""
     names = ("get", "na\u00efve.tool", "a.b")
     contents: list[Doc] = [
-        {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}, "id": name}, "thoughtSignature": "c2ln"}]}
+        {
+            "role": "model",
+            "parts": [{"functionCall": {"name": name, "args": {}, "id": name}, "thoughtSignature": "c2ln"}],
+        }
         for name in names
     ]
     messages = decode(*contents).messages
@@ -242,7 +266,9 @@ def test_a_name_that_a_signature_was_made_for_is_kept() -> None:
 ])  # fmt: skip
 def test_response_as_text(response: Any, text: str, is_error: bool) -> None:
     (result,) = (
-        decode({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": response}}]}).messages[0].results
+        decode({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": response}}]})
+        .messages[0]
+        .results
     )
     assert (result.call_id, result.text, result.data, result.is_error) == ("f", text, response, is_error)
 
@@ -254,7 +280,12 @@ def test_parts_of_a_response_are_read_too() -> None:
         {"text": "dropped into opaque only"},
     ]
     (result,) = (
-        decode({"role": "user", "parts": [{"functionResponse": {"id": "i", "name": "f", "response": {}, "parts": parts}}]})
+        decode(
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"id": "i", "name": "f", "response": {}, "parts": parts}}],
+            }
+        )
         .messages[0]
         .results
     )
@@ -273,7 +304,12 @@ def test_model_turn_is_read_as_a_reply_is() -> None:
     (message,) = decode({"role": "model", "parts": parts}).messages
     assert message == Message(
         "assistant",
-        (Thinking("hm"), Text("ab", {"thoughtSignature": "c2ln"}), Text("c"), ToolCall("i", "f", {}, opaque={"id": "i"})),
+        (
+            Thinking("hm"),
+            Text("ab", {"thoughtSignature": "c2ln"}),
+            Text("c"),
+            ToolCall("i", "f", {}, opaque={"id": "i"}),
+        ),
         OWN,
     )
 
@@ -315,7 +351,8 @@ def test_model_of_the_body_where_nobody_names_one() -> None:
 
 def test_other_fields_are_extras() -> None:
     extras = decode(
-        cachedContent="c", generationConfig={"responseModalities": ["TEXT"], "thinkingConfig": {"thinkingLevel": "ODD"}}
+        cachedContent="c",
+        generationConfig={"responseModalities": ["TEXT"], "thinkingConfig": {"thinkingLevel": "ODD"}},
     ).extras
     assert extras == {
         "gemini": {

@@ -26,7 +26,9 @@ from toolglot.wire.writer import EncodedRequest
 OWN = Origin("openai-responses", "openai-responses", "gpt-5")
 
 
-def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **options: Any) -> EncodedRequest:
+def encode(
+    messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **options: Any
+) -> EncodedRequest:
     return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
@@ -112,10 +114,16 @@ def test_least_of_the_most_tokens() -> None:
 
 def test_effort_and_output_join_their_extras() -> None:
     extras = {
-        "openai-responses": {"reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}, "include": ["x"]},
+        "openai-responses": {
+            "reasoning": {"summary": "auto"},
+            "text": {"verbosity": "low"},
+            "include": ["x"],
+        },
         "openai": {"user": "u"},
     }
-    body = encode([user("hi")], options=Options(effort="high", thinking_budget=5), output=Output(), extras=extras).body
+    body = encode(
+        [user("hi")], options=Options(effort="high", thinking_budget=5), output=Output(), extras=extras
+    ).body
     assert body["reasoning"] == {"effort": "high", "summary": "auto"}
     assert body["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
     assert (body["include"], body["user"]) == (["x"], "u")
@@ -145,7 +153,11 @@ def test_choice_of_several_tools() -> None:
 ], ids=["built-in", "server", "tool of a server", "some of each"])  # fmt: skip
 def test_choice_of_hosted_tools_goes_back_verbatim_and_is_a_loss_elsewhere(choice: Doc) -> None:
     """{"type": "mcp"} alone is refused: `server_label` says which one."""
-    tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "s"}, {"type": "function", "name": "get"}]
+    tools = [
+        {"type": "web_search"},
+        {"type": "mcp", "server_label": "s"},
+        {"type": "function", "name": "get"},
+    ]
     request = decode({"role": "user", "content": "hi"}, tools=tools, tool_choice=choice)
     assert encode_request(request, resolve_profile("openai-responses", "gpt-5")).body["tool_choice"] == choice
     other = encode_request(request, resolve_profile("openai-chat", "gpt-4o"))
@@ -176,7 +188,9 @@ def test_provider_that_holds_the_history_gets_only_what_is_new() -> None:
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "openai-chat", "ollama"])
 def test_result_of_a_call_that_openai_holds_is_text_for_others(provider: str) -> None:
     """Nobody else has the earlier part: the result answers no call there."""
-    request = decode({"type": "function_call_output", "call_id": "c1", "output": "one"}, previous_response_id="resp_1")
+    request = decode(
+        {"type": "function_call_output", "call_id": "c1", "output": "one"}, previous_response_id="resp_1"
+    )
     body = encode_request(request, resolve_profile(provider, "m")).body
     assert not any(word in str(body) for word in ("tool_result", "functionResponse", "tool_call_id"))
     assert "one" in str(body)
@@ -239,16 +253,29 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
                 "role": "assistant",
                 "id": "msg_1",
                 "status": "completed",
-                "content": [{"type": "output_text", "text": "x", "annotations": []}, {"type": "refusal", "refusal": "no"}],
+                "content": [
+                    {"type": "output_text", "text": "x", "annotations": []},
+                    {"type": "refusal", "refusal": "no"},
+                ],
             },
             {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-            {"type": "function_call", "call_id": "c1", "name": "g", "namespace": "crm", "arguments": "{ }", "id": "fc_1"},
+            {
+                "type": "function_call",
+                "call_id": "c1",
+                "name": "g",
+                "namespace": "crm",
+                "arguments": "{ }",
+                "id": "fc_1",
+            },
             {"type": "custom_tool_call", "call_id": "c2", "name": "sql", "input": "select 1", "id": "ctc_1"},
             {"type": "shell_call", "call_id": "c3", "action": {"commands": ["ls"]}, "id": "sh_1"},
             {
                 "type": "function_call_output",
                 "call_id": "c1",
-                "output": [{"type": "input_text", "text": "1"}, {"type": "input_image", "image_url": "http://x"}],
+                "output": [
+                    {"type": "input_text", "text": "1"},
+                    {"type": "input_image", "image_url": "http://x"},
+                ],
             },
             {"type": "custom_tool_call_output", "call_id": "c2", "output": "2"},
             {
@@ -260,7 +287,9 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
             {"role": "user", "content": "bye"},
         ],
     }
-    encoded = encode_request(decode_request("openai-responses", body), resolve_profile("openai-responses", "gpt-5"))
+    encoded = encode_request(
+        decode_request("openai-responses", body), resolve_profile("openai-responses", "gpt-5")
+    )
     assert encoded.body == body
     assert (encoded.losses, encoded.repairs) == ((), ())
 
@@ -284,7 +313,10 @@ def test_items_of_one_speaker_are_one_message() -> None:
         Message("assistant", (thought, Text("x"), ToolCall("c1", "f", {"a": 1}, '{"a": 1}')), OWN),
         Message(
             "tool",
-            (ToolResult("c1", (Text('{"a":1}'),)), ToolResult("c2", (Text(""),), opaque={"type": "custom_tool_call_output"})),
+            (
+                ToolResult("c1", (Text('{"a":1}'),)),
+                ToolResult("c2", (Text(""),), opaque={"type": "custom_tool_call_output"}),
+            ),
             OWN,
         ),
         Message("assistant", (ToolCall("c4", "shell", {"commands": []}, opaque={"item": shell}),), OWN),
@@ -302,7 +334,9 @@ def test_built_in_outputs_are_read_as_text() -> None:
     assert first.text == "ab\nc"
     assert isinstance(change := second.content[0], ToolsChanged)
     assert [tool.name for tool in change.added] == ["x"]
-    searched = decode({"type": "tool_search_call", "call_id": "s", "execution": "server", "arguments": {}}).messages[0]
+    searched = decode(
+        {"type": "tool_search_call", "call_id": "s", "execution": "server", "arguments": {}}
+    ).messages[0]
     assert isinstance(searched.blocks[0], Foreign)
 
 
@@ -310,16 +344,22 @@ def test_input_and_instructions_in_their_other_forms() -> None:
     assert decode_request("openai-responses", {"input": "hi"}).messages == [
         Message("user", (Text("hi"),), Origin("openai-responses", "openai-responses"))
     ]
-    assert decode(instructions=[{"role": "system", "content": "s"}]).messages == [Message("system", (Text("s"),), OWN)]
+    assert decode(instructions=[{"role": "system", "content": "s"}]).messages == [
+        Message("system", (Text("s"),), OWN)
+    ]
     assert decode(instructions=None).messages == []
     read = decode(
         {
             "type": "message",
             "role": "user",
-            "content": [{"type": "input_file", "file_data": "data:application/pdf;base64,AA", "filename": "a.pdf"}],
+            "content": [
+                {"type": "input_file", "file_data": "data:application/pdf;base64,AA", "filename": "a.pdf"}
+            ],
         }
     )
-    assert read.messages == [Message("user", (Media("file", "application/pdf", "AA", name="a.pdf"),), OWN, {"type": "message"})]
+    assert read.messages == [
+        Message("user", (Media("file", "application/pdf", "AA", name="a.pdf"),), OWN, {"type": "message"})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -363,7 +403,9 @@ def test_options_and_extras() -> None:
         "openai": {"user": "u"},
     }
     assert decode(text={"format": {"type": "json_object"}}).output == Output()
-    assert decode(text={"format": {"type": "new"}}).extras == {"openai-responses": {"text": {"format": {"type": "new"}}}}
+    assert decode(text={"format": {"type": "new"}}).extras == {
+        "openai-responses": {"text": {"format": {"type": "new"}}}
+    }
 
 
 def test_tools() -> None:

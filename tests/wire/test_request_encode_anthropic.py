@@ -41,7 +41,14 @@ def body(messages: list[Message], model: str = MODEL, **options: Any) -> Doc:
 def test_whole_request() -> None:
     history = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE, user("And?")]
     options = Options(100, 0.5, top_k=4, stop=("END",))
-    encoded = encode(history, tools=(GET,), tool_choice=ToolChoice("required"), parallel=False, options=options, stream=True)
+    encoded = encode(
+        history,
+        tools=(GET,),
+        tool_choice=ToolChoice("required"),
+        parallel=False,
+        options=options,
+        stream=True,
+    )
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
     assert encoded.body == {
         "model": MODEL,
@@ -112,7 +119,11 @@ def test_own_state_goes_back_and_cache_marks_are_kept() -> None:
         Message("user", (Text("hi", mark), Media("image", "image/png", "AA", opaque=mark)), OWN),
         Message(
             "assistant",
-            (SIGNED, Thinking("", {"redacted": "xyz"}), ToolCall("c1", "get", {}, opaque={"caller": {"type": "direct"}})),
+            (
+                SIGNED,
+                Thinking("", {"redacted": "xyz"}),
+                ToolCall("c1", "get", {}, opaque={"caller": {"type": "direct"}}),
+            ),
             OWN,
         ),
         Message("tool", (ToolResult("c1", (Text("1"),), opaque=mark),), OWN),
@@ -127,7 +138,9 @@ def test_own_state_goes_back_and_cache_marks_are_kept() -> None:
         {"type": "redacted_thinking", "data": "xyz"},
         {"type": "tool_use", "id": "c1", "name": "get", "input": {}, "caller": {"type": "direct"}},
     ]
-    assert sent["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1", "content": "1", **mark}]
+    assert sent["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "c1", "content": "1", **mark}
+    ]
     other = encode_request(Request("gpt-4o", history), resolve_profile("openai-chat", "gpt-4o"))
     assert not any(word in str(other.body) for word in ("cache_control", "sig", "xyz", "hm"))
 
@@ -141,7 +154,9 @@ def test_claude_of_another_name_gets_no_signature() -> None:
 
 def test_server_tool_blocks_go_back_whole_and_a_paused_turn_may_be_last() -> None:
     block: Doc = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
-    sent = body([user("hi"), Message("assistant", (Foreign("anthropic-messages", block),), OWN)], "claude-opus-4-6")
+    sent = body(
+        [user("hi"), Message("assistant", (Foreign("anthropic-messages", block),), OWN)], "claude-opus-4-6"
+    )
     assert sent["messages"][1:] == [{"role": "assistant", "content": [block]}]
 
 
@@ -179,7 +194,9 @@ def test_parts_of_other_wires_do_not_get_into_the_instructions() -> None:
 
 @pytest.mark.parametrize("last", [Text("begin: "), SIGNED], ids=["white space at the end", "thinking first"])
 def test_answer_begun_by_the_caller_is_one_that_claude_takes(last: Any) -> None:
-    """400: final assistant content cannot end with trailing whitespace; nor may it hold thinking while thinking is off."""
+    """400: final assistant content cannot end with trailing whitespace; nor may it hold thinking while
+    thinking is off.
+    """
     blocks = (last,) if isinstance(last, Text) else (last, Text("begin"))
     sent = body([user("hi"), Message("assistant", blocks, OWN)])
     final = sent["messages"][-1]
@@ -187,11 +204,17 @@ def test_answer_begun_by_the_caller_is_one_that_claude_takes(last: Any) -> None:
         content = final["content"]
         assert isinstance(content, str)
         assert content == content.rstrip()
-    assert body([user("hi"), assistant("begin:")])["messages"][-1] == {"role": "assistant", "content": "begin:"}
+    assert body([user("hi"), assistant("begin:")])["messages"][-1] == {
+        "role": "assistant",
+        "content": "begin:",
+    }
 
 
 def test_new_models_take_no_begun_answer() -> None:
-    assert body([user("hi"), assistant("begin")], "claude-sonnet-5")["messages"][-1] == {"role": "user", "content": "Continue."}
+    assert body([user("hi"), assistant("begin")], "claude-sonnet-5")["messages"][-1] == {
+        "role": "user",
+        "content": "Continue.",
+    }
 
 
 # ---- media
@@ -262,7 +285,10 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
         ([user("hi"), begun(CALL), DONE, begun(Text("x")), user("and?")], True),
         ([user("hi"), begun(Text("x")), user("and?")], True),
         ([user("hi"), begun(Text("x"))], False),
-        ([user("hi"), begun(SIGNED, CALL), DONE, begun(ToolCall("c2", "get", {})), tool(ToolResult("c2"))], True),
+        (
+            [user("hi"), begun(SIGNED, CALL), DONE, begun(ToolCall("c2", "get", {})), tool(ToolResult("c2"))],
+            True,
+        ),
         ([user("hi"), begun(CALL), DONE, begun(Text("")), user("and?")], False),
     ],
     ids=[
@@ -295,10 +321,16 @@ def test_temperature_while_thinking(temperature: float, sent: float | None, loss
 
 def test_output_effort_and_extras_join_in_output_config() -> None:
     extras: dict[str, Doc] = {
-        "anthropic-messages": {"output_config": {"task_budget": 5}, "container": "c", "thinking": {"type": "adaptive"}}
+        "anthropic-messages": {
+            "output_config": {"task_budget": 5},
+            "container": "c",
+            "thinking": {"type": "adaptive"},
+        }
     }
     before = copy.deepcopy(extras)
-    sent = body([user("hi")], "claude-opus-4-6", options=Options(effort="max"), output=Output(SCHEMA), extras=extras)
+    sent = body(
+        [user("hi")], "claude-opus-4-6", options=Options(effort="max"), output=Output(SCHEMA), extras=extras
+    )
     form = {"type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}
     assert sent["output_config"] == {"effort": "high", "task_budget": 5, "format": form}
     assert (sent["container"], sent["thinking"]) == ("c", {"type": "adaptive"})
@@ -323,7 +355,10 @@ def test_stop_sequences_of_white_space_are_a_loss() -> None:
 
 def test_tools_and_choices() -> None:
     search = ToolDefinition(
-        "web_search", kind="hosted", wire="anthropic-messages", opaque={"type": "web_search_20250305", "name": "web_search"}
+        "web_search",
+        kind="hosted",
+        wire="anthropic-messages",
+        opaque={"type": "web_search_20250305", "name": "web_search"},
     )
     tools = (
         search,
@@ -337,8 +372,13 @@ def test_tools_and_choices() -> None:
         {"name": "b", "input_schema": SCHEMA, "strict": False},
     ]
     assert sent["tool_choice"] == {"type": "tool", "name": "b"}
-    assert body([user("hi")], tools=tools, tool_choice=ToolChoice("none"), parallel=False)["tool_choice"] == {"type": "none"}
-    assert body([user("hi")], tools=tools, parallel=False)["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert body([user("hi")], tools=tools, tool_choice=ToolChoice("none"), parallel=False)["tool_choice"] == {
+        "type": "none"
+    }
+    assert body([user("hi")], tools=tools, parallel=False)["tool_choice"] == {
+        "type": "auto",
+        "disable_parallel_tool_use": True,
+    }
 
 
 def test_models_that_cannot_be_forced_get_a_hint() -> None:

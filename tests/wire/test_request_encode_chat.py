@@ -47,7 +47,14 @@ def test_whole_request() -> None:
         tool(ToolResult("c1", (Text("one"),), "get")),
     ]
     request = Request(
-        "gpt-4o", history, (GET,), ToolChoice("required"), False, options, Output(SCHEMA, "o", "An o.", False), True
+        "gpt-4o",
+        history,
+        (GET,),
+        ToolChoice("required"),
+        False,
+        options,
+        Output(SCHEMA, "o", "An o.", False),
+        True,
     )
     encoded = encode_request(request, resolve_profile("openai-chat", "gpt-4o"))
     assert encoded.body == {
@@ -64,7 +71,9 @@ def test_whole_request() -> None:
             "type": "json_schema",
             "json_schema": {"name": "o", "schema": SCHEMA, "description": "An o.", "strict": False},
         },
-        "tools": [{"type": "function", "function": {"name": "get", "description": "Gets.", "parameters": SCHEMA}}],
+        "tools": [
+            {"type": "function", "function": {"name": "get", "description": "Gets.", "parameters": SCHEMA}}
+        ],
         "tool_choice": "required",
         "parallel_tool_calls": False,
         "messages": [
@@ -79,7 +88,9 @@ def test_whole_request() -> None:
             {
                 "role": "assistant",
                 "content": "So.",
-                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "get", "arguments": '{"x":"1"}'}}],
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "get", "arguments": '{"x":"1"}'}}
+                ],
             },
             {"role": "tool", "tool_call_id": "c1", "content": "one"},
         ],
@@ -107,17 +118,26 @@ def test_arguments_stay_exactly_as_the_model_wrote_them() -> None:
         ToolCall("4", "f", {}, " "),
     ]
     sent = messages("openai-chat", [assistant(calls), tool(*(ToolResult(c.id) for c in calls))])
-    assert [call["function"]["arguments"] for call in sent[0]["tool_calls"]] == ['{ "x" : 1 }', "{}", "{}", "{}"]
+    assert [call["function"]["arguments"] for call in sent[0]["tool_calls"]] == [
+        '{ "x" : 1 }',
+        "{}",
+        "{}",
+        "{}",
+    ]
 
 
 @pytest.mark.parametrize("raw", ['{"x": "cut o', "[1]", '"text"'])
 def test_arguments_that_are_no_object_go_back_as_they_came_and_elsewhere_as_an_object(raw: str) -> None:
     call, result = ToolCall("1", "f", None, raw), tool(ToolResult("1", (Text("bad"),)))
-    native = messages("openai-chat", [Message("assistant", (call,), Origin("openai-chat", "openai-chat", "m")), result])
+    native = messages(
+        "openai-chat", [Message("assistant", (call,), Origin("openai-chat", "openai-chat", "m")), result]
+    )
     assert native[0]["tool_calls"][0]["function"]["arguments"] == raw
     assert native[1] == {"role": "tool", "tool_call_id": "1", "content": "bad"}
     encoded = encode("openai-chat", [assistant(call), result])
-    assert loads(encoded.body["messages"][0]["tool_calls"][0]["function"]["arguments"]) == {"invalid_arguments": raw}
+    assert loads(encoded.body["messages"][0]["tool_calls"][0]["function"]["arguments"]) == {
+        "invalid_arguments": raw
+    }
     assert [done.subject for done in encoded.repairs] == ["arguments of 'f'"]
 
 
@@ -132,9 +152,9 @@ def test_own_parts_without_a_neutral_form_go_back() -> None:
     part = {"type": "refusal", "refusal": "No."}
     history = [user("hi"), assistant(["Hm.", Foreign("openai-chat", part)])]
     assert messages("openai-chat", history)[1]["content"] == [{"type": "text", "text": "Hm."}, part]
-    assert messages("openai-chat", [user(["x", Foreign("openai-chat", {"type": "video_url"})])])[0]["content"][1] == {
-        "type": "video_url"
-    }
+    assert messages("openai-chat", [user(["x", Foreign("openai-chat", {"type": "video_url"})])])[0][
+        "content"
+    ][1] == {"type": "video_url"}
 
 
 def test_media_of_the_assistant_are_a_loss() -> None:
@@ -174,14 +194,23 @@ def test_media_of_results_follow_in_one_user_message() -> None:
 
 def test_mistral_gets_no_user_message_right_after_a_result() -> None:
     """400: Unexpected role 'user' after role 'tool'. Pictures of a result are no exception."""
-    sent = messages("mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"), PNG), "get")), user("x")])
+    sent = messages(
+        "mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"), PNG), "get")), user("x")]
+    )
     roles = [message["role"] for message in sent]
     assert ("tool", "user") not in [*pairwise(roles)]
-    assert [part for message in sent for part in message["content"] if isinstance(part, dict) and part["type"] == "image_url"]
+    assert [
+        part
+        for message in sent
+        for part in message["content"]
+        if isinstance(part, dict) and part["type"] == "image_url"
+    ]
 
 
 def test_mistral_ids_names_and_filler() -> None:
-    sent = messages("mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"),), "get")), user("more")])
+    sent = messages(
+        "mistral", [user("hi"), assistant(CALL), tool(ToolResult("c1", (Text("1"),), "get")), user("more")]
+    )
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
     id = sent[1]["tool_calls"][0]["id"]
     assert len(id) == 9
@@ -194,7 +223,9 @@ def test_mistral_ids_names_and_filler() -> None:
 
 
 def thinking(provider: str, field: str = "reasoning_content", *blocks: Any) -> Message:
-    return Message("assistant", (Thinking("hm", {"field": field}), *blocks), Origin("openai-chat", provider, "m"))
+    return Message(
+        "assistant", (Thinking("hm", {"field": field}), *blocks), Origin("openai-chat", provider, "m")
+    )
 
 
 def test_deepseek_gets_its_reasoning_back_and_a_filler_for_what_others_called() -> None:
@@ -210,7 +241,8 @@ def test_deepseek_gets_its_reasoning_back_and_a_filler_for_what_others_called() 
 
 
 @pytest.mark.parametrize(
-    ("provider", "field"), [("groq", "reasoning"), ("compatible", "reasoning_content"), ("copilot", "reasoning_text")]
+    ("provider", "field"),
+    [("groq", "reasoning"), ("compatible", "reasoning_content"), ("copilot", "reasoning_text")],
 )
 def test_reasoning_goes_back_under_the_name_it_came_by(provider: str, field: str) -> None:
     assert messages(provider, [user("hi"), thinking(provider, field, Text("x"))])[1] == {
@@ -238,7 +270,11 @@ def test_openrouter_details_go_back_to_the_same_upstream_model_only() -> None:
     details = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "xyz"}]}
     origin = Origin("openai-chat", "openrouter", "anthropic/claude-sonnet-4.5")
     history = [user("hi"), Message("assistant", (Text("x"),), origin, details)]
-    assert messages("openrouter", history, "anthropic/claude-sonnet-4.5")[1] == {**details, "role": "assistant", "content": "x"}
+    assert messages("openrouter", history, "anthropic/claude-sonnet-4.5")[1] == {
+        **details,
+        "role": "assistant",
+        "content": "x",
+    }
     other = encode("openrouter", history, "openai/gpt-5")
     assert other.body["messages"][1] == {"role": "assistant", "content": "x"}
     assert lost_subjects(other) == ["reasoning_details"]
@@ -252,7 +288,9 @@ def test_instructions_become_user_messages_for_a_model_that_accepts_none() -> No
     encoded = encode("openai-chat", [system("Be kind."), user("hi")], "o1-mini")
     assert [message["role"] for message in encoded.body["messages"]] == ["user", "user"]
     assert [done.subject for done in encoded.repairs] == ["system message"]
-    developer = Message("system", (Text("x"),), Origin("openai-chat", "openai-chat", "o1-mini"), {"role": "developer"})
+    developer = Message(
+        "system", (Text("x"),), Origin("openai-chat", "openai-chat", "o1-mini"), {"role": "developer"}
+    )
     assert messages("openai-chat", [developer, user("hi")], "o1-mini")[0] == {"role": "user", "content": "x"}
 
 
@@ -321,11 +359,18 @@ def test_own_file_id_and_detail_go_back() -> None:
 def test_freeform_tools_calls_and_choice_where_they_are_native() -> None:
     call = ToolCall("c1", "sql", None, "select 1", freeform=True)
     history = [user("hi"), assistant(call), tool(ToolResult("c1", (Text("1"),)))]
-    body = encode("openai-chat", history, "gpt-5", tools=(SQL, GET), tool_choice=ToolChoice("required", ("sql",))).body
+    body = encode(
+        "openai-chat", history, "gpt-5", tools=(SQL, GET), tool_choice=ToolChoice("required", ("sql",))
+    ).body
     grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: X"}}
-    assert body["tools"][0] == {"type": "custom", "custom": {"name": "sql", "description": "Runs.", "format": grammar}}
+    assert body["tools"][0] == {
+        "type": "custom",
+        "custom": {"name": "sql", "description": "Runs.", "format": grammar},
+    }
     assert body["tool_choice"] == {"type": "custom", "custom": {"name": "sql"}}
-    assert body["messages"][1]["tool_calls"] == [{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}]
+    assert body["messages"][1]["tool_calls"] == [
+        {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    ]
     plain = encode("openai-chat", history, tools=(ToolDefinition("sql", kind="freeform"),)).body
     assert plain["tools"] == [{"type": "custom", "custom": {"name": "sql"}}]
 
@@ -340,7 +385,10 @@ def test_freeform_tools_and_calls_as_functions() -> None:
     )
     assert encoded.body["tools"][0]["type"] == "function"
     assert encoded.body["tool_choice"] == {"type": "function", "function": {"name": "sql"}}
-    assert encoded.body["messages"][0]["tool_calls"][0]["function"] == {"name": "sql", "arguments": '{"input":"select 1"}'}
+    assert encoded.body["messages"][0]["tool_calls"][0]["function"] == {
+        "name": "sql",
+        "arguments": '{"input":"select 1"}',
+    }
     assert lost_subjects(encoded) == ["freeform"]
 
 
@@ -353,7 +401,9 @@ def test_strict_is_sent_as_requested() -> None:
     body = encode("openai-chat", [user("hi")], tools=tools).body
     assert [tool["function"].get("strict") for tool in body["tools"]] == [True, False, None]
     assert body["tools"][0]["function"]["parameters"] == {**SCHEMA, "additionalProperties": False}
-    assert [tool["function"].get("strict") for tool in encode("groq", [user("hi")], tools=tools).body["tools"]] == [
+    assert [
+        tool["function"].get("strict") for tool in encode("groq", [user("hi")], tools=tools).body["tools"]
+    ] == [
         None,
         None,
         None,
@@ -369,7 +419,11 @@ def test_strict_is_sent_as_requested() -> None:
             Output(SCHEMA, strict=True),
             {
                 "type": "json_schema",
-                "json_schema": {"name": "output", "schema": {**SCHEMA, "additionalProperties": False}, "strict": True},
+                "json_schema": {
+                    "name": "output",
+                    "schema": {**SCHEMA, "additionalProperties": False},
+                    "strict": True,
+                },
             },
             [],
         ),
@@ -412,4 +466,6 @@ def test_openrouter_hosted_tool_goes_back() -> None:
     search = ToolDefinition(
         "openrouter:web_search", kind="hosted", wire="openai-chat", opaque={"type": "openrouter:web_search"}
     )
-    assert encode("openrouter", [user("hi")], tools=(search,)).body["tools"] == [{"type": "openrouter:web_search"}]
+    assert encode("openrouter", [user("hi")], tools=(search,)).body["tools"] == [
+        {"type": "openrouter:web_search"}
+    ]

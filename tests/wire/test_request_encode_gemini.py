@@ -30,7 +30,9 @@ OLD, NEW = "gemini-2.5-flash", "gemini-3-pro-preview"
 OWN = Origin("gemini", "gemini", NEW)
 
 
-def encode(messages: list[Message], model: str = OLD, provider: str = "gemini", **options: Any) -> EncodedRequest:
+def encode(
+    messages: list[Message], model: str = OLD, provider: str = "gemini", **options: Any
+) -> EncodedRequest:
     return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
@@ -42,11 +44,22 @@ def test_whole_request() -> None:
     options = Options(100, 0.5, 0.9, 4, ("END",), 7, 0.1, 0.2, thinking_budget=99)
     history = [system("Be kind."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE, user("And?")]
     encoded = encode(
-        history, tools=(GET,), tool_choice=ToolChoice("required", ("get",)), options=options, output=Output(SCHEMA), stream=True
+        history,
+        tools=(GET,),
+        tool_choice=ToolChoice("required", ("get",)),
+        options=options,
+        output=Output(SCHEMA),
+        stream=True,
     )
     assert encoded.body == {
         "systemInstruction": {"parts": [{"text": "Be kind."}]},
-        "tools": [{"functionDeclarations": [{"name": "get", "description": "Gets.", "parametersJsonSchema": SCHEMA}]}],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "get", "description": "Gets.", "parametersJsonSchema": SCHEMA}
+                ]
+            }
+        ],
         "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["get"]}},
         "generationConfig": {
             "maxOutputTokens": 100,
@@ -62,8 +75,17 @@ def test_whole_request() -> None:
             "responseJsonSchema": SCHEMA,
         },
         "contents": [
-            {"role": "user", "parts": [{"text": "Look:"}, {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}]},
-            {"role": "model", "parts": [{"text": "So."}, {"functionCall": {"name": "get", "args": {"x": "1"}}}]},
+            {
+                "role": "user",
+                "parts": [
+                    {"text": "Look:"},
+                    {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+                ],
+            },
+            {
+                "role": "model",
+                "parts": [{"text": "So."}, {"functionCall": {"name": "get", "args": {"x": "1"}}}],
+            },
             {"role": "user", "parts": [{"functionResponse": {"name": "get", "response": {"output": "one"}}}]},
             {"role": "user", "parts": [{"text": "And?"}]},
         ],
@@ -76,21 +98,32 @@ def test_whole_request() -> None:
 
 
 def test_first_call_of_a_turn_carries_the_documented_dummy_where_it_was_not_made_here() -> None:
-    encoded = encode([user("hi"), assistant([CALL, ToolCall("c2", "get", {})]), tool(ToolResult("c1"), ToolResult("c2"))], NEW)
+    encoded = encode(
+        [user("hi"), assistant([CALL, ToolCall("c2", "get", {})]), tool(ToolResult("c1"), ToolResult("c2"))],
+        NEW,
+    )
     assert encoded.body["contents"][1]["parts"] == [
-        {"functionCall": {"name": "get", "args": {"x": "1"}, "id": "c1"}, "thoughtSignature": DUMMY_SIGNATURE},
+        {
+            "functionCall": {"name": "get", "args": {"x": "1"}, "id": "c1"},
+            "thoughtSignature": DUMMY_SIGNATURE,
+        },
         {"functionCall": {"name": "get", "args": {}, "id": "c2"}},
     ]
     assert [done.subject for done in encoded.repairs] == ["thoughtSignature"]
 
 
 @pytest.mark.parametrize(
-    ("provider", "model", "kept"), [("gemini", NEW, True), ("vertex", NEW, False), ("gemini", "gemini-3-flash", False)]
+    ("provider", "model", "kept"),
+    [("gemini", NEW, True), ("vertex", NEW, False), ("gemini", "gemini-3-flash", False)],
 )
-def test_real_signatures_go_back_to_the_endpoint_that_made_them(provider: str, model: str, kept: bool) -> None:
+def test_real_signatures_go_back_to_the_endpoint_that_made_them(
+    provider: str, model: str, kept: bool
+) -> None:
     call = ToolCall("x1", "get", {}, opaque={"thoughtSignature": "c2ln", "id": "x1"})
     message = Message(
-        "assistant", (Thinking("hm", {"thoughtSignature": "dGhp"}), Text("x", {"thoughtSignature": "dHh0"}), call), OWN
+        "assistant",
+        (Thinking("hm", {"thoughtSignature": "dGhp"}), Text("x", {"thoughtSignature": "dHh0"}), call),
+        OWN,
     )
     encoded = encode([user("hi"), message, tool(ToolResult("x1", (Text("1"),)))], model, provider)
     parts = encoded.body["contents"][1]["parts"]
@@ -115,7 +148,9 @@ def test_real_signatures_go_back_to_the_endpoint_that_made_them(provider: str, m
 @pytest.mark.parametrize("opaque", [None, {"id": "c1"}], ids=["call without id", "call with id"])
 def test_result_has_an_id_where_its_call_has_one(model: str, opaque: Doc | None) -> None:
     """Ids are echoed: a model that sent none gets none, one that sent some gets them back."""
-    message = Message("assistant", (ToolCall("c1", "get", {}, opaque=opaque),), Origin("gemini", "gemini", model))
+    message = Message(
+        "assistant", (ToolCall("c1", "get", {}, opaque=opaque),), Origin("gemini", "gemini", model)
+    )
     sent = contents(user("hi"), message, DONE, model=model)
     assert sent[1]["parts"][0]["functionCall"].get("id") == (opaque or {}).get("id")
     assert sent[2]["parts"][0]["functionResponse"].get("id") == (opaque or {}).get("id")
@@ -137,7 +172,8 @@ def test_a_signature_of_another_name_is_replaced() -> None:
     odd = ToolDefinition("na\u00efve.tool", "", SCHEMA)
     name = encode([user("hi")], NEW, tools=(odd,)).body["tools"][0]["functionDeclarations"][0]["name"]
     calls = [
-        ToolCall(id, called, {}, opaque={"id": id, "thoughtSignature": "c2ln"}) for id, called in (("a", name), ("b", "get"))
+        ToolCall(id, called, {}, opaque={"id": id, "thoughtSignature": "c2ln"})
+        for id, called in (("a", name), ("b", "get"))
     ]
     messages = [
         user("hi"),
@@ -146,21 +182,35 @@ def test_a_signature_of_another_name_is_replaced() -> None:
     ]
     kept, changed = (encode(messages, NEW, tools=tools) for tools in ((), (odd,)))
     assert [part["thoughtSignature"] for part in kept.body["contents"][1]["parts"]] == ["c2ln", "c2ln"]
-    assert [part["thoughtSignature"] for part in changed.body["contents"][1]["parts"]] == [DUMMY_SIGNATURE, "c2ln"]
+    assert [part["thoughtSignature"] for part in changed.body["contents"][1]["parts"]] == [
+        DUMMY_SIGNATURE,
+        "c2ln",
+    ]
     assert changed.body["contents"][1]["parts"][0]["functionCall"]["name"] != name
     # A tool that was offered under this name keeps the signatures of its calls.
-    message = Message("assistant", (ToolCall("a", odd.name, {}, opaque={"id": "a", "thoughtSignature": "c2ln"}),), OWN)
+    message = Message(
+        "assistant", (ToolCall("a", odd.name, {}, opaque={"id": "a", "thoughtSignature": "c2ln"}),), OWN
+    )
     part = encode([user("hi"), message], NEW, tools=(odd,)).body["contents"][1]["parts"][0]
     assert (part["functionCall"]["name"], part["thoughtSignature"]) == (name, "c2ln")
 
 
 def test_own_ids_and_mapped_ids_are_kept_apart() -> None:
     long = "long" * 40
-    mapped = contents(user("hi"), assistant(ToolCall(long, "get", {})), model=NEW)[1]["parts"][0]["functionCall"]["id"]
+    mapped = contents(user("hi"), assistant(ToolCall(long, "get", {})), model=NEW)[1]["parts"][0][
+        "functionCall"
+    ]["id"]
     message = Message("assistant", (ToolCall(mapped, "get", {}, opaque={"id": mapped}),), OWN)
     sent = contents(user("hi"), assistant(ToolCall(long, "get", {})), message, model=NEW)
-    ids = [part["functionCall"]["id"] for content in sent for part in content["parts"] if "functionCall" in part]
-    answers = [part["functionResponse"]["id"] for content in sent for part in content["parts"] if "functionResponse" in part]
+    ids = [
+        part["functionCall"]["id"] for content in sent for part in content["parts"] if "functionCall" in part
+    ]
+    answers = [
+        part["functionResponse"]["id"]
+        for content in sent
+        for part in content["parts"]
+        if "functionResponse" in part
+    ]
     assert (len({*ids}), answers) == (2, ids)
 
 
@@ -177,12 +227,17 @@ def test_own_ids_and_mapped_ids_are_kept_apart() -> None:
     (ToolResult("c1", (Text('[{"$ref":"a"}]'),), data=[{"$ref": "a"}]), {"output": '[{"$ref":"a"}]'}),
 ], ids=["text", "nothing", "error", "object", "list", "text of a list", "reference"])  # fmt: skip
 def test_response_is_an_object(result: ToolResult, response: Doc) -> None:
-    assert contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"] == response
+    assert (
+        contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"]
+        == response
+    )
 
 
 def test_an_error_with_data_is_sent_as_an_error() -> None:
     result = ToolResult("c1", (Text("boom"),), data={"code": 3}, is_error=True)
-    response = contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"]
+    response = contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"][
+        "response"
+    ]
     assert "error" in response
     assert "boom" in str(response)
 
@@ -211,14 +266,19 @@ def test_results_stand_alone_in_call_order_and_media_beside_them() -> None:
     assert [part["functionResponse"]["name"] for part in sent[2]["parts"]] == ["get", "shot"]
     assert sent[3] == {
         "role": "user",
-        "parts": [{"text": "[media of the result of shot]"}, {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}],
+        "parts": [
+            {"text": "[media of the result of shot]"},
+            {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+        ],
     }
     assert sent[4] == {"role": "user", "parts": [{"text": "x"}]}
     assert "media of a tool result" in [done.subject for done in encoded.repairs]
 
 
 def test_gemini_3_takes_media_inside_the_result() -> None:
-    result = ToolResult("c1", (Text("1"), PNG, Media("audio", "audio/wav", "AA"), Media("image", url="http://x/y.png")))
+    result = ToolResult(
+        "c1", (Text("1"), PNG, Media("audio", "audio/wav", "AA"), Media("image", url="http://x/y.png"))
+    )
     sent = contents(user("hi"), assistant(CALL), tool(result), model=NEW)
     answer = sent[2]["parts"][0]["functionResponse"]
     assert answer["parts"] == [{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}]
@@ -226,9 +286,17 @@ def test_gemini_3_takes_media_inside_the_result() -> None:
 
 
 def test_own_parts_of_a_result_go_back() -> None:
-    opaque = {"id": "c1", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA"}}], "willContinue": False}
-    call = Message("assistant", (ToolCall("c1", "get", {}, opaque={"id": "c1", "thoughtSignature": "c2ln"}),), OWN)
-    result = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA")), "get", {"output": "1"}, opaque=opaque)
+    opaque = {
+        "id": "c1",
+        "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA"}}],
+        "willContinue": False,
+    }
+    call = Message(
+        "assistant", (ToolCall("c1", "get", {}, opaque={"id": "c1", "thoughtSignature": "c2ln"}),), OWN
+    )
+    result = ToolResult(
+        "c1", (Text("1"), Media("image", "image/png", "AA")), "get", {"output": "1"}, opaque=opaque
+    )
     sent = contents(user("hi"), call, Message("tool", (result,), OWN), model=NEW)
     assert sent[2]["parts"] == [{"functionResponse": {"name": "get", "response": {"output": "1"}, **opaque}}]
 
@@ -273,9 +341,13 @@ def test_media(media: Media, part: Doc) -> None:
 
 
 def test_own_fields_of_media_go_back() -> None:
-    film = Media("video", "video/mp4", url="gs://b", opaque={"videoMetadata": {"fps": 1}, "source": {"extra": 1}})
+    film = Media(
+        "video", "video/mp4", url="gs://b", opaque={"videoMetadata": {"fps": 1}, "source": {"extra": 1}}
+    )
     sent = contents(Message("user", (film,), OWN), model=NEW)[0]["parts"]
-    assert sent == [{"fileData": {"fileUri": "gs://b", "mimeType": "video/mp4", "extra": 1}, "videoMetadata": {"fps": 1}}]
+    assert sent == [
+        {"fileData": {"fileUri": "gs://b", "mimeType": "video/mp4", "extra": 1}, "videoMetadata": {"fps": 1}}
+    ]
 
 
 def test_file_of_another_provider_is_a_loss() -> None:
@@ -319,7 +391,9 @@ def test_tools() -> None:
     (ToolChoice("auto", ("get",)), {"mode": "VALIDATED", "allowedFunctionNames": ["get"]}),
 ])  # fmt: skip
 def test_choice(choice: ToolChoice, config: Doc) -> None:
-    assert encode([user("hi")], tools=(GET,), tool_choice=choice).body["toolConfig"] == {"functionCallingConfig": config}
+    assert encode([user("hi")], tools=(GET,), tool_choice=choice).body["toolConfig"] == {
+        "functionCallingConfig": config
+    }
 
 
 def test_choice_without_functions_is_not_sent() -> None:
@@ -346,7 +420,10 @@ def test_level_and_budget_are_never_sent_together() -> None:
 
 def test_most_stop_sequences_and_json_without_a_schema() -> None:
     encoded = encode([user("hi")], options=Options(stop=tuple("123456")), output=Output())
-    assert encoded.body["generationConfig"] == {"stopSequences": list("12345"), "responseMimeType": "application/json"}
+    assert encoded.body["generationConfig"] == {
+        "stopSequences": list("12345"),
+        "responseMimeType": "application/json",
+    }
     assert lost_subjects(encoded) == ["stop"]
 
 
@@ -359,7 +436,12 @@ def test_extras_are_merged_with_neutral_fields() -> None:
         }
     }
     body = encode(
-        [user("hi")], NEW, tools=(GET,), tool_choice=ToolChoice("auto"), options=Options(9, effort="low"), extras=extras
+        [user("hi")],
+        NEW,
+        tools=(GET,),
+        tool_choice=ToolChoice("auto"),
+        options=Options(9, effort="low"),
+        extras=extras,
     ).body
     assert body["generationConfig"] == {
         "maxOutputTokens": 9,

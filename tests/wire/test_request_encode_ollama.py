@@ -7,7 +7,18 @@ from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost_subjects
 
 from toolglot.errors import MalformedRequest
 from toolglot.providers.catalog import resolve_profile
-from toolglot.values.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.values.messages import (
+    Media,
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
 from toolglot.values.messages import tool_results as tool
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
@@ -15,7 +26,10 @@ from toolglot.wire.writer import EncodedRequest
 
 PUT = ToolDefinition("put", "", SCHEMA)
 OWN = Origin("ollama-chat", "ollama", "qwen3")
-WIRE_GET: Doc = {"type": "function", "function": {"name": "get", "description": "Gets.", "parameters": SCHEMA}}
+WIRE_GET: Doc = {
+    "type": "function",
+    "function": {"name": "get", "description": "Gets.", "parameters": SCHEMA},
+}
 
 
 def encode(messages: list[Message], model: str = "qwen3", **options: Any) -> EncodedRequest:
@@ -31,9 +45,15 @@ def decode(*messages: Any, **options: Any) -> Request:
 
 
 def test_a_call_without_a_result_does_not_shift_later_results() -> None:
-    calls = [{"role": "assistant", "tool_calls": [{"function": {"name": "get", "arguments": {"x": n}}}]} for n in range(2)]
+    calls = [
+        {"role": "assistant", "tool_calls": [{"function": {"name": "get", "arguments": {"x": n}}}]}
+        for n in range(2)
+    ]
     messages = decode(
-        calls[0], {"role": "user", "content": "?"}, calls[1], {"role": "tool", "tool_name": "get", "content": "1"}
+        calls[0],
+        {"role": "user", "content": "?"},
+        calls[1],
+        {"role": "tool", "tool_name": "get", "content": "1"},
     ).messages
     assert messages[3].results[0].call_id == messages[2].calls[0].id
 
@@ -77,7 +97,9 @@ def test_whole_request() -> None:
 
 
 def test_model_of_the_profile_where_the_request_has_none() -> None:
-    assert encode_request(Request("", [user("hi")]), resolve_profile("ollama", "qwen3")).body["model"] == "qwen3"
+    assert (
+        encode_request(Request("", [user("hi")]), resolve_profile("ollama", "qwen3")).body["model"] == "qwen3"
+    )
 
 
 @pytest.mark.parametrize(("call", "arguments"), [
@@ -110,7 +132,9 @@ def test_own_thinking_and_fields_go_back() -> None:
 
 def test_results_are_text_and_media_follow() -> None:
     calls = [CALL, ToolCall("c2", "shot", {})]
-    encoded = encode([assistant(calls), tool(ToolResult("c1", (Text("boom"),), is_error=True), ToolResult("c2", (PNG,)))])
+    encoded = encode(
+        [assistant(calls), tool(ToolResult("c1", (Text("boom"),), is_error=True), ToolResult("c2", (PNG,)))]
+    )
     assert encoded.body["messages"][1:] == [
         {"role": "tool", "content": "Error: boom", "tool_call_id": "c1", "tool_name": "get"},
         {"role": "tool", "content": "", "tool_call_id": "c2", "tool_name": "shot"},
@@ -134,7 +158,8 @@ def test_media_that_are_no_bytes_of_an_image(media: Media, content: str, losses:
     (ToolChoice("auto"), ["get", "put"], ""),
     (ToolChoice("none"), [], "These tools cannot be called now: get, put."),
     (ToolChoice("required"), ["get", "put"], "Answer with a call to get or put."),
-    (ToolChoice("required", ("put",)), ["put"], "These tools cannot be called now: get. Answer with a call to put."),
+    (ToolChoice("required", ("put",)), ["put"], "These tools cannot be called now: get. Answer with a call "
+                                                "to put."),
     (ToolChoice("auto", ("get",)), ["get"], "These tools cannot be called now: put."),
 ], ids=["auto", "none", "required", "named", "subset"])  # fmt: skip
 def test_choice_is_emulated(choice: ToolChoice, names: list[str], nudge: str) -> None:
@@ -148,8 +173,14 @@ def test_choice_is_emulated(choice: ToolChoice, names: list[str], nudge: str) ->
 
 def test_what_has_no_place_is_a_loss() -> None:
     search = ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}})
-    encoded = encode([user("hi")], options=Options(thinking_budget=5, effort="xhigh"), parallel=False, tools=(search,))
-    assert encoded.body == {"model": "qwen3", "think": "high", "messages": [{"role": "user", "content": "hi"}]}
+    encoded = encode(
+        [user("hi")], options=Options(thinking_budget=5, effort="xhigh"), parallel=False, tools=(search,)
+    )
+    assert encoded.body == {
+        "model": "qwen3",
+        "think": "high",
+        "messages": [{"role": "user", "content": "hi"}],
+    }
     assert lost_subjects(encoded) == ["thinking_budget", "effort", "parallel", "hosted tool 'googleSearch'"]
 
 
@@ -161,7 +192,11 @@ def test_hosted_tool_of_its_own_goes_back() -> None:
 def test_json_without_a_schema_and_extras() -> None:
     extras = {"ollama-chat": {"keep_alive": "5m", "options": {"num_ctx": 9}}}
     body = encode([user("hi")], output=Output(), options=Options(temperature=0), extras=extras).body
-    assert (body["format"], body["keep_alive"], body["options"]) == ("json", "5m", {"temperature": 0, "num_ctx": 9})
+    assert (body["format"], body["keep_alive"], body["options"]) == (
+        "json",
+        "5m",
+        {"temperature": 0, "num_ctx": 9},
+    )
     assert encode([user("hi")], options=Options(effort="max")).body["think"] == "max"
 
 
@@ -221,7 +256,12 @@ def test_fields_are_read_into_their_neutral_places() -> None:
         "mirostat": None,
     }
     request = decode(
-        options=native_options, think=False, format="json", stream=False, keep_alive=0, tools=[{**WIRE_GET, "more": 1}]
+        options=native_options,
+        think=False,
+        format="json",
+        stream=False,
+        keep_alive=0,
+        tools=[{**WIRE_GET, "more": 1}],
     )
     assert request.options == Options(5, 0.1, 0.2, 3, ("END",), 4, 0.5, 0.6, "none")
     assert (request.output, request.stream) == (Output(), False)
@@ -233,11 +273,18 @@ def test_fields_are_read_into_their_neutral_places() -> None:
 
 
 def test_results_without_ids_answer_the_calls_of_their_name_in_order() -> None:
-    calls = [{"function": {"name": name, "arguments": {"n": n}}} for n, name in enumerate(("get", "put", "get"))]
-    results = [{"role": "tool", "tool_name": name, "content": text} for name, text in (("put", "b"), ("get", "a"), ("", "c"))]
+    calls = [
+        {"function": {"name": name, "arguments": {"n": n}}} for n, name in enumerate(("get", "put", "get"))
+    ]
+    results = [
+        {"role": "tool", "tool_name": name, "content": text}
+        for name, text in (("put", "b"), ("get", "a"), ("", "c"))
+    ]
     request = decode({"role": "assistant", "content": "", "tool_calls": calls}, *results)
     numbers = {call.id: (call.arguments or {})["n"] for call in request.messages[0].calls}
-    assert [(numbers[result.call_id], result.name, result.text) for result in request.messages[1].results] == [
+    assert [
+        (numbers[result.call_id], result.name, result.text) for result in request.messages[1].results
+    ] == [
         (1, "put", "b"),
         (0, "get", "a"),
         (2, "get", "c"),
@@ -258,15 +305,23 @@ def test_results_that_answer_nothing_keep_what_they_say_of_themselves() -> None:
 
 
 def test_roles() -> None:
-    request = decode({"role": "developer", "content": "d"}, {"role": "assistant", "content": "", "tool_calls": [], "extra": 1})
-    assert request.messages == [Message("system", (Text("d"),), OWN), Message("assistant", (), OWN, {"extra": 1})]
+    request = decode(
+        {"role": "developer", "content": "d"},
+        {"role": "assistant", "content": "", "tool_calls": [], "extra": 1},
+    )
+    assert request.messages == [
+        Message("system", (Text("d"),), OWN),
+        Message("assistant", (), OWN, {"extra": 1}),
+    ]
 
 
 def test_tool_without_a_function() -> None:
     assert decode(tools=[{"type": "function"}]).tools == (ToolDefinition("", wire="ollama-chat"),)
 
 
-@pytest.mark.parametrize("message", [{"role": "user", "content": [{"type": "text"}]}, {"role": "assistant", "tool_calls": [3]}])
+@pytest.mark.parametrize(
+    "message", [{"role": "user", "content": [{"type": "text"}]}, {"role": "assistant", "tool_calls": [3]}]
+)
 def test_wrong_shapes_are_malformed_requests(message: Doc) -> None:
     with pytest.raises(MalformedRequest):
         decode(message)

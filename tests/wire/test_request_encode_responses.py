@@ -27,7 +27,9 @@ from toolglot.wire.writer import EncodedRequest
 OWN = Origin("openai-responses", "openai-responses", "gpt-5")
 
 
-def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **options: Any) -> EncodedRequest:
+def encode(
+    messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **options: Any
+) -> EncodedRequest:
     return encode_request(Request(model, messages, **options), resolve_profile(provider, model))
 
 
@@ -39,7 +41,14 @@ def test_whole_request() -> None:
     history = [system("Be kind."), system("Be brief."), user(["Look:", PNG]), assistant(["So.", CALL]), DONE]
     options = Options(100, 0.5, 0.9)
     request = Request(
-        "gpt-4o", history, (GET,), ToolChoice("required"), False, options, Output(SCHEMA, "o", "An o.", False), True
+        "gpt-4o",
+        history,
+        (GET,),
+        ToolChoice("required"),
+        False,
+        options,
+        Output(SCHEMA, "o", "An o.", False),
+        True,
     )
     encoded = encode_request(request, resolve_profile("openai-responses", "gpt-4o"))
     assert encoded.body == {
@@ -49,8 +58,18 @@ def test_whole_request() -> None:
         "temperature": 0.5,
         "top_p": 0.9,
         "stream": True,
-        "text": {"format": {"type": "json_schema", "name": "o", "schema": SCHEMA, "description": "An o.", "strict": False}},
-        "tools": [{"type": "function", "name": "get", "description": "Gets.", "parameters": SCHEMA, "strict": False}],
+        "text": {
+            "format": {
+                "type": "json_schema",
+                "name": "o",
+                "schema": SCHEMA,
+                "description": "An o.",
+                "strict": False,
+            }
+        },
+        "tools": [
+            {"type": "function", "name": "get", "description": "Gets.", "parameters": SCHEMA, "strict": False}
+        ],
         "tool_choice": "required",
         "parallel_tool_calls": False,
         "input": [
@@ -74,14 +93,24 @@ def test_whole_request() -> None:
 
 
 def reasoning(n: int) -> Thinking:
-    return Thinking("hm", {"id": f"rs_{n}", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "xyz"})
+    return Thinking(
+        "hm",
+        {"id": f"rs_{n}", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "xyz"},
+    )
 
 
 def test_reasoning_goes_back_whole_before_what_it_led_to() -> None:
-    text = Text("x", {"id": "msg_1", "status": "completed", "phase": "commentary", "part": {"annotations": [1]}})
+    text = Text(
+        "x", {"id": "msg_1", "status": "completed", "phase": "commentary", "part": {"annotations": [1]}}
+    )
     call = ToolCall("c1", "get", {"x": "1"}, '{"x":"1"}', opaque={"id": "fc_1", "status": "completed"})
     sent = items(user("hi"), Message("assistant", (reasoning(1), text, reasoning(2), call), OWN), DONE)
-    item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "xyz"}
+    item = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "hm"}],
+        "encrypted_content": "xyz",
+    }
     part = {"type": "output_text", "text": "x", "annotations": [1]}
     assert sent[1] == item
     assert sent[2] == {
@@ -109,19 +138,29 @@ def test_reasoning_without_a_summary_keeps_its_empty_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "blocks", [(reasoning(1),), (reasoning(1), reasoning(2)), (reasoning(1), PNG)], ids=["one", "two", "before lost media"]
+    "blocks",
+    [(reasoning(1),), (reasoning(1), reasoning(2)), (reasoning(1), PNG)],
+    ids=["one", "two", "before lost media"],
 )
 def test_reasoning_whose_result_is_missing_is_left_out(blocks: tuple[Any, ...]) -> None:
     """400: Item 'rs_…' of type 'reasoning' was provided without its required following item."""
-    encoded = encode([user("hi"), Message("assistant", (Text("x", {"id": "msg_1"}), *blocks), OWN), user("y")])
-    assert [item.get("type", item.get("role")) for item in encoded.body["input"]] == ["user", "message", "user"]
+    encoded = encode(
+        [user("hi"), Message("assistant", (Text("x", {"id": "msg_1"}), *blocks), OWN), user("y")]
+    )
+    assert [item.get("type", item.get("role")) for item in encoded.body["input"]] == [
+        "user",
+        "message",
+        "user",
+    ]
     assert {done.subject for done in encoded.repairs} == {"reasoning item"}
 
 
 @pytest.mark.parametrize("provider", ["azure-responses", "openai-chat", "anthropic", "gemini", "ollama"])
 def test_ids_and_ciphers_stay_with_openai(provider: str) -> None:
     message = Message(
-        "assistant", (reasoning(1), Text("x", {"id": "msg_1"}), ToolCall("c1", "get", {}, opaque={"id": "fc_1"})), OWN
+        "assistant",
+        (reasoning(1), Text("x", {"id": "msg_1"}), ToolCall("c1", "get", {}, opaque={"id": "fc_1"})),
+        OWN,
     )
     encoded = encode([user("hi"), message, DONE], provider=provider)
     assert not any(mark in str(encoded.body) for mark in ("rs_1", "xyz", "msg_1", "fc_1", "hm"))
@@ -131,7 +170,11 @@ def test_ids_and_ciphers_stay_with_openai(provider: str) -> None:
 def test_compaction_of_openai_is_not_sent_to_azure() -> None:
     """Azure's and OpenAI's encrypted items are not interchangeable."""
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz"}
-    history = [user("hi"), Message("assistant", (Foreign("openai-responses", item), Text("x")), OWN), user("y")]
+    history = [
+        user("hi"),
+        Message("assistant", (Foreign("openai-responses", item), Text("x")), OWN),
+        user("y"),
+    ]
     assert encode(history).body["input"][1] == item
     assert "xyz" not in str(encode(history, provider="azure-responses").body)
 
@@ -140,16 +183,27 @@ def test_compaction_of_openai_is_not_sent_to_azure() -> None:
 
 
 def test_texts_of_one_item_are_one_item_again() -> None:
-    first, two = Text("a", {"id": "msg_1", "part": {"annotations": []}}), Text("b", {"id": "msg_1", "refusal": True})
-    sent = items(user("hi"), Message("assistant", (first, two, Text("c", {"id": "msg_2"}), Text("d"), Text("e")), OWN))
+    first = Text("a", {"id": "msg_1", "part": {"annotations": []}})
+    two = Text("b", {"id": "msg_1", "refusal": True})
+    sent = items(
+        user("hi"), Message("assistant", (first, two, Text("c", {"id": "msg_2"}), Text("d"), Text("e")), OWN)
+    )
     assert sent[1:] == [
         {
             "type": "message",
             "role": "assistant",
             "id": "msg_1",
-            "content": [{"type": "output_text", "text": "a", "annotations": []}, {"type": "refusal", "refusal": "b"}],
+            "content": [
+                {"type": "output_text", "text": "a", "annotations": []},
+                {"type": "refusal", "refusal": "b"},
+            ],
         },
-        {"type": "message", "role": "assistant", "id": "msg_2", "content": [{"type": "output_text", "text": "c"}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "id": "msg_2",
+            "content": [{"type": "output_text", "text": "c"}],
+        },
         {
             "type": "message",
             "role": "assistant",
@@ -166,14 +220,17 @@ def test_built_in_items_go_back_and_media_are_a_loss() -> None:
     assert lost_subjects(encoded) == ["image"]
 
 
-@pytest.mark.parametrize(("origin", "arguments"), [(OWN, '{"x": "cut'), (None, '{"invalid_arguments":"{\\"x\\": \\"cut"}')])
+@pytest.mark.parametrize(
+    ("origin", "arguments"), [(OWN, '{"x": "cut'), (None, '{"invalid_arguments":"{\\"x\\": \\"cut"}')]
+)
 def test_cut_off_arguments(origin: Origin | None, arguments: str) -> None:
     sent = items(Message("assistant", (ToolCall("c1", "get", None, '{"x": "cut'),), origin), DONE)
     assert sent[0]["arguments"] == arguments
 
 
 @pytest.mark.parametrize(
-    ("call", "arguments"), [(ToolCall("c1", "f", {}, ""), "{}"), (ToolCall("c1", "f", {}, '{ "x":1}'), '{ "x":1}')]
+    ("call", "arguments"),
+    [(ToolCall("c1", "f", {}, ""), "{}"), (ToolCall("c1", "f", {}, '{ "x":1}'), '{ "x":1}')],
 )
 def test_arguments_are_text(call: ToolCall, arguments: str) -> None:
     assert items(assistant(call), DONE)[0]["arguments"] == arguments
@@ -197,7 +254,11 @@ def test_arguments_are_text(call: ToolCall, arguments: str) -> None:
                 {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
             ],
         ),
-        ((Media("audio", "audio/wav", "AA"),), False, [{"type": "input_text", "text": "[audio not shown: audio/wav]"}]),
+        (
+            (Media("audio", "audio/wav", "AA"),),
+            False,
+            [{"type": "input_text", "text": "[audio not shown: audio/wav]"}],
+        ),
     ],
     ids=["text", "nothing", "error", "image", "pdf", "audio"],
 )
@@ -215,7 +276,11 @@ def test_an_error_with_an_image_is_sent_as_an_error() -> None:
 
 def test_own_state_of_a_result_goes_back() -> None:
     result = ToolResult("c1", (Text("1"),), opaque={"id": "fco_1", "type": "custom_tool_call_output"})
-    sent = items(Message("tool", (result,), OWN), user("hi"), extras={"openai-responses": {"previous_response_id": "resp_1"}})
+    sent = items(
+        Message("tool", (result,), OWN),
+        user("hi"),
+        extras={"openai-responses": {"previous_response_id": "resp_1"}},
+    )
     assert sent[0] == {"type": "custom_tool_call_output", "call_id": "c1", "output": "1", "id": "fco_1"}
 
 
@@ -223,7 +288,9 @@ def test_own_state_of_a_result_goes_back() -> None:
 
 
 def test_freeform_tools_calls_and_choice() -> None:
-    sql = ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"})
+    sql = ToolDefinition(
+        "sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"}
+    )
     call = ToolCall("c1", "sql", None, "select 1", freeform=True)
     body = encode(
         [assistant(call), DONE],
@@ -245,7 +312,8 @@ def test_freeform_tools_calls_and_choice() -> None:
 def test_namespaces_are_native_at_openai_and_prefixes_at_azure() -> None:
     opaque = {"namespace": {"description": "Customers."}}
     tools = tuple(
-        ToolDefinition(name, "", SCHEMA, namespace="crm", wire="openai-responses", opaque=opaque) for name in ("a", "b")
+        ToolDefinition(name, "", SCHEMA, namespace="crm", wire="openai-responses", opaque=opaque)
+        for name in ("a", "b")
     )
     tools += (ToolDefinition("c", "", SCHEMA, namespace="erp"), GET)
     call = ToolCall("c1", "a", {}, namespace="crm")
@@ -257,14 +325,26 @@ def test_namespaces_are_native_at_openai_and_prefixes_at_azure() -> None:
     ]
     assert [tool["name"] for tool in body["tools"][0]["tools"]] == ["a", "b"]
     assert "namespace" not in body["tools"][0]["tools"][0]
-    assert body["input"][0] == {"type": "function_call", "call_id": "c1", "name": "a", "namespace": "crm", "arguments": "{}"}
+    assert body["input"][0] == {
+        "type": "function_call",
+        "call_id": "c1",
+        "name": "a",
+        "namespace": "crm",
+        "arguments": "{}",
+    }
     azure = encode([assistant(call), DONE], provider="azure-responses", tools=tools)
     assert [tool["name"] for tool in azure.body["tools"]] == ["crm__a", "crm__b", "erp__c", "get"]
     assert azure.body["input"][0]["name"] == "crm__a"
     assert azure.names["crm__a"] == ("crm", "a")
 
 
-SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "c1", "action": {"commands": ["ls"]}, "status": "completed"}
+SHELL = {
+    "type": "shell_call",
+    "id": "sh_1",
+    "call_id": "c1",
+    "action": {"commands": ["ls"]},
+    "status": "completed",
+}
 
 
 def shell_call(id: str = "c1") -> ToolCall:
@@ -282,7 +362,9 @@ def shell_call(id: str = "c1") -> ToolCall:
     ("tool_search_call", ToolResult("c1", data=[{"type": "function"}]),
         {"execution": "client", "status": "completed", "tools": [{"type": "function"}]}),
 ])  # fmt: skip
-def test_built_in_that_the_client_ran_is_answered_in_its_own_form(kind: str, result: ToolResult, fields: Doc) -> None:
+def test_built_in_that_the_client_ran_is_answered_in_its_own_form(
+    kind: str, result: ToolResult, fields: Doc
+) -> None:
     item = {"type": kind, "call_id": "c1"}
     call = Message("assistant", (ToolCall("c1", kind.removesuffix("_call"), {}, opaque={"item": item}),), OWN)
     names = {"tool_search_call": "tool_search_output", "local_shell_call": "function_call_output"}
@@ -309,5 +391,10 @@ def test_unanswered_built_in_beside_an_answered_call_gets_an_output_of_its_kind(
 
 def test_built_in_call_is_a_function_call_elsewhere() -> None:
     sent = items(Message("assistant", (shell_call(),), OWN), DONE, provider="azure-responses")
-    assert sent[0] == {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"commands":["ls"]}'}
+    assert sent[0] == {
+        "type": "function_call",
+        "call_id": "c1",
+        "name": "shell",
+        "arguments": '{"commands":["ls"]}',
+    }
     assert sent[1]["type"] == "function_call_output"

@@ -9,7 +9,18 @@ from msgspec.structs import replace
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
 from toolglot.values.messages import tool_results as tool
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import create_reader, decode_request, encode_request
@@ -52,7 +63,9 @@ def choice_of(profile: Profile, body: Doc) -> Any:
                 return choice and (choice, ())
             several: Doc = choice if wire == "openai-responses" else choice.get("allowed_tools", {})
             named: list[Doc] = several["tools"] if choice["type"] == "allowed_tools" else [choice]
-            names = tuple(tool["name"] if wire == "openai-responses" else tool["function"]["name"] for tool in named)
+            names = tuple(
+                tool["name"] if wire == "openai-responses" else tool["function"]["name"] for tool in named
+            )
             return several.get("mode", "required"), names
 
 
@@ -88,10 +101,17 @@ def test_every_choice_on_every_profile(provider: str, kind: str) -> None:
         assert choice_sent in ((choice.mode, choice.names), *([None] if kind == "auto" else []))
         assert encoded.losses == ()
         return
-    assert names == {"none": [], "required": ["get", "put", "cut"], "named": ["put"], "subset": ["get", "put"]}[kind]
+    assert (
+        names
+        == {"none": [], "required": ["get", "put", "cut"], "named": ["put"], "subset": ["get", "put"]}[kind]
+    )
     assert choice_sent in (None, ("auto", ()))
-    left_out = {"none": ["get", "put", "cut"], "required": [], "named": ["get", "cut"], "subset": ["cut"]}[kind]
-    assert [loss.subject for loss in encoded.losses if loss.where == "tools"] == [f"tool {name!r}" for name in left_out]
+    left_out = {"none": ["get", "put", "cut"], "required": [], "named": ["get", "cut"], "subset": ["cut"]}[
+        kind
+    ]
+    assert [loss.subject for loss in encoded.losses if loss.where == "tools"] == [
+        f"tool {name!r}" for name in left_out
+    ]
     assert ("tool_choice" in [loss.subject for loss in encoded.losses]) is (choice.mode == "required")
     words = str({key: value for key, value in encoded.body.items() if key != "tools"})
     assert all(name in words for name in left_out)
@@ -114,7 +134,9 @@ def test_one_call_at_a_time_on_every_profile(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", PROFILES)
 def test_parallel_calls_are_the_default_everywhere(provider: str) -> None:
-    encoded = encode_request(Request("some-model", HI, (GET,), parallel=True), resolve_profile(provider, "some-model"))
+    encoded = encode_request(
+        Request("some-model", HI, (GET,), parallel=True), resolve_profile(provider, "some-model")
+    )
     assert encoded.losses == ()
     assert encoded.body.get("parallel_tool_calls", True) is True
     assert "disable" not in str(encoded.body)
@@ -122,7 +144,9 @@ def test_parallel_calls_are_the_default_everywhere(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", PROFILES)
 def test_structured_output_on_every_profile(provider: str) -> None:
-    encoded = encode_request(Request("some-model", HI, output=Output(SCHEMA)), resolve_profile(provider, "some-model"))
+    encoded = encode_request(
+        Request("some-model", HI, output=Output(SCHEMA)), resolve_profile(provider, "some-model")
+    )
     closed = {**SCHEMA, "additionalProperties": False}
     match PROFILES[provider].wire:
         case "gemini":
@@ -167,7 +191,9 @@ def test_extras_go_to_their_own_wire_verbatim_and_are_losses_elsewhere(provider:
     encoded = encode_request(Request("some-model", HI, extras=extras), profile)
     position = WIRES.index(profile.wire)
     assert encoded.body[f"x_{position}"] == {"deep": [position]}
-    assert sorted(loss.subject for loss in encoded.losses) == [f"x_{n}" for n in range(len(WIRES)) if n != position]
+    assert sorted(loss.subject for loss in encoded.losses) == [
+        f"x_{n}" for n in range(len(WIRES)) if n != position
+    ]
     assert not any(f"x_{n}" in encoded.body for n in range(len(WIRES)) if n != position)
 
 
@@ -196,7 +222,12 @@ def test_nothing_that_was_given_is_changed(provider: str) -> None:
         (
             GET,
             ToolDefinition("sql", kind="freeform", grammar={"syntax": "lark", "definition": "x"}),
-            ToolDefinition("h", kind="hosted", wire=PROFILES[provider].wire, opaque={"type": "h", "functionDeclarations": []}),
+            ToolDefinition(
+                "h",
+                kind="hosted",
+                wire=PROFILES[provider].wire,
+                opaque={"type": "h", "functionDeclarations": []},
+            ),
         ),
         ToolChoice("required", ("get",)),
         False,
@@ -216,7 +247,9 @@ def test_nothing_that_was_given_is_changed(provider: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "messages", [[system("s")], [user("")], [assistant([])]], ids=["instructions", "empty user", "empty answer"]
+    "messages",
+    [[system("s")], [user("")], [assistant([])]],
+    ids=["instructions", "empty user", "empty answer"],
 )
 @pytest.mark.parametrize("provider", [provider for provider in PROFILES if provider != "ollama"])
 def test_conversation_without_a_turn_can_still_be_sent(provider: str, messages: list[Message]) -> None:
@@ -239,7 +272,11 @@ def test_pictures_of_a_result_reach_the_model_or_are_a_loss(provider: str) -> No
 
 @pytest.mark.parametrize("provider", PROFILES)
 def test_errors_of_tools_are_sent(provider: str) -> None:
-    messages = [user("hi"), assistant(ToolCall("a", "get", {})), tool(ToolResult("a", (Text("boom"),), is_error=True))]
+    messages = [
+        user("hi"),
+        assistant(ToolCall("a", "get", {})),
+        tool(ToolResult("a", (Text("boom"),), is_error=True)),
+    ]
     body = encode_request(Request("some-model", messages), resolve_profile(provider, "some-model")).body
     expected = {"gemini": "{'error': 'boom'}", "anthropic-messages": "'is_error': True"}.get(
         PROFILES[provider].wire, "Error: boom"

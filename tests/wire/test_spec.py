@@ -1,4 +1,6 @@
-"""A wire is one row and one package: the rows are complete, nothing else knows a wire's name, and a sixth wire just works."""
+"""A wire is one row and one package: the rows are complete, nothing else knows a wire's name, and a sixth
+wire just works.
+"""
 
 import re
 from pathlib import Path
@@ -16,11 +18,19 @@ from toolglot.values.messages import Text, ToolCall, assistant, tool_results, us
 from toolglot.values.messages import ToolResult as Result
 from toolglot.values.request import Request, ToolDefinition
 from toolglot.wire import spec
-from toolglot.wire.codec import create_reader, decode_request, encode_request, load_reply_encoder, load_request_encoder
+from toolglot.wire.codec import (
+    create_reader,
+    decode_request,
+    encode_request,
+    load_reply_encoder,
+    load_request_encoder,
+)
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS, WIRES, WireSpec
 
-ADD = ToolDefinition("add", "Adds.", {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]})
+ADD = ToolDefinition(
+    "add", "Adds.", {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+)
 SIXTH = WireSpec(
     name="sixth",
     package="sixth_wire",
@@ -47,27 +57,41 @@ def test_names_of_wires_are_in_the_rows_only() -> None:
     source = Path(toolglot.__file__).parent
     allowed = {source / "wire" / "spec.py", *(source / "providers").glob("*.py")}
     literal = re.compile("|".join(f'"{name}"' for name in WIRES if name not in PROFILES))
-    literals = [file for file in source.rglob("*.py") if file not in allowed and literal.search(file.read_text("utf-8"))]
+    literals = [
+        file
+        for file in source.rglob("*.py")
+        if file not in allowed and literal.search(file.read_text("utf-8"))
+    ]
     assert not literals, f"use the constants of {spec.__name__}"
 
 
 @pytest.fixture
 def _sixth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPECS, "sixth", SIXTH)
-    monkeypatch.setitem(PROFILES, "sixth", replace(PROFILES["compatible"], id="sixth", title="Sixth", wire="sixth"))
+    monkeypatch.setitem(
+        PROFILES, "sixth", replace(PROFILES["compatible"], id="sixth", title="Sixth", wire="sixth")
+    )
     monkeypatch.setattr(routes, "_ROUTES", [(re.compile("/sixth"), "sixth", "")])
     catalog.resolve_profile.cache_clear()
 
 
 @pytest.mark.usefixtures("_sixth")
 def test_a_sixth_wire_encodes_and_decodes() -> None:
-    messages = [user("hi"), assistant([ToolCall("c", "add", {"x": 1})]), tool_results(Result("c", (Text("2"),)))]
+    messages = [
+        user("hi"),
+        assistant([ToolCall("c", "add", {"x": 1})]),
+        tool_results(Result("c", (Text("2"),))),
+    ]
     request = Request("m", messages, (ADD,), stream=True)
     profile = resolve_profile("sixth", "m")
     body = encode_request(request, profile).body
     assert PrefixEncoder(profile).encode(request).body == dumps(body)
     decoded = decode_request("sixth", body)
-    assert [(message.role, message.text) for message in decoded.messages] == [("user", "hi"), ("assistant", ""), ("tool", "")]
+    assert [(message.role, message.text) for message in decoded.messages] == [
+        ("user", "hi"),
+        ("assistant", ""),
+        ("tool", ""),
+    ]
     assert decoded.messages[1].calls[0].arguments == {"x": 1}
     assert decoded.tools[0].parameters == ADD.parameters
 

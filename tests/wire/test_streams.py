@@ -1,4 +1,5 @@
-"""The streams of this repository: recorded from the simulator, and written by hand for each oddity of a real server.
+"""The streams of this repository: recorded from the simulator, and written by hand for each oddity of a real
+server.
 
 `expected.json` has the complete reply, or the error, for each of them.
 """

@@ -1,4 +1,5 @@
-"""Calls that a server left in the text: every documented form, in any pieces; never an example; never at the cost of text.
+"""Calls that a server left in the text: every documented form, in any pieces; never an example; never at the
+cost of text.
 
 The forms are those of the models' chat templates; the cases follow what vLLM documents of its tool parsers.
 """
@@ -75,20 +76,36 @@ CASES: dict[str, tuple[str, str, Expected]] = {
     "hermes after text": (f"Let me see.\n\n{HERMES}", "Let me see.\n\n", [LOOK]),
     "hermes right after text": (f"Let me see.{HERMES}\n", "Let me see.", [LOOK]),
     "hermes after a colon": (f"Let me see:\n{HERMES}", "Let me see:\n", [LOOK]),
-    "hermes twice": (f'{HERMES}\n<tool_call>{{"name": "now", "arguments": {{}}}}</tool_call>', "", [LOOK, NOW]),
+    "hermes twice": (
+        f'{HERMES}\n<tool_call>{{"name": "now", "arguments": {{}}}}</tool_call>',
+        "",
+        [LOOK, NOW],
+    ),
     "hermes without its end": (HERMES.removesuffix("\n</tool_call>"), "", [LOOK]),
     "hermes, ends missing": (f'<tool_call>\n{{"name": "now"}}\n{HERMES}', "", [NOW, LOOK]),
     "hermes, then text": (f"{HERMES}\n\nDone soon.", "\n\nDone soon.", [LOOK]),
     "hermes, text between": (f"A\n{HERMES}\nB\n{HERMES}", "A\n\nB\n", [LOOK, LOOK]),
-    "hermes, encoded twice": ('<tool_call>{"name": "look_up", "arguments": "{\\"word\\": \\"elm\\"}"}</tool_call>', "", [LOOK]),
-    "hermes, arguments first": ('<tool_call>{"arguments": {"word": "elm"}, "name": "look_up"}</tool_call>', "", [LOOK]),
+    "hermes, encoded twice": (
+        '<tool_call>{"name": "look_up", "arguments": "{\\"word\\": \\"elm\\"}"}</tool_call>',
+        "",
+        [LOOK],
+    ),
+    "hermes, arguments first": (
+        '<tool_call>{"arguments": {"word": "elm"}, "name": "look_up"}</tool_call>',
+        "",
+        [LOOK],
+    ),
     "hermes, end in a string": (
         '<tool_call>{"name": "save", "arguments": {"path": "a", "text": "</tool_call>\\"}"}}</tool_call>',
         "",
         [("save", {"path": "a", "text": '</tool_call>"}'})],
     ),
     "hermes, a list": ('<tool_calls>[{"name": "now", "arguments": {}}]</tool_calls>', "", [NOW]),
-    "hermes, a comma too many": ('<tool_call>{"name": "look_up", "arguments": {"word": "elm",}}</tool_call>', "", [LOOK]),
+    "hermes, a comma too many": (
+        '<tool_call>{"name": "look_up", "arguments": {"word": "elm",}}</tool_call>',
+        "",
+        [LOOK],
+    ),
     "granite": ('<|tool_call|>[{"name": "look_up", "arguments": {"word": "elm"}}]', "", [LOOK]),
     "qwen": (QWEN, "", [LOOK]),
     "qwen after text": (f"Sure.{QWEN}", "Sure.", [LOOK]),
@@ -100,9 +117,25 @@ CASES: dict[str, tuple[str, str, Expected]] = {
         '</parameter>\n<parameter=ratio>\n0.5\n</parameter>\n<parameter=tags>\n["a", "b"]\n</parameter>\n'
         '<parameter=options>\n{"x": 1}\n</parameter>\n</function>',
         "",
-        [("look_up", {"word": "10", "limit": 10, "deep": True, "ratio": 0.5, "tags": ["a", "b"], "options": {"x": 1}})],
+        [
+            (
+                "look_up",
+                {
+                    "word": "10",
+                    "limit": 10,
+                    "deep": True,
+                    "ratio": 0.5,
+                    "tags": ["a", "b"],
+                    "options": {"x": 1},
+                },
+            )
+        ],
     ),
-    "qwen, null": ("<function=look_up><parameter=ratio>\nnull\n</parameter></function>", "", [("look_up", {"ratio": None})]),
+    "qwen, null": (
+        "<function=look_up><parameter=ratio>\nnull\n</parameter></function>",
+        "",
+        [("look_up", {"ratio": None})],
+    ),
     "qwen, a closing tag missing": (
         "<tool_call>\n<function=look_up>\n<parameter=word>\nelm\n<parameter=limit>\n3\n</parameter>\n</function>\n</tool_call>",
         "",
@@ -127,7 +160,10 @@ CASES: dict[str, tuple[str, str, Expected]] = {
     ),
     "kimi": (KIMI, "", [LOOK]),
     "kimi, two calls": (
-        KIMI.replace("<|tool_calls_section_end|>", "<|tool_call_begin|>now:1<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+        KIMI.replace(
+            "<|tool_calls_section_end|>",
+            "<|tool_call_begin|>now:1<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        ),
         "",
         [LOOK, NOW],
     ),
@@ -142,8 +178,10 @@ CASES: dict[str, tuple[str, str, Expected]] = {
     ),
     **{
         f"deepseek {version}": (
-            f'<｜DSML｜{section}>\n<｜DSML｜invoke name="look_up">\n<｜DSML｜parameter name="word" string="true">elm'
-            '</｜DSML｜parameter>\n<｜DSML｜parameter name="limit" string="false">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+            f'<｜DSML｜{section}>\n<｜DSML｜invoke name="look_up">\n<｜DSML｜parameter name="word" '
+            'string="true">elm'
+            '</｜DSML｜parameter>\n<｜DSML｜parameter name="limit" '
+            'string="false">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
             f"</｜DSML｜{section}>",
             "",
             [("look_up", {"word": "elm", "limit": 2})],
@@ -170,27 +208,47 @@ CASES: dict[str, tuple[str, str, Expected]] = {
     "llama, python tag": ('<|python_tag|>{"name": "now", "parameters": {}}<|eom_id|>', "", [NOW]),
     "llama, function tag": ('<function=look_up>{"word": "elm"}</function>', "", [LOOK]),
     "openai's own": ('{"type": "function", "function": {"name": "now", "arguments": "{}"}}', "", [NOW]),
-    "json with an id first": ('{\n "id": "c1", "type": "function",\n "name": "now",\n "arguments": {}}', "", [NOW]),
+    "json with an id first": (
+        '{\n "id": "c1", "type": "function",\n "name": "now",\n "arguments": {}}',
+        "",
+        [NOW],
+    ),
     "json, arguments first": ('{"arguments": {"word": "elm"}, "name": "look_up"}', "", [LOOK]),
     "pythonic": ("[look_up(word='elm'), now()]", "", [LOOK, NOW]),
     "pythonic, types": (
-        r"""[look_up(word="Martha's \"]", limit=9, deep=True, ratio=None, tags=['a', 'b'], options={'x': 1.5})]""",
+        r"""[look_up(word="Martha's \"]", limit=9, deep=True, ratio=None, tags=['a', 'b'], options={'x': "
+        r"1.5})]""",
         "",
         [
             (
                 "look_up",
-                {"word": "Martha's \"]", "limit": 9, "deep": True, "ratio": None, "tags": ["a", "b"], "options": {"x": 1.5}},
+                {
+                    "word": "Martha's \"]",
+                    "limit": 9,
+                    "deep": True,
+                    "ratio": None,
+                    "tags": ["a", "b"],
+                    "options": {"x": 1.5},
+                },
             )
         ],
     ),
     "pythonic, marked": ("<|python_start|>[look_up(word='elm')]<|python_end|>", "", [LOOK]),
-    "mistral": ('[TOOL_CALLS] [{"name": "look_up", "arguments": {"word": "elm"}}, {"name": "now"}]', "", [LOOK, NOW]),
+    "mistral": (
+        '[TOOL_CALLS] [{"name": "look_up", "arguments": {"word": "elm"}}, {"name": "now"}]',
+        "",
+        [LOOK, NOW],
+    ),
     "mistral, then text": ('Hi[TOOL_CALLS][{"name": "now", "arguments": {}}]\nmore', "Hi\nmore", [NOW]),
     "mistral 11": ('[TOOL_CALLS]look_up{"word": "elm"}[TOOL_CALLS]now{}', "", [LOOK, NOW]),
     "mistral 13": ('[TOOL_CALLS]look_up[ARGS]{"word": "elm"}', "", [LOOK]),
     "mistral, with an id": ('[TOOL_CALLS]look_up[CALL_ID]aB3dE6gH9[ARGS]{"word": "elm"}', "", [LOOK]),
     "harmony": (HARMONY, "", [LOOK]),
-    "harmony, role first": (HARMONY.replace("<|channel|>commentary", "<|start|>assistant<|channel|>commentary"), "", [LOOK]),
+    "harmony, role first": (
+        HARMONY.replace("<|channel|>commentary", "<|start|>assistant<|channel|>commentary"),
+        "",
+        [LOOK],
+    ),
     "harmony, recipient first": (
         '<|start|>assistant to=functions.look_up<|channel|>commentary json<|message|>{"word": "elm"}<|call|>',
         "",
@@ -208,7 +266,8 @@ CASES: dict[str, tuple[str, str, Expected]] = {
         [LOOK],
     ),
     "minimax": (
-        '<minimax:tool_call>\n<invoke name="look_up">\n<parameter name="word">elm</parameter>\n</invoke>\n<invoke name="now">\n'
+        '<minimax:tool_call>\n<invoke name="look_up">\n<parameter '
+        'name="word">elm</parameter>\n</invoke>\n<invoke name="now">\n'
         "</invoke>\n</minimax:tool_call>",
         "",
         [LOOK, NOW],
@@ -229,27 +288,47 @@ CASES: dict[str, tuple[str, str, Expected]] = {
             "Here is the call that reads the file",
         )
     },
-    "after a thought": (f"<think>Is it {HERMES}?</think>\n{HERMES}", f"<think>Is it {HERMES}?</think>\n", [LOOK]),
+    "after a thought": (
+        f"<think>Is it {HERMES}?</think>\n{HERMES}",
+        f"<think>Is it {HERMES}?</think>\n",
+        [LOOK],
+    ),
     **{
-        f"after the word {name}": (f"The <{name}> tag is odd.\n\n{HERMES}", f"The <{name}> tag is odd.\n\n", [LOOK])
+        f"after the word {name}": (
+            f"The <{name}> tag is odd.\n\n{HERMES}",
+            f"The <{name}> tag is odd.\n\n",
+            [LOOK],
+        )
         for name in ("pre", "example", "code", "examples")
     },
     "after a tag that quotes": (f"<pre>\nx\n\ny</pre>\n{HERMES}", "<pre>\nx\n\ny</pre>\n", [LOOK]),
     "after a code block": (f"```py\nx = {{}}\n```\n{HERMES}", "```py\nx = {}\n```\n", [LOOK]),
     "before a code block": (f"{HERMES}\n```py\n{{}}\n```", "\n```py\n{}\n```", [LOOK]),
-    "after inline code": (f"I use `look_up` and ``a`b``.\n{HERMES}", "I use `look_up` and ``a`b``.\n", [LOOK]),
+    "after inline code": (
+        f"I use `look_up` and ``a`b``.\n{HERMES}",
+        "I use `look_up` and ``a`b``.\n",
+        [LOOK],
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_form_is_read_whole_and_in_pieces(case: str) -> None:
     text, remaining, expected = CASES[case]
-    for cuts in ((), range(len(text)), range(0, len(text), 2), range(0, len(text), 3), range(0, len(text), 17)):
+    for cuts in (
+        (),
+        range(len(text)),
+        range(0, len(text), 2),
+        range(0, len(text), 3),
+        range(0, len(text), 17),
+    ):
         reply, events, tracker = read(text, *cuts)
         assert (reply.text, calls_of(reply)) == (remaining, expected)
         assert text_of(events) == remaining
         assert reply.stop == "tools"
-        assert [repair.subject for repair in tracker.repairs] == [f"tool call {name!r}" for name, _ in expected]
+        assert [repair.subject for repair in tracker.repairs] == [
+            f"tool call {name!r}" for name, _ in expected
+        ]
         assert all(call.id for call in reply.calls)
 
 
@@ -299,7 +378,8 @@ QUOTED = {
     "a tag in a line": f"So <example>it is\n{HERMES}\n</example>",
     "a tool that is not offered": HERMES.replace("look_up", "rm"),
     "qwen, not offered": QWEN.replace("look_up", "rm"),
-    "one of two is not offered": '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "rm", "arguments": {}}]',
+    "one of two is not offered": '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "rm", "arguments": '
+    "{}}]",
     "harmony's own tools": HARMONY.replace("functions.look_up", "python"),
     "json in prose": 'Here it is: {"name": "now", "parameters": {}} Anything else?',
     "json, then prose": 'So:\n{"name": "now", "parameters": {}}\nThat was it.',
@@ -323,7 +403,8 @@ QUOTED = {
     "a value with a whole call": f"<function=save>\n<parameter=text>\n{QWEN}\n</parameter>\n</function>\n",
     "an argument twice": QWEN.replace("</function>", "<parameter=word>\nash\n</parameter>\n</function>"),
     "only the section": "<｜tool▁calls▁begin｜>look_up<｜tool▁sep｜>{}<｜tool▁calls▁end｜>",
-    "marks without a meaning": "a < b [TOOL] {x} <tool> <function> <|im_start|> [now] {\n}\n[\n1]\n<tool_call></tool_call>",
+    "marks without a meaning": "a < b [TOOL] {x} <tool> <function> <|im_start|> [now] "
+    "{\n}\n[\n1]\n<tool_call></tool_call>",
 }
 
 
@@ -372,7 +453,12 @@ PIECES = [
 ]
 
 
-@given(st.lists(st.sampled_from([*PIECES, HERMES[:30], QWEN[20:50], '{"name": "now", "arguments": {}}', "[now()]"])), st.data())
+@given(
+    st.lists(
+        st.sampled_from([*PIECES, HERMES[:30], QWEN[20:50], '{"name": "now", "arguments": {}}', "[now()]"])
+    ),
+    st.data(),
+)
 def test_pieces_do_not_matter(parts: list[str], data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = data.draw(st.lists(st.integers(0, len(text))))
@@ -497,7 +583,11 @@ def test_an_interrupted_reply_keeps_its_text() -> None:
 
 
 def test_thoughts_whose_beginning_is_in_the_prompt_hold_no_calls() -> None:
-    for text in (f"I could send\n{HERMES}\n</think>\n", f"{HERMES}</think>", f"I do not say {MISTRAL}[/THINK]"):
+    for text in (
+        f"I could send\n{HERMES}\n</think>\n",
+        f"{HERMES}</think>",
+        f"I do not say {MISTRAL}[/THINK]",
+    ):
         for cuts in ((), range(len(text))):
             reply, _, tracker = read(text + GLM, *cuts)
             assert (reply.text, calls_of(reply), len(tracker.repairs)) == (text, [LOOK], 1)
@@ -525,7 +615,11 @@ def test_bare_forms_are_not_read_where_json_is_the_answer() -> None:
 
 def test_characters_outside_the_basic_plane_in_halves() -> None:
     tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
-    for piece in ('<tool_call>{"name": "look_up", "arguments": {"word": "\ud83c', '\udf33"}}</tool_call><t\ud83c', "\udf33"):
+    for piece in (
+        '<tool_call>{"name": "look_up", "arguments": {"word": "\ud83c',
+        '\udf33"}}</tool_call><t\ud83c',
+        "\udf33",
+    ):
         tracker.add_text("content", piece)
     reply = tracker.finish()
     assert calls_of(reply) == [("look_up", {"word": "🌳"})]

@@ -25,7 +25,9 @@ def losses(writer: Writer) -> list[tuple[str, str]]:
 
 
 def test_examples_are_appended_to_the_description() -> None:
-    tool = ToolDefinition("get", "Gets.", SCHEMA, examples=(ToolExample({"x": "a"}), ToolExample({"x": "b"}, description="B")))
+    tool = ToolDefinition(
+        "get", "Gets.", SCHEMA, examples=(ToolExample({"x": "a"}), ToolExample({"x": "b"}, description="B"))
+    )
     function = encode_function(tool, Writer(OPENAI))
     assert function.description == 'Gets.\nExample: {"x":"a"}\nExample (B): {"x":"b"}'
     assert (function.name, function.schema, function.strict, function.extra) == ("get", SCHEMA, False, {})
@@ -34,21 +36,27 @@ def test_examples_are_appended_to_the_description() -> None:
 def test_what_a_schema_has_no_place_for_is_appended_to_the_description() -> None:
     """Ollama keeps no description of the root: `Lowered.note` goes where the model reads it."""
     schema = {**SCHEMA, "description": "Only for grown-ups."}
-    function = encode_function(ToolDefinition("get", "Gets.", schema), Writer(resolve_profile("ollama", "qwen3")))
+    function = encode_function(
+        ToolDefinition("get", "Gets.", schema), Writer(resolve_profile("ollama", "qwen3"))
+    )
     assert "description" not in function.schema
     assert function.description == "Gets.\nOnly for grown-ups."
 
 
 def test_freeform_tool_becomes_a_function_with_one_text() -> None:
     writer = Writer(CLAUDE)
-    tool = ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"})
+    tool = ToolDefinition(
+        "sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"}
+    )
     function = encode_function(tool, writer)
     assert function.description.startswith("Runs.\nThe input must follow this grammar: {")
     assert (list(function.schema["properties"]), function.schema["required"]) == (["input"], ["input"])
     assert losses(writer) == [("freeform", "tool 'sql'")]
 
 
-@pytest.mark.parametrize(("provider", "strict", "lost"), [("openai-chat", True, 0), ("anthropic", True, 0), ("groq", False, 1)])
+@pytest.mark.parametrize(
+    ("provider", "strict", "lost"), [("openai-chat", True, 0), ("anthropic", True, 0), ("groq", False, 1)]
+)
 def test_strict_is_sent_if_there_is_a_strict_mode(provider: str, strict: bool, lost: int) -> None:
     writer = Writer(resolve_profile(provider))
     function = encode_function(ToolDefinition("get", "", SCHEMA, strict=True), writer)
@@ -69,10 +77,17 @@ def test_more_strict_tools_than_a_request_may_have_are_sent_loose() -> None:
 
 def test_two_definitions_of_one_tool_have_their_own_schemas() -> None:
     """The history may bring a tool again with another schema, and calls are read by the latest."""
-    free = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}}}
+    free = {
+        "type": "object",
+        "properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}},
+    }
     old, new = ToolDefinition("get", "", free, strict=True), ToolDefinition("get", "", SCHEMA, strict=True)
     writer = Writer(OPENAI)
-    assert [encode_function(tool, writer).schema["properties"].keys() for tool in (old, new, old)] == [{"m"}, {"x"}, {"m"}]
+    assert [encode_function(tool, writer).schema["properties"].keys() for tool in (old, new, old)] == [
+        {"m"},
+        {"x"},
+        {"m"},
+    ]
     writer = Writer(OPENAI)
     writer.plan = ToolPlan(inline={"get": new})
     encode_function(new, writer)
@@ -99,7 +114,9 @@ def test_hosted_tool_goes_to_its_wire_only() -> None:
 
 def test_hosted_tool_without_a_definition_is_a_loss() -> None:
     writer = Writer(GEMINI)
-    assert select_tools(Request("m", [], (ToolDefinition("googleSearch", kind="hosted", wire="gemini"),)), writer) == ([], None)
+    assert select_tools(
+        Request("m", [], (ToolDefinition("googleSearch", kind="hosted", wire="gemini"),)), writer
+    ) == ([], None)
     assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
 
 
@@ -107,7 +124,14 @@ def test_of_two_tools_of_one_name_the_first_counts() -> None:
     writer, definition = Writer(OPENAI), ToolDefinition("get", "One.", SCHEMA)
     tools, _ = select_tools(
         Request(
-            "m", [], (definition, definition, replace(definition, description="Two."), replace(definition, namespace="crm"))
+            "m",
+            [],
+            (
+                definition,
+                definition,
+                replace(definition, description="Two."),
+                replace(definition, namespace="crm"),
+            ),
         ),
         writer,
     )
@@ -117,7 +141,9 @@ def test_of_two_tools_of_one_name_the_first_counts() -> None:
 
 def test_tools_beyond_the_limit_are_omitted_and_are_losses() -> None:
     writer = Writer(OPENAI)
-    tools, _ = select_tools(Request("m", [], tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(130))), writer)
+    tools, _ = select_tools(
+        Request("m", [], tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(130))), writer
+    )
     assert [tool.name for tool in tools] == [f"t{n}" for n in range(128)]
     assert losses(writer) == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
     assert "t128, t129" in writer.prompt_hints[0]
@@ -127,7 +153,10 @@ def test_choice_without_tools_or_of_unknown_tools_is_a_loss() -> None:
     writer, definition = Writer(OPENAI), ToolDefinition("get", "", SCHEMA)
     assert select_tools(Request("m", [], (), ToolChoice("required")), writer) == ([], None)
     assert select_tools(Request("m", [], (), ToolChoice("none")), writer) == ([], None)
-    assert select_tools(Request("m", [], (definition,), ToolChoice("required", ("nobody",))), writer) == ([definition], None)
+    assert select_tools(Request("m", [], (definition,), ToolChoice("required", ("nobody",))), writer) == (
+        [definition],
+        None,
+    )
     assert losses(writer) == [("tool_choice", "tool_choice")] * 2
 
 
@@ -149,11 +178,15 @@ def test_a_model_that_cannot_be_forced_gets_a_hint() -> None:
 def test_arguments_as_an_object() -> None:
     writer = Writer(CLAUDE)
     assert writer.to_arguments_object(ToolCall("a", "get", {"x": 1}, '{"x": 1}')) == {"x": 1}
-    assert writer.to_arguments_object(ToolCall("a", "sql", None, "select 1", freeform=True)) == {"input": "select 1"}
+    assert writer.to_arguments_object(ToolCall("a", "sql", None, "select 1", freeform=True)) == {
+        "input": "select 1"
+    }
     assert writer.to_arguments_object(ToolCall("a", "sql", None, None, freeform=True)) == {"input": ""}
     assert writer.repairs == []
     writer.enter("messages[1]")
-    assert writer.to_arguments_object(ToolCall("a", "get", None, '{"x": "tru')) == {"invalid_arguments": '{"x": "tru'}
+    assert writer.to_arguments_object(ToolCall("a", "get", None, '{"x": "tru')) == {
+        "invalid_arguments": '{"x": "tru'
+    }
     assert [(done.subject, done.where) for done in writer.repairs] == [("arguments of 'get'", "messages[1]")]
 
 
@@ -179,7 +212,11 @@ def test_result_as_text(result: ToolResult, text: str) -> None:
 def test_media_beside_results_say_whose_they_are() -> None:
     writer, image = Writer(OPENAI), Media("image", url="http://x")
     assert writer.detach_media(Message("tool", (ToolResult("a", (Text("1"),)),))) == []
-    results = (ToolResult("a", (Text("1"), image), "get"), ToolResult("b", (image,)), ToolResult("c", (Text("1"),)))
+    results = (
+        ToolResult("a", (Text("1"), image), "get"),
+        ToolResult("b", (image,)),
+        ToolResult("c", (Text("1"),)),
+    )
     captions = [Text("[media of the result of get]"), image, Text("[media of the result of b]"), image]
     assert writer.detach_media(Message("tool", results)) == captions
     assert [repair.subject for repair in writer.repairs] == ["media of a tool result"]

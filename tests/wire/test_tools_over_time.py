@@ -1,4 +1,6 @@
-"""Tools over time: bodies as Codex (code mode) and Claude Code (ToolSearch) send them, on every wire and back."""
+"""Tools over time: bodies as Codex (code mode) and Claude Code (ToolSearch) send them, on every wire and
+back.
+"""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +33,11 @@ Doc = dict[str, Any]
 
 
 def schema(*names: str) -> Doc:
-    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+    }
 
 
 def function(name: str, *parameters: str, **options: Any) -> Doc:
@@ -60,7 +66,11 @@ CODEX: Doc = {
                             "type": "custom",
                             "name": "exec",
                             "description": "Run a script.",
-                            "format": {"type": "grammar", "syntax": "lark", "definition": "start: /(.|\\n)+/"},
+                            "format": {
+                                "type": "grammar",
+                                "syntax": "lark",
+                                "definition": "start: /(.|\\n)+/",
+                            },
                         },
                         function("wait", "session"),
                     ],
@@ -75,7 +85,13 @@ CODEX: Doc = {
         },
         {"type": "message", "role": "developer", "content": "Stay in the workspace."},
         {"type": "message", "role": "user", "content": "List the files."},
-        {"type": "custom_tool_call", "call_id": "call_1", "namespace": "functions", "name": "exec", "input": "text(1)"},
+        {
+            "type": "custom_tool_call",
+            "call_id": "call_1",
+            "namespace": "functions",
+            "name": "exec",
+            "input": "text(1)",
+        },
         {"type": "custom_tool_call_output", "call_id": "call_1", "output": "a.txt"},
     ],
 }
@@ -89,15 +105,37 @@ CLAUDE: Doc = {
     "tools": [
         {"name": "Bash", "description": "Run a command.", "input_schema": schema("command")},
         {"name": "ToolSearch", "description": "Load tools.", "input_schema": schema("query")},
-        {"name": "WebFetch", "description": "Fetch a page.", "input_schema": schema("url"), "defer_loading": True},
-        {"name": "TaskStop", "description": "Stop a task.", "input_schema": schema("id"), "defer_loading": True},
-        {"name": "NotebookEdit", "description": "Edit cells.", "input_schema": schema("cell"), "defer_loading": True},
+        {
+            "name": "WebFetch",
+            "description": "Fetch a page.",
+            "input_schema": schema("url"),
+            "defer_loading": True,
+        },
+        {
+            "name": "TaskStop",
+            "description": "Stop a task.",
+            "input_schema": schema("id"),
+            "defer_loading": True,
+        },
+        {
+            "name": "NotebookEdit",
+            "description": "Edit cells.",
+            "input_schema": schema("cell"),
+            "defer_loading": True,
+        },
     ],
     "messages": [
         {"role": "user", "content": "Read the page."},
         {
             "role": "assistant",
-            "content": [{"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {"query": "select:WebFetch"}}],
+            "content": [
+                {
+                    "type": "tool_use",
+                    "id": "toolu_1",
+                    "name": "ToolSearch",
+                    "input": {"query": "select:WebFetch"},
+                }
+            ],
         },
         {
             "role": "user",
@@ -111,9 +149,19 @@ CLAUDE: Doc = {
         },
         {
             "role": "assistant",
-            "content": [{"type": "tool_use", "id": "toolu_2", "name": "WebFetch", "input": {"url": "http://a.example"}}],
+            "content": [
+                {
+                    "type": "tool_use",
+                    "id": "toolu_2",
+                    "name": "WebFetch",
+                    "input": {"url": "http://a.example"},
+                }
+            ],
         },
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_2", "content": "A page."}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "toolu_2", "content": "A page."}],
+        },
         {
             "role": "system",
             "content": [
@@ -127,7 +175,12 @@ CLAUDE: Doc = {
 CLIENT_SEARCH: Doc = {
     "model": "gpt-5.4",
     "tools": [
-        {"type": "tool_search", "execution": "client", "description": "Find tools.", "parameters": schema("goal")},
+        {
+            "type": "tool_search",
+            "execution": "client",
+            "description": "Find tools.",
+            "parameters": schema("goal"),
+        },
     ],
     "input": [
         {"role": "user", "content": "What is the weather?"},
@@ -207,7 +260,9 @@ def names_of(tools: Sequence[ToolDefinition]) -> set[str]:
 
 def convert(source: str, body: Doc, target: str, model: str = "") -> EncodedRequest:
     request = decode_request(source, body)
-    return encode_request(replace(request, model=model or request.model), resolve_profile(SPECS[target].default_profile, model))
+    return encode_request(
+        replace(request, model=model or request.model), resolve_profile(SPECS[target].default_profile, model)
+    )
 
 
 @pytest.mark.parametrize("case", BODIES)
@@ -242,7 +297,9 @@ def test_no_tool_is_lost_on_any_wire_nor_on_the_way_back(case: str, target: str)
         offered = {".".join(filter(None, there.names[name])) for name in offered}
     assert wanted <= offered
     calls = [call.id for message in request.messages for call in message.calls]
-    assert len([call for message in decode_request(wire, back.body).messages for call in message.calls]) == len(calls)
+    assert len(
+        [call for message in decode_request(wire, back.body).messages for call in message.calls]
+    ) == len(calls)
 
 
 def test_codex_tools_are_declared_where_a_wire_has_no_additions() -> None:
@@ -256,7 +313,8 @@ def test_codex_tools_are_declared_where_a_wire_has_no_additions() -> None:
 def test_references_of_claude_code_become_declarations() -> None:
     encoded = convert("anthropic-messages", CLAUDE, "gemini", "gemini-2.5-pro")
     declared = [tool["name"] for tool in encoded.body["tools"][0]["functionDeclarations"]]
-    assert declared == ["ToolSearch", "WebFetch", "TaskStop"]  # Bash was removed, NotebookEdit was not found yet
+    # Bash was removed, NotebookEdit was not found yet
+    assert declared == ["ToolSearch", "WebFetch", "TaskStop"]
     text = dumps_text(encoded.body)
     assert "Use ToolSearch to load one of these tools before you call it: NotebookEdit." in text
     assert "Loaded: WebFetch." in text
@@ -321,7 +379,8 @@ STORY: list[Message] = [
 HEADS = {
     ("openai-responses", "gpt-5"): 1,  # only the removal: its history cannot take a tool back
     ("openai-responses", "gpt-5.6"): 1,
-    ("anthropic", "claude-opus-4-8"): 1,  # the definition of `late`, which is deferred and so not a part of the cached prompt
+    # the definition of `late`, which is deferred and so not a part of the cached prompt
+    ("anthropic", "claude-opus-4-8"): 1,
     ("anthropic", "claude-sonnet-4-5"): 2,
     ("openai-chat", "gpt-4.1"): 3,
     ("gemini", "gemini-2.5-pro"): 3,
@@ -346,7 +405,8 @@ def test_the_head_changes_only_where_the_wire_has_no_form(target: tuple[str, str
     assert changes == HEADS[target]
     assert names_of(effective_tools(request).declared) == {"read", "search_tools", "tool_2"}
     text = dumps_text(encode_request(request, profile).body)
-    assert ("Comes later." in text) == (target[1] == "claude-opus-4-8")  # there, a removal stands in the history
+    # there, a removal stands in the history
+    assert ("Comes later." in text) == (target[1] == "claude-opus-4-8")
 
 
 def test_a_change_stands_right_before_the_assistant_on_anthropic() -> None:
@@ -354,8 +414,12 @@ def test_a_change_stands_right_before_the_assistant_on_anthropic() -> None:
     body = encode_request(Request("claude-opus-4-8", STORY, (READ, SEARCH, *MANY)), profile).body
     roles = [message["role"] for message in body["messages"]]
     assert roles[5:9] == ["assistant", "user", "system", "assistant"]
-    assert body["messages"][7]["content"] == [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}]
-    assert body["messages"][-1]["content"] == [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "late"}}]
+    assert body["messages"][7]["content"] == [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}
+    ]
+    assert body["messages"][-1]["content"] == [
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "late"}}
+    ]
     betas = profile.headers["anthropic-beta"].split(",")
     assert betas == ["mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"]
 
@@ -380,21 +444,33 @@ def test_a_definition_in_the_history_of_anthropic_goes_back_as_it_came() -> None
     request = decode_request("anthropic-messages", body)
     encoded = encode_request(request, profile)
     assert (encoded.body, encoded.losses) == (body, ())
-    assert Simulator().handle("POST", "/v1/messages", {"x-api-key": "k", **profile.headers}, dumps(body)).status == 200
+    assert (
+        Simulator().handle("POST", "/v1/messages", {"x-api-key": "k", **profile.headers}, dumps(body)).status
+        == 200
+    )
     request = replace(request, messages=request.messages[:4])
-    for provider, model in (("openai-responses", "gpt-5.6"), ("anthropic", "claude-opus-5"), ("gemini", "gemini-3-pro")):
+    for provider, model in (
+        ("openai-responses", "gpt-5.6"),
+        ("anthropic", "claude-opus-5"),
+        ("gemini", "gemini-3-pro"),
+    ):
         elsewhere = encode_request(request, resolve_profile(provider, model))
         assert (dumps_text(elsewhere.body).count("Comes later."), elsewhere.losses) == (1, ())
 
 
 def test_deferred_names_are_short_enough_for_references() -> None:
-    tools = (SEARCH, ToolDefinition("n" * 100, "", schema(), deferred=True), ToolDefinition("m" * 100, "", schema()))
+    tools = (
+        SEARCH,
+        ToolDefinition("n" * 100, "", schema(), deferred=True),
+        ToolDefinition("m" * 100, "", schema()),
+    )
     result = ToolResult("c1", (ToolsChanged(loaded=("n" * 100, "gone")),), "search_tools")
     messages = [user("hi"), assistant(ToolCall("c1", "search_tools", {})), tool_results(result)]
     profile = resolve_profile("anthropic", "claude-sonnet-4-5")
     encoded = encode_request(Request("claude-sonnet-4-5", messages, tools), profile)
     reference = encoded.body["messages"][2]["content"][0]["content"]
-    assert reference == [{"type": "tool_reference", "tool_name": encoded.body["tools"][1]["name"]}]  # what is gone is left out
+    # what is gone is left out
+    assert reference == [{"type": "tool_reference", "tool_name": encoded.body["tools"][1]["name"]}]
     assert len(reference[0]["tool_name"]) == 64
     assert len(encoded.body["tools"][2]["name"]) == 100
 
@@ -407,18 +483,30 @@ def test_a_long_name_is_the_same_in_the_head_in_calls_and_in_references(model: s
     tool, call = ToolDefinition(name, "", schema()), ToolCall("c2", name, {})
     results = tool_results(ToolResult("c1", (Text("found"), ToolsChanged(loaded=(name,))), "search_tools"))
     stories: list[tuple[tuple[ToolDefinition, ...], list[Message]]] = [
-        ((SEARCH, tool), [assistant(ToolCall("c1", "search_tools", {})), results]),  # it was deferred when it was found
+        # it was deferred when it was found
+        ((SEARCH, tool), [assistant(ToolCall("c1", "search_tools", {})), results]),
         ((SEARCH,), [assistant("ok"), Message("system", (ToolsChanged(added=(tool,)),)), user("more")]),
-        ((SEARCH, tool), [assistant("ok"), Message("system", (ToolsChanged(removed=(name,)),)), user("more")]),
+        (
+            (SEARCH, tool),
+            [assistant("ok"), Message("system", (ToolsChanged(removed=(name,)),)), user("more")],
+        ),
     ]
     for tools, story in stories:
-        messages = [user("hi"), *story, assistant(call), tool_results(ToolResult("c2", (Text("ok"),), name)), user("bye")]
+        messages = [
+            user("hi"),
+            *story,
+            assistant(call),
+            tool_results(ToolResult("c2", (Text("ok"),), name)),
+            user("bye"),
+        ]
         encoded = encode_request(Request(model, messages, tools), profile)
         text = dumps_text(encoded.body)
         references = re.findall(r'"type":"tool_reference","(?:tool_)?name":"(\w+)"', text)
         [used] = re.findall(r'"type":"tool_use","id":"c2","name":"(\w+)"', text)
         assert {*references} <= {used}
-        assert {used} <= {tool["name"] for tool in encoded.body["tools"]} | ({used} if "removed" in repr(story) else set())
+        assert {used} <= {tool["name"] for tool in encoded.body["tools"]} | (
+            {used} if "removed" in repr(story) else set()
+        )
         assert (len(used) <= 64, encoded.names[used]) == (True, ("", name))
         grown = PrefixEncoder(profile).encode(Request(model, messages, tools))
         assert dumps(encoded.body) == grown.body
@@ -434,7 +522,9 @@ def test_three_hundred_deferred_tools_are_within_the_limit() -> None:
 
 def test_a_choice_may_name_a_tool_of_the_history() -> None:
     choice = ToolChoice("required", ("late",))
-    request = Request("gpt-5.6", [user("hi"), Message("system", (ToolsChanged((LATE,)),))], (), choice, parallel=False)
+    request = Request(
+        "gpt-5.6", [user("hi"), Message("system", (ToolsChanged((LATE,)),))], (), choice, parallel=False
+    )
     body = encode_request(request, resolve_profile("openai-responses", "gpt-5.6")).body
     assert (body["tool_choice"], body["parallel_tool_calls"]) == ({"type": "function", "name": "late"}, False)
     assert "tools" not in body
@@ -456,7 +546,9 @@ def test_effective_tools_follow_the_conversation() -> None:
 @pytest.mark.parametrize("target", HEADS)
 def test_a_tool_is_sent_as_it_was_defined_last(target: tuple[str, str]) -> None:
     change = ToolsChanged((replace(READ, description="Read anew."),))
-    request = Request(target[1], [user("hi"), assistant("ok"), Message("system", (change,)), user("go")], (READ, LATE))
+    request = Request(
+        target[1], [user("hi"), assistant("ok"), Message("system", (change,)), user("go")], (READ, LATE)
+    )
     encoded = encode_request(request, resolve_profile(*target))
     text = dumps_text(encoded.body)
     assert "Read anew." in text
@@ -472,17 +564,23 @@ def test_only_tools_of_the_head_are_referred_to(model: str) -> None:
     body = encode_request(request, resolve_profile("anthropic", model)).body
     has_removal = model == "claude-opus-4-8"
     assert ("tool_2" in str(body["tools"])) == has_removal
-    assert str(body["messages"]).count("tool_reference") == 2 * has_removal  # where it was found, and where it is removed
+    # where it was found, and where it is removed
+    assert str(body["messages"]).count("tool_reference") == 2 * has_removal
     assert "nobody" not in str(body)
     assert "ghost" not in str(body)
 
 
 def test_a_tool_that_stands_alone_is_not_deferred() -> None:
     """A request whose tools are all deferred is believed to be refused."""
-    request = Request("claude-opus-4-8", [user("hi"), assistant("ok"), Message("system", (ToolsChanged((LATE,)),)), user("go")])
+    request = Request(
+        "claude-opus-4-8",
+        [user("hi"), assistant("ok"), Message("system", (ToolsChanged((LATE,)),)), user("go")],
+    )
     body = encode_request(request, resolve_profile("anthropic", "claude-opus-4-8")).body
     assert [tool.get("defer_loading") for tool in body["tools"]] == [None]
-    assert body["messages"][-1]["content"] == [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}]
+    assert body["messages"][-1]["content"] == [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}
+    ]
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])

@@ -17,7 +17,17 @@ from toolglot.values.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.values.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from toolglot.wire.tracker import ToolCallTracker
 
 ORIGIN = Origin("test", "vendor", "asked")
@@ -91,7 +101,10 @@ def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, mo
     for begin in begins:
         track.begin(*begin)
     reply, events = finish(track)
-    assert (reply.id, reply.origin) == (id, Origin("test", "vendor", model, "asked" if model != "asked" else ""))
+    assert (reply.id, reply.origin) == (
+        id,
+        Origin("test", "vendor", model, "asked" if model != "asked" else ""),
+    )
     assert len([event for event in events if isinstance(event, ReplyStarted)]) == bool(id)
 
 
@@ -137,7 +150,9 @@ def test_the_index_of_an_event_is_the_place_of_its_block_in_the_reply() -> None:
     track.update_call(0, "c", "f")
     reply, events = finish(track)
     assert reply.calls == (ToolCall("c", "f", {}, ""),)
-    assert [reply.blocks[event.index] for event in events if isinstance(event, ToolCallReady)] == list(reply.calls)
+    assert [reply.blocks[event.index] for event in events if isinstance(event, ToolCallReady)] == list(
+        reply.calls
+    )
 
 
 # ---- blocks other than calls

@@ -88,7 +88,11 @@ def test_a_whole_call_has_a_start_a_delta_and_a_ready() -> None:
     call = ToolCall("c", "f", {"a": 1}, '{"a":1}', opaque={"x": 1})
     track.set_block(0, call)
     _, events = finish(track)
-    assert events[:3] == [ToolCallStarted(0, "c", "f", opaque={"x": 1}), ToolCallDelta(0, '{"a":1}'), ToolCallReady(0, call)]
+    assert events[:3] == [
+        ToolCallStarted(0, "c", "f", opaque={"x": 1}),
+        ToolCallDelta(0, '{"a":1}'),
+        ToolCallReady(0, call),
+    ]
 
 
 def test_a_whole_call_after_its_pieces_repeats_nothing() -> None:
@@ -137,8 +141,17 @@ def test_an_object_replaces_text_that_came_before() -> None:
 def test_call_of_and_parsed() -> None:
     assert make_call("i", "n", None) == ToolCall("i", "n", {})
     assert make_call("i", "n", "x", freeform=True) == ToolCall("i", "n", None, "x", True)
-    assert make_call("i", "n", "x", namespace="s", opaque={"o": 1}) == ToolCall("i", "n", None, "x", False, "s", {"o": 1})
-    assert [parse_arguments(text) for text in ("", "null", "{}", "[]", "{", "1")] == [{}, {}, {}, None, None, None]
+    assert make_call("i", "n", "x", namespace="s", opaque={"o": 1}) == ToolCall(
+        "i", "n", None, "x", False, "s", {"o": 1}
+    )
+    assert [parse_arguments(text) for text in ("", "null", "{}", "[]", "{", "1")] == [
+        {},
+        {},
+        {},
+        None,
+        None,
+        None,
+    ]
 
 
 # ---- ids that are made up
@@ -176,11 +189,31 @@ def test_a_made_up_id_depends_on_arguments_that_came_as_an_object() -> None:
 Delta = tuple[int | None, str | None, str | None, str]  # index, id, name, arguments
 SAME = {
     "index and id": [(0, "a", "f", "{"), (1, "b", "g", "{"), (0, "a", None, "}"), (1, "b", None, "}")],
-    "index, continued without id": [(0, "a", "f", "{"), (1, "b", "g", "{"), (0, None, None, "}"), (1, "", "", "}")],
-    "index from 1, with gaps": [(1, "a", "f", "{"), (7, "b", "g", "{"), (7, None, None, "}"), (1, None, None, "}")],
+    "index, continued without id": [
+        (0, "a", "f", "{"),
+        (1, "b", "g", "{"),
+        (0, None, None, "}"),
+        (1, "", "", "}"),
+    ],
+    "index from 1, with gaps": [
+        (1, "a", "f", "{"),
+        (7, "b", "g", "{"),
+        (7, None, None, "}"),
+        (1, None, None, "}"),
+    ],
     "always index 0, ids differ": [(0, "a", "f", "{}"), (0, "b", "g", "{"), (0, None, None, "}")],
-    "always index 0, ids in every delta": [(0, "a", "f", "{"), (0, "b", "g", "{"), (0, "a", None, "}"), (0, "b", None, "}")],
-    "no index, ids": [(None, "a", "f", "{"), (None, "b", "g", "{"), (None, "a", None, "}"), (None, "b", None, "}")],
+    "always index 0, ids in every delta": [
+        (0, "a", "f", "{"),
+        (0, "b", "g", "{"),
+        (0, "a", None, "}"),
+        (0, "b", None, "}"),
+    ],
+    "no index, ids": [
+        (None, "a", "f", "{"),
+        (None, "b", "g", "{"),
+        (None, "a", None, "}"),
+        (None, "b", None, "}"),
+    ],
     "no index, no id": [(None, None, "f", "{"), (None, None, None, "}"), (None, None, "g", "{}")],
     "no index, id once": [(None, "a", "f", "{"), (None, None, None, "}"), (None, "b", "g", "{}")],
     "index moves, id stays": [(0, "a", "f", "{"), (1, "b", "g", "{}"), (2, "a", None, "}")],
@@ -210,7 +243,9 @@ def test_a_delta_finds_its_call(deltas: list[Delta]) -> None:
     random=st.randoms(use_true_random=False),
 )
 def test_interleaved_calls_are_separated(calls: list[list[str]], by: str, random: Any) -> None:
-    left = [[(number, "start"), *((number, piece) for piece in pieces)] for number, pieces in enumerate(calls)]
+    left = [
+        [(number, "start"), *((number, piece) for piece in pieces)] for number, pieces in enumerate(calls)
+    ]
     deltas: list[Delta] = []
     order: list[int] = []
     while any(left):

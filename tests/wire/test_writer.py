@@ -42,7 +42,9 @@ def losses(writer: Writer) -> list[tuple[str, str]]:
     (GEMINI, "9lives", r"_9lives_[0-9a-f]{6}"),
     (resolve_profile("ollama"), "any name at all. " * 9, re.escape("any name at all. " * 9)),
 ])  # fmt: skip
-def test_names_stay_where_they_are_legal_and_are_mapped_where_not(profile: Profile, name: str, wire: str) -> None:
+def test_names_stay_where_they_are_legal_and_are_mapped_where_not(
+    profile: Profile, name: str, wire: str
+) -> None:
     writer = Writer(profile)
     sent = writer.map_tool_name(name)
     assert re.fullmatch(wire, sent)
@@ -78,7 +80,12 @@ def test_names_that_would_collide_are_kept_apart() -> None:
     ]
     assert len({*sent}) == 4
     assert sent[:1] == ["crm__get"]
-    assert [writer.names[name] for name in sent] == [("crm", "get"), ("", "crm__get"), ("a", "b__c"), ("a__b", "c")]
+    assert [writer.names[name] for name in sent] == [
+        ("crm", "get"),
+        ("", "crm__get"),
+        ("a", "b__c"),
+        ("a__b", "c"),
+    ]
 
 
 def test_one_name_may_stand_in_two_native_namespaces() -> None:
@@ -89,7 +96,9 @@ def test_one_name_may_stand_in_two_native_namespaces() -> None:
 
 def test_tools_have_the_first_choice_of_names() -> None:
     writer = Writer(OPENAI)
-    reserve_names([ToolDefinition("crm__get"), ToolDefinition("web", kind="hosted", wire="openai-chat")], writer)
+    reserve_names(
+        [ToolDefinition("crm__get"), ToolDefinition("web", kind="hosted", wire="openai-chat")], writer
+    )
     assert writer.map_tool_name("get", "crm") != "crm__get"
     assert writer.names["crm__get"] == ("", "crm__get")
     assert "web" not in writer.names
@@ -178,7 +187,14 @@ def test_same_model(left: str, other: str, same: bool) -> None:
 
 def test_state_of_others_is_dropped_and_is_a_loss_if_the_model_would_have_read_it() -> None:
     writer = Writer(OPENAI)
-    opaque: Opaque = {"citations": [1], "signature": "s", "cache_control": {}, "id": "x", "empty": [], "audio": None}
+    opaque: Opaque = {
+        "citations": [1],
+        "signature": "s",
+        "cache_control": {},
+        "id": "x",
+        "empty": [],
+        "audio": None,
+    }
     writer.enter("messages[1]", Origin("anthropic-messages"))
     assert writer.echo_opaque(opaque) == {}
     assert writer.losses == [Loss("citations", "messages[1]", "only anthropic-messages understands it")]

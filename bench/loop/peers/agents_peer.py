@@ -1,4 +1,7 @@
-"""openai-agents: `Runner.run`, and `Runner.run_streamed` where a stream is wanted. Tracing, which would go out, is off."""
+"""openai-agents: `Runner.run`, and `Runner.run_streamed` where a stream is wanted.
+
+Tracing, which would go out, is off.
+"""
 
 # pyright: reportMissingImports=false
 
@@ -20,7 +23,9 @@ async def open_peer(job: Job) -> RunConversation:
     agents.set_tracing_disabled(True)
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     http = openai.DefaultAsyncHttpx2Client(limits=limits, timeout=600)
-    client = openai.AsyncOpenAI(api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http)
+    client = openai.AsyncOpenAI(
+        api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http
+    )
     job.close_callbacks.append(client.close)
     kind: Any = agents.OpenAIChatCompletionsModel if job.wire == CHAT else agents.OpenAIResponsesModel
     tools: list[Any] = [agents.function_tool(function) for function in job.functions]

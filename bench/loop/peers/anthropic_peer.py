@@ -1,4 +1,6 @@
-"""The anthropic SDK with a loop by hand, as its documentation shows; the stream is the raw one, the cheaper of its two."""
+"""The anthropic SDK with a loop by hand, as its documentation shows; the stream is the raw one, the cheaper
+of its two.
+"""
 
 import json
 from typing import Any
@@ -14,7 +16,9 @@ async def open_peer(job: Job) -> RunConversation:
 
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     http = anthropic.DefaultAsyncHttpxClient(limits=limits, timeout=600)
-    client = anthropic.AsyncAnthropic(api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http)
+    client = anthropic.AsyncAnthropic(
+        api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http
+    )
     job.close_callbacks.append(client.close)
     create: Any = client.messages.create
     tools = [

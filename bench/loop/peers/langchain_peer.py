@@ -1,4 +1,6 @@
-"""langchain: `create_agent` for the loops; for the streams the chat model's own `astream`, chunks added up as documented."""
+"""langchain: `create_agent` for the loops; for the streams the chat model's own `astream`, chunks added up as
+documented.
+"""
 
 # pyright: reportMissingImports=false
 
@@ -20,7 +22,9 @@ def _agent(job: Job, model: Any) -> RunConversation:
     agent: Any = create_agent(model, job.functions)
 
     async def talk() -> RunOutput:
-        state = await agent.ainvoke({"messages": [{"role": "user", "content": PROMPT}]}, {"recursion_limit": 1000})
+        state = await agent.ainvoke(
+            {"messages": [{"role": "user", "content": PROMPT}]}, {"recursion_limit": 1000}
+        )
         return RunOutput(state["messages"][-1].text)
 
     return talk

@@ -4,7 +4,8 @@
 
 import os
 
-os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}  # nothing leaves this machine
+# nothing leaves this machine
+os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
 
 from typing import Any
 
@@ -29,11 +30,17 @@ async def open_peer(job: Job) -> RunConversation:
 
     async def ask(messages: list[Any]) -> tuple[str, list[Any], int]:
         if job.scenario.is_streamed:
-            return await _streamed(await litellm.acompletion(**given, messages=messages, stream=True), messages)
+            return await _streamed(
+                await litellm.acompletion(**given, messages=messages, stream=True), messages
+            )
         answer: Any = await litellm.acompletion(**given, messages=messages)
         message = answer.choices[0].message
         messages.append(message)
-        return message.content, [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()], 0
+        return (
+            message.content,
+            [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()],
+            0,
+        )
 
     async def talk() -> RunOutput:
         messages: list[Any] = [{"role": "user", "content": PROMPT}]
@@ -65,7 +72,10 @@ async def _streamed(stream: Any, messages: list[Any]) -> tuple[str, list[Any], i
                 pieces += 1
     asked = [(call["id"], call["name"], "".join(call["arguments"])) for call in calls.values()]
     if asked:
-        made = [{"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name, given in asked]
+        made = [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+            for id, name, given in asked
+        ]
         messages.append({"role": "assistant", "content": None, "tool_calls": made})
     return "".join(texts), asked, pieces + len(texts)
 

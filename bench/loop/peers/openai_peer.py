@@ -13,7 +13,9 @@ async def open_peer(job: Job) -> RunConversation:
 
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     http = openai.DefaultAsyncHttpx2Client(limits=limits, timeout=600)
-    client = openai.AsyncOpenAI(api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http)
+    client = openai.AsyncOpenAI(
+        api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http
+    )
     job.close_callbacks.append(client.close)
     return _chat(job, client) if job.wire == CHAT else _responses(job, client)
 
@@ -30,12 +32,20 @@ def _chat(job: Job, client: openai.AsyncOpenAI) -> RunConversation:
         text, made, pieces = await _join_chunks(await create(**given, messages=messages, stream=True))
         if made:
             messages.append({"role": "assistant", "content": None, "tool_calls": made})
-        return text, [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in made], pieces
+        return (
+            text,
+            [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in made],
+            pieces,
+        )
 
     async def whole(messages: list[Any]) -> tuple[str, list[Any], int]:
         message = (await create(**given, messages=messages)).choices[0].message
         messages.append(message)
-        return message.content, [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()], 0
+        return (
+            message.content,
+            [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()],
+            0,
+        )
 
     ask = streamed if job.scenario.is_streamed else whole
 
@@ -67,7 +77,11 @@ async def _join_chunks(chunks: Any) -> tuple[str, list[Any], int]:
                 if call.function.arguments:
                     fragments.append(call.function.arguments)
     made = [
-        {"id": head.id, "type": "function", "function": {"name": head.function.name, "arguments": "".join(fragments)}}
+        {
+            "id": head.id,
+            "type": "function",
+            "function": {"name": head.function.name, "arguments": "".join(fragments)},
+        }
         for head, fragments in calls.values()
     ]
     return "".join(texts), made, len(texts) + sum(len(fragments) for _, fragments in calls.values())

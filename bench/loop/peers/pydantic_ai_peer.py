@@ -4,7 +4,15 @@
 
 from typing import Any
 
-from pydantic_ai import Agent, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPartDelta, UsageLimits
+from pydantic_ai import (
+    Agent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPartDelta,
+    UsageLimits,
+)
 
 from bench.loop.runner import CONNECTIONS, Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT
@@ -44,7 +52,9 @@ def _model(job: Job, http: Any) -> Any:
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        return AnthropicModel(job.model, provider=AnthropicProvider(api_key="k", base_url=job.base_url, http_client=http))
+        return AnthropicModel(
+            job.model, provider=AnthropicProvider(api_key="k", base_url=job.base_url, http_client=http)
+        )
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 

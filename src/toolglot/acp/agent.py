@@ -60,7 +60,8 @@ _PAGE = 50
 KEY_METHOD = AuthMethodAgent(
     id="key",
     name="Provider key",
-    description="Set the provider's environment variable, or run `toolglot login PROVIDER` in a terminal, then try again",
+    description="Set the provider's environment variable, or run `toolglot login PROVIDER` in a terminal, "
+    "then try again",
 )
 
 
@@ -99,7 +100,9 @@ class EditorAgent:
             await self._editor.listen()
         finally:
             await self._editor.close()
-            await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
+            await asyncio.gather(
+                *(session.close() for session in self._sessions.values()), return_exceptions=True
+            )
 
     # ---- the connection
 
@@ -140,7 +143,9 @@ class EditorAgent:
         await session.save()
         self._announce(session)
         return NewSessionResponse(
-            session_id=session.info.id, modes=mode_state(session.mode), config_options=[*session.config_options]
+            session_id=session.info.id,
+            modes=mode_state(session.mode),
+            config_options=[*session.config_options],
         )
 
     async def load_session(self, cwd: str, session_id: str, **options: Any) -> LoadSessionResponse:
@@ -164,10 +169,14 @@ class EditorAgent:
         await session.save()
         self._announce(session)
         return ForkSessionResponse(
-            session_id=session.info.id, modes=mode_state(session.mode), config_options=[*session.config_options]
+            session_id=session.info.id,
+            modes=mode_state(session.mode),
+            config_options=[*session.config_options],
         )
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> ListSessionsResponse:
         """List saved sessions, latest first."""
         if cursor and not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
             raise UsageError(f"{cursor!r:.100} is not a cursor of this list")
@@ -224,7 +233,9 @@ class EditorAgent:
 
     def _find(self, session_id: str) -> EditorSession:
         if (session := self._sessions.get(session_id)) is None:
-            raise UsageError(f"no session {session_id!r:.120} is open: start one with session/new, or load it")
+            raise UsageError(
+                f"no session {session_id!r:.120} is open: start one with session/new, or load it"
+            )
         return session
 
     async def _read(self, session_id: str) -> tuple[SessionInfo, bytes]:
@@ -239,12 +250,20 @@ class EditorAgent:
                 info, saved = await self._read(session_id)
             return await self._open(replace(info, cwd=cwd), options, saved)
 
-    async def _open(self, info: SessionInfo, options: dict[str, Any], saved: bytes | None = None) -> EditorSession:
-        """Open a session, new or with a saved conversation. Raises UsageError, MalformedData, SignInRequired."""
+    async def _open(
+        self, info: SessionInfo, options: dict[str, Any], saved: bytes | None = None
+    ) -> EditorSession:
+        """Open a session, new or with a saved conversation.
+
+        Raises UsageError, MalformedData, SignInRequired.
+        """
         session = EditorSession(info, self._editor, self._store)
         servers, problems = read_servers(options.get("mcp_servers") or ())
         if options.get("additional_directories"):
-            problems.append("additional directories are not supported: set builtin.read or builtin.write in the configuration")
+            problems.append(
+                "additional directories are not supported: set builtin.read or builtin.write in the "
+                "configuration"
+            )
         for problem in problems:
             session.notify(problem)
         saved_model = load(saved)[1].get("model") if saved is not None else ""
@@ -268,7 +287,9 @@ class EditorAgent:
         return session
 
     def _announce(self, session: EditorSession) -> None:
-        """Send a session's slash commands; call this just before returning the response that names the session."""
+        """Send a session's slash commands; call this just before returning the response that names the
+        session.
+        """
         # The task starts after the response is queued, and messages keep their order.
         task = asyncio.get_running_loop().create_task(session.announce())
         self._tasks.add(task)

@@ -32,9 +32,15 @@ async def show_context(session: "EditorSession", argument: str) -> str:
     usage = await session.agent.context_usage()
     share = f" of {usage.budget:,} ({usage.total / usage.budget:.0%})" if usage.budget else ""
     lines = [f"About {usage.total:,} tokens{share} in the next request to {session.agent.model}:", ""]
-    lines += [f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])]
+    lines += [
+        f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])
+    ]
     sources = session.parts.instructions.estimate_tokens(session.agent.view().profile.model)
-    lines += ["", *(f"- instructions: {tokens:,} from {source}" for source, tokens in sources.items())] if sources else []
+    lines += (
+        ["", *(f"- instructions: {tokens:,} from {source}" for source, tokens in sources.items())]
+        if sources
+        else []
+    )
     if (deferral := session.agent.view().deferral) is not None:
         lines += ["", deferral.message]
     return "\n".join(lines)
@@ -43,7 +49,10 @@ async def show_context(session: "EditorSession", argument: str) -> str:
 async def show_tools(session: "EditorSession", argument: str) -> str:
     """Return the tools as the model sees them."""
     definitions = session.agent.view().visible_tools
-    lines = [f"- `{definition.qualified_name}`: {definition.description.partition(chr(10))[0]}" for definition in definitions]
+    lines = [
+        f"- `{definition.qualified_name}`: {definition.description.partition(chr(10))[0]}"
+        for definition in definitions
+    ]
     if (deferral := session.agent.view().deferral) is not None:
         lines += ["", deferral.message]
     return "\n".join(lines) or "The model has no tools."
@@ -59,7 +68,9 @@ async def switch_model(session: "EditorSession", argument: str) -> str:
 async def send_prompt(prompt: McpPrompt, session: "EditorSession", argument: str) -> Sequence[Message]:
     """Return the messages of a prompt. Raises UsageError, ToolError."""
     assert session.parts.servers is not None
-    return await session.parts.servers.get_prompt(prompt.server, prompt.name, prompt.parse_arguments(argument))
+    return await session.parts.servers.get_prompt(
+        prompt.server, prompt.name, prompt.parse_arguments(argument)
+    )
 
 
 COMMANDS = {

@@ -48,7 +48,11 @@ class EditorConnection:
         router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
         # The SDK has types for this method, but does not route it.
         router.route_request(
-            AGENT_METHODS["session_delete"], DeleteSessionRequest, agent, "delete_session", adapt_result=normalize_result
+            AGENT_METHODS["session_delete"],
+            DeleteSessionRequest,
+            agent,
+            "delete_session",
+            adapt_result=normalize_result,
         )
         self._connection = Connection(_log_notifications(_report_errors(router)), transport, listening=False)
         self.capabilities = ClientCapabilities()
@@ -65,10 +69,17 @@ class EditorConnection:
     async def update(self, session_id: str, update: Any) -> None:
         """Send a session update to the editor."""
         notification = SessionNotification(session_id=session_id, update=update)
-        await self._connection.send_notification(CLIENT_METHODS["session_update"], serialize_params(notification))
+        await self._connection.send_notification(
+            CLIENT_METHODS["session_update"], serialize_params(notification)
+        )
 
-    async def ask_permission(self, session_id: str, call: ToolCallUpdate, options: list[PermissionOption]) -> str:
-        """Ask the user about a call; return the id of the chosen option, "" if the turn was cancelled. Raises RequestError."""
+    async def ask_permission(
+        self, session_id: str, call: ToolCallUpdate, options: list[PermissionOption]
+    ) -> str:
+        """Ask the user about a call; return the id of the chosen option, "" if the turn was cancelled.
+
+        Raises RequestError.
+        """
         request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
         answer = await self._request("session_request_permission", request)
         try:
@@ -77,7 +88,9 @@ class EditorConnection:
             raise RequestError(_INTERNAL_ERROR, _UNEXPECTED_ANSWER) from None
         return outcome.option_id if outcome.outcome == "selected" else ""
 
-    async def fill_form(self, session_id: str, message: str, schema: ElicitationSchema) -> dict[str, Any] | None:
+    async def fill_form(
+        self, session_id: str, message: str, schema: ElicitationSchema
+    ) -> dict[str, Any] | None:
         """Let the user fill in a form; None if they decline. Raises RequestError."""
         request = CreateFormSessionElicitationRequest(
             session_id=session_id, message=message, mode="form", requested_schema=schema
@@ -91,7 +104,9 @@ class EditorConnection:
 
     async def read_buffer(self, session_id: str, path: str) -> str:
         """Return a file as it is in the editor, with unsaved changes. Raises RequestError."""
-        answer = await self._request("fs_read_text_file", ReadTextFileRequest(session_id=session_id, path=path))
+        answer = await self._request(
+            "fs_read_text_file", ReadTextFileRequest(session_id=session_id, path=path)
+        )
         if not isinstance(content := answer.get("content"), str):
             raise RequestError(_INTERNAL_ERROR, _UNEXPECTED_ANSWER)
         return content
@@ -126,12 +141,16 @@ def _report_errors(handler: Handler) -> Handler:
         except SignInRequired as e:
             raise RequestError(_AUTH_REQUIRED, str(e)) from None
         except ToolglotError as e:
-            raise RequestError(_INVALID_PARAMS if isinstance(e, UsageError) else _INTERNAL_ERROR, str(e)) from None
+            raise RequestError(
+                _INVALID_PARAMS if isinstance(e, UsageError) else _INTERNAL_ERROR, str(e)
+            ) from None
         except Exception as e:
             if (errors := getattr(e, "errors", None)) is not None:  # the SDK's: the parameters are invalid
                 first = errors()[0]
                 place = ".".join(map(str, first["loc"])) or "params"
-                raise RequestError(_INVALID_PARAMS, f"invalid parameters for {method}: {place}: {first['msg']}") from None
+                raise RequestError(
+                    _INVALID_PARAMS, f"invalid parameters for {method}: {place}: {first['msg']}"
+                ) from None
             log.exception("unexpected error in %s", method)
             message = f"unexpected {type(e).__name__}: {e} (this is a bug; please report it with the log)"
             raise RequestError(_INTERNAL_ERROR, message) from None

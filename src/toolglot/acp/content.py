@@ -22,11 +22,20 @@ from toolglot.values.messages import Media, Text
 
 __all__ = ["ContentBlock", "read_prompt", "to_content"]
 
-ContentBlock = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+ContentBlock = (
+    TextContentBlock
+    | ImageContentBlock
+    | AudioContentBlock
+    | ResourceContentBlock
+    | EmbeddedResourceContentBlock
+)
 
 
 def read_prompt(blocks: Iterable[ContentBlock]) -> list[Text | Media]:
-    """Convert a prompt's blocks. A link stays a link, which the model opens with its tools. Raises UsageError."""
+    """Convert a prompt's blocks.
+
+    A link stays a link, which the model opens with its tools. Raises UsageError.
+    """
     return [_read_block(block) for block in blocks]
 
 
@@ -57,7 +66,9 @@ def to_content(block: Any) -> ContentBlock | None:
             return AudioContentBlock(type="audio", data=data, mime_type=block.media_type)
         case Media():
             name = block.name or block.media_type or block.kind
-            return ResourceContentBlock(type="resource_link", name=name, uri=block.url or f"attachment:{name}")
+            return ResourceContentBlock(
+                type="resource_link", name=name, uri=block.url or f"attachment:{name}"
+            )
         case _:
             return None
 
@@ -69,7 +80,9 @@ def _read_media(data: str, media_type: str, name: str) -> Media:
     except Error as e:
         raise UsageError(f"the attachment {label} is not valid base64: {e}") from None
     except UsageError:
-        raise UsageError(f"the attachment {label} cannot be sent: it is neither text nor a known media type") from None
+        raise UsageError(
+            f"the attachment {label} cannot be sent: it is neither text nor a known media type"
+        ) from None
 
 
 def _path(uri: str) -> str:

@@ -23,7 +23,8 @@ _STALE = "\n\n[The user's editor has unsaved changes to this file; this is the s
 
 
 class FileWatch(Hooks):
-    """Records files before calls change them, refuses to change unsaved files, and notes when the model reads one.
+    """Records files before calls change them, refuses to change unsaved files, and notes when the model reads
+    one.
 
     Args:
         find_tool: Returns a base call's tool.
@@ -36,7 +37,9 @@ class FileWatch(Hooks):
     workspace: Workspace | None = None
 
     def __init__(
-        self, find_tool: Callable[[ToolCall], Tool | None], read_buffer: Callable[[str], Awaitable[str | None]]
+        self,
+        find_tool: Callable[[ToolCall], Tool | None],
+        read_buffer: Callable[[str], Awaitable[str | None]],
     ) -> None:
         self._find_tool, self._read_buffer = find_tool, read_buffer
         self._before: dict[str, dict[str, str | None]] = {}
@@ -64,7 +67,9 @@ class FileWatch(Hooks):
             if text is None or not await self._is_unsaved(path, text):
                 continue
             if is_change:
-                return Veto(f"{path} has unsaved changes in the editor; ask the user to save it, then read it again")
+                return Veto(
+                    f"{path} has unsaved changes in the editor; ask the user to save it, then read it again"
+                )
             self._stale.add(call.id)
         if before and is_change:
             self._before[call.id] = before

@@ -40,21 +40,28 @@ def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
 
 
 def _is_edit(tool: Tool) -> bool:
-    """Whether a tool edits files, which is shown as a diff and can be undone from a backup; commands are not included."""
+    """Whether a tool edits files, which is shown as a diff and can be undone from a backup; commands are not
+    included.
+    """
     if BUILTIN_TAG not in tool.tags or tool.preview is None:
         return False
     return "write" in tool.effects and tool.effects <= _FILE_EFFECTS
 
 
 MODES = {
-    DEFAULT_MODE: Mode("Ask", "Asks before changing files, running commands or using the network", lambda config, _: config),
+    DEFAULT_MODE: Mode(
+        "Ask", "Asks before changing files, running commands or using the network", lambda config, _: config
+    ),
     "accept-edits": Mode(
-        "Accept edits", "Changes files in the workspace without asking; asks about everything else", accept_edits
+        "Accept edits",
+        "Changes files in the workspace without asking; asks about everything else",
+        accept_edits,
     ),
     "read-only": Mode("Read only", "Offers only tools that read", allow_only_readers),
     "auto": Mode(
         "Auto",
-        "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the sandbox",
+        "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the "
+        "sandbox",
         lambda config, _: replace(config, ask=()),
     ),
 }
@@ -66,18 +73,27 @@ def mode_state(mode: str) -> SessionModeState:
     return SessionModeState(current_mode_id=mode, available_modes=modes)
 
 
-def config_options(mode: str, model: str, models: Iterable[str], effort: str) -> list[SessionConfigOptionSelect]:
+def config_options(
+    mode: str, model: str, models: Iterable[str], effort: str
+) -> list[SessionConfigOptionSelect]:
     """Return the options with their current values."""
-    modes = [SessionConfigSelectOption(value=id, name=mode.name, description=mode.description) for id, mode in MODES.items()]
+    modes = [
+        SessionConfigSelectOption(value=id, name=mode.name, description=mode.description)
+        for id, mode in MODES.items()
+    ]
     return [
-        SessionConfigOptionSelect(type="select", id="mode", name="Mode", category="mode", current_value=mode, options=modes),
+        SessionConfigOptionSelect(
+            type="select", id="mode", name="Mode", category="mode", current_value=mode, options=modes
+        ),
         SessionConfigOptionSelect(
             type="select",
             id="model",
             name="Model",
             category="model",
             current_value=model,
-            options=[SessionConfigSelectOption(value=name, name=name) for name in dict.fromkeys((model, *models))],
+            options=[
+                SessionConfigSelectOption(value=name, name=name) for name in dict.fromkeys((model, *models))
+            ],
         ),
         SessionConfigOptionSelect(
             type="select",

@@ -65,7 +65,11 @@ class RunPresenter:
         files: FileWatch,
         root: str,
     ) -> None:
-        self.send, self._find_tool, self._interpret, self._files, self._root = send, find_tool, interpret, files, root
+        self.send = send
+        self._find_tool = find_tool
+        self._interpret = interpret
+        self._files = files
+        self._root = root
         self._open: dict[str, CallView] = {}
         self._used_ids: set[str] = set()
         self._output: dict[str, str] = {}
@@ -95,7 +99,15 @@ class RunPresenter:
                 await self.show_result(event.outcome.call, event.outcome.result)
             case Notice():
                 await self.note(event.text)
-            case ReplyStarted() | BlockStarted() | BlockReady() | ToolCallDelta() | ReplyDone() | ApprovalNeeded() | RunDone():
+            case (
+                ReplyStarted()
+                | BlockStarted()
+                | BlockReady()
+                | ToolCallDelta()
+                | ReplyDone()
+                | ApprovalNeeded()
+                | RunDone()
+            ):
                 pass  # what they say is shown by others, or when the prompt ends
             case _:
                 assert_never(event)
@@ -107,7 +119,9 @@ class RunPresenter:
             await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
 
     async def announce_call(self, event: ToolCallStarted | ToolCallReady) -> None:
-        """Show a call that the model makes: first its name, because its arguments may take a while, then all of it."""
+        """Show a call that the model makes: first its name, because its arguments may take a while, then all
+        of it.
+        """
         if isinstance(event, ToolCallReady):
             base = self._interpret(event.call)
             if base.name != _PLAN_TOOL:
@@ -117,7 +131,9 @@ class RunPresenter:
         if event.id and base.name != _PLAN_TOOL:
             kind = describe_call(base, self._find_tool(base), self._root).kind
             id = self._make_id(event.id)
-            view = self._open[event.id] = CallView(id=id, title=event.name, kind=kind, locations=[], raw_input=None)
+            view = self._open[event.id] = CallView(
+                id=id, title=event.name, kind=kind, locations=[], raw_input=None
+            )
             await self.send(view.start("pending"))
 
     async def say(self, text: str) -> None:
@@ -136,8 +152,13 @@ class RunPresenter:
         """Show a note that is not part of the answer; the protocol has no other place for it."""
         await self.think(f"\n[{text}]\n")
 
-    async def show_call(self, call: ToolCall, native: ToolCall | None = None, *, shown: CallView | None = None) -> CallView:
-        """Show a base call, unless it is already shown. `native`: as the model made it. `shown`: its current view."""
+    async def show_call(
+        self, call: ToolCall, native: ToolCall | None = None, *, shown: CallView | None = None
+    ) -> CallView:
+        """Show a base call, unless it is already shown.
+
+        `native`: as the model made it. `shown`: its current view.
+        """
         view = self._open.get(call.id)
         if view is not None:
             return view
@@ -162,7 +183,10 @@ class RunPresenter:
         return id
 
     async def show_result(self, call: ToolCall, result: ToolResult, *, is_saved: bool = False) -> None:
-        """Show how a call ended; for the plan tool, show the plan. `is_saved`: the call is from a saved conversation."""
+        """Show how a call ended; for the plan tool, show the plan.
+
+        `is_saved`: the call is from a saved conversation.
+        """
         if call.name == _PLAN_TOOL and not result.is_error:
             plan = plan_update(call.arguments or {})
             if plan is not None:
@@ -207,9 +231,13 @@ class RunPresenter:
                         await self.think(block.text)
                     case Text() | Media() if (content := to_content(block)) is not None:
                         if message.role == "user":
-                            await self.send(UserMessageChunk(session_update="user_message_chunk", content=content))
+                            await self.send(
+                                UserMessageChunk(session_update="user_message_chunk", content=content)
+                            )
                         elif message.role == "assistant":
-                            await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
+                            await self.send(
+                                AgentMessageChunk(session_update="agent_message_chunk", content=content)
+                            )
                     case _:
                         pass
         await self.close_calls("it did not run")

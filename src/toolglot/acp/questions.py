@@ -1,4 +1,6 @@
-"""The `ask_user` tool's questions in an editor: as a form if it supports forms, otherwise as choices like an approval."""
+"""The `ask_user` tool's questions in an editor: as a form if it supports forms, otherwise as choices like an
+approval.
+"""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -32,7 +34,9 @@ def has_forms(editor: EditorConnection) -> bool:
     return elicitation is not None and elicitation.form is not None
 
 
-async def ask_questions(editor: EditorConnection, session_id: str, questions: list[UserQuestion]) -> Sequence[UserAnswer]:
+async def ask_questions(
+    editor: EditorConnection, session_id: str, questions: list[UserQuestion]
+) -> Sequence[UserAnswer]:
     """Ask the user; return no answers if they decline. Raises OSError if the editor cannot ask."""
     try:
         if has_forms(editor):
@@ -51,7 +55,9 @@ async def ask_questions(editor: EditorConnection, session_id: str, questions: li
         raise OSError(0, f"the editor answered: {e}") from None
 
 
-async def fill_form(editor: EditorConnection, session_id: str, request: ApprovalRequest) -> dict[str, Any] | None:
+async def fill_form(
+    editor: EditorConnection, session_id: str, request: ApprovalRequest
+) -> dict[str, Any] | None:
     """Let the user fill in an MCP server's form; None if they decline. Raises RequestError."""
     try:
         schema = ElicitationSchema.model_validate(request.form)
@@ -71,7 +77,9 @@ def to_property(question: UserQuestion) -> Any:
     if question.kind == "yesno":
         return ElicitationBooleanPropertySchema(type="boolean", **text)
     if question.multi:
-        return ElicitationMultiSelectPropertySchema(type="array", items=TitledMultiSelectItems(any_of=choices), **text)
+        return ElicitationMultiSelectPropertySchema(
+            type="array", items=TitledMultiSelectItems(any_of=choices), **text
+        )
     return ElicitationStringPropertySchema(type="string", one_of=choices or None, **text)
 
 
@@ -92,8 +100,13 @@ async def _choose(editor: EditorConnection, session_id: str, question: UserQuest
     labels = [option.label for option in question.options] if question.kind == "choice" else ["yes", "no"]
     if question.kind == "text":
         raise OSError(0, "this editor cannot ask for text")
-    options = [PermissionOption(option_id=str(number), name=label, kind="allow_once") for number, label in enumerate(labels)]
+    options = [
+        PermissionOption(option_id=str(number), name=label, kind="allow_once")
+        for number, label in enumerate(labels)
+    ]
     options.append(PermissionOption(option_id=_DECLINE, name="Decline to answer", kind="reject_once"))
-    call = ToolCallUpdate(tool_call_id=f"question-{uuid4().hex[:8]}", title=escape_line(question.question), kind="other")
+    call = ToolCallUpdate(
+        tool_call_id=f"question-{uuid4().hex[:8]}", title=escape_line(question.question), kind="other"
+    )
     chosen = await editor.ask_permission(session_id, call, options)
     return labels[int(chosen)] if chosen.isdecimal() and int(chosen) < len(labels) else None

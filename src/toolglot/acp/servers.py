@@ -26,7 +26,9 @@ def read_servers(servers: Iterable[EditorServer]) -> tuple[dict[str, McpServer],
                     headers = {header.name: header.value for header in server.headers}
                     usable[server.name] = McpServer(url=server.url, headers=headers)
                 case SseMcpServer() | AcpMcpServer():
-                    raise UsageError(f"its transport ({server.type}) is not supported; use stdio or Streamable HTTP")
+                    raise UsageError(
+                        f"its transport ({server.type}) is not supported; use stdio or Streamable HTTP"
+                    )
         except UsageError as e:
             problems.append(f"the MCP server {server.name} is not used: {e}")
     return usable, problems

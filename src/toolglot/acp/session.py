@@ -116,7 +116,10 @@ class EditorSession:
         self._is_ready = False  # whether the session has waited for the MCP servers
 
     def start(self, parts: AgentParts, saved: bytes | None = None) -> None:
-        """Start with an agent, created with the session's `approve` and `files`, and its conversation. Raises MalformedData."""
+        """Start with an agent, created with the session's `approve` and `files`, and its conversation.
+
+        Raises MalformedData.
+        """
         self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
         self._notices += parts.notices
         self.files.workspace = builtins.state.workspace if builtins is not None else None
@@ -195,9 +198,12 @@ class EditorSession:
         if servers is not None and not self._is_ready:
             await servers.wait_ready_async()
             failed = {
-                f"MCP server {each.name} cannot be used: {each.error}" for each in servers.status() if each.state == "failed"
+                f"MCP server {each.name} cannot be used: {each.error}"
+                for each in servers.status()
+                if each.state == "failed"
             }
-            self._notices += sorted(failed - self._told - {*self._notices})  # a server may fail before anything listens for it
+            # a server may fail before anything listens for it
+            self._notices += sorted(failed - self._told - {*self._notices})
         self._is_ready = True
         await self._tell_notices()
 
@@ -208,7 +214,10 @@ class EditorSession:
             await self.presenter.note(notice)
 
     def notify(self, notice: str) -> None:
-        """Show a note: now if a prompt is running, otherwise with the next one. Can be called from any thread."""
+        """Show a note: now if a prompt is running, otherwise with the next one.
+
+        Can be called from any thread.
+        """
         self._notices.append(notice)
         if self._task is not None:
             asyncio.run_coroutine_threadsafe(self._tell_notices(), self._loop)
@@ -225,7 +234,8 @@ class EditorSession:
                 await self.presenter.say(answer)
                 return None
             attachments = [block for block in content if block is not text_block]
-            content = [*answer, *([user(attachments)] if attachments else ())]  # the messages of an MCP server's prompt
+            # the messages of an MCP server's prompt
+            content = [*answer, *([user(attachments)] if attachments else ())]
         if not self.info.title:
             self.info = replace(self.info, title=shorten(text, _MAX_SESSION_TITLE) or "(attachment)")
             await self.send(SessionInfoUpdate(session_update="session_info_update", title=self.info.title))
@@ -239,12 +249,15 @@ class EditorSession:
                         result = event.result
                     await self.presenter.show_event(event)
         except ToolglotError as e:
-            # If there was no reply, remove the prompt, so that the next one does not follow another user message.
+            # If there was no reply, remove the prompt, so that the next one does not follow another user
+            # message.
             if all(message.origin is None for message in self.agent.conversation[length:]):
                 _rewind(self.agent, length)
             await self.presenter.close_calls("the run has failed")
             await self.save()
-            raise RequestError(-32603, await describe_error(e, self.agent.view().engine, self.agent.tools)) from None
+            raise RequestError(
+                -32603, await describe_error(e, self.agent.view().engine, self.agent.tools)
+            ) from None
         if result is not None:
             await self._finish(result, length)
         return result
@@ -258,13 +271,16 @@ class EditorSession:
         if result.stop != "end":
             await self.presenter.say(f"\n[{describe_stop(result.stop)}]\n")
         if _STOP_REASONS.get(result.stop) == "refusal":
-            _rewind(self.agent, length)  # the protocol requires that refused content is not part of the next prompt
+            # the protocol requires that refused content is not part of the next prompt
+            _rewind(self.agent, length)
         self.info = replace(self.info, cost=self.info.cost + (result.cost or 0.0))
         await self.save()
         usage = await self.agent.context_usage()
         if size := usage.budget or usage.window:
             cost = Cost(amount=self.info.cost, currency="USD") if self.info.cost else None
-            await self.send(UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost))
+            await self.send(
+                UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost)
+            )
 
     async def save(self) -> None:
         """Write the session to its file if it has changed; a failure is reported once."""
@@ -288,11 +304,22 @@ class EditorSession:
                 if request.form is not None and has_forms(self._editor):
                     values = await fill_form(self._editor, self.info.id, request)
                     return Deny() if values is None else Allow(values)
-                if request.form is not None and not request.arguments.keys() >= {*request.form.get("required", ())}:
-                    self.notify(f"{request.reason} (declined: it needs values, and this editor does not support forms)")
+                if request.form is not None and not request.arguments.keys() >= {
+                    *request.form.get("required", ())
+                }:
+                    self.notify(
+                        f"{request.reason} (declined: it needs values, and this editor does not support "
+                        "forms)"
+                    )
                     return Deny("the editor does not support forms")
-                view = describe_question(request) if is_question else await self.presenter.show_call(request.call)
-                answer = await self._editor.ask_permission(self.info.id, view.ask(request, self._root), options)
+                view = (
+                    describe_question(request)
+                    if is_question
+                    else await self.presenter.show_call(request.call)
+                )
+                answer = await self._editor.ask_permission(
+                    self.info.id, view.ask(request, self._root), options
+                )
                 if is_question:
                     await self.send(view.progress("completed" if answer == "yes" else "failed"))
             except RequestError as e:
@@ -313,7 +340,8 @@ class EditorSession:
         try:
             async with asyncio.timeout(BUFFER_SECONDS):
                 return await self._editor.read_buffer(self.info.id, path)
-        except (RequestError, TimeoutError):  # it is not open in the editor, cannot be read, or the editor does not answer
+        except (RequestError, TimeoutError):
+            # it is not open in the editor, cannot be read, or the editor does not answer
             return None
 
     # ---- options
@@ -331,7 +359,9 @@ class EditorSession:
                     raise UnknownName("mode", value, MODES)
                 self.mode = value
                 self._apply_choices()
-                await self.send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=value))
+                await self.send(
+                    CurrentModeUpdate(session_update="current_mode_update", current_mode_id=value)
+                )
             case "model":
                 engine = self.parts.setup.engine(self.parts.setup.resolve_model(value))
                 self.parts.require_key(engine)
@@ -345,13 +375,17 @@ class EditorSession:
                 raise UnknownName("session option", option, ("mode", "model", "effort"))
         if self._task is None:  # otherwise it is saved when every call has its result
             await self.save()
-        await self.send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options]))
+        await self.send(
+            ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options])
+        )
 
     def _apply_choices(self) -> None:
         self.agent.switch(self.agent.view().engine)  # rules and options are rebuilt
 
     def _adjust_options(self, options: Options) -> Options:
-        return options if self.effort == DEFAULT_EFFORT else replace(options, effort=cast(Effort, self.effort))
+        return (
+            options if self.effort == DEFAULT_EFFORT else replace(options, effort=cast(Effort, self.effort))
+        )
 
     async def announce(self) -> None:
         """Send the slash commands to the editor, and again once MCP servers have added theirs."""
@@ -363,7 +397,9 @@ class EditorSession:
 
     async def _send_commands(self) -> None:
         commands = list_commands(self)
-        await self.send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands))
+        await self.send(
+            AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+        )
 
 
 def _rewind(agent: Agent, length: int) -> None:

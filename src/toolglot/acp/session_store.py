@@ -56,7 +56,8 @@ class SessionStore:
     def write(self, info: SessionInfo, conversation: bytes) -> SessionInfo:
         """Save a session; return its new metadata. Raises UsageError.
 
-        If another program has written it since `info.updated`, that version is kept, and this one gets a new id.
+        If another program has written it since `info.updated`, that version is kept, and this one gets a new
+        id.
         """
         if info.updated and self._was_replaced(info):
             info = replace(info, id=new_session_id())
@@ -140,8 +141,8 @@ class SessionFile:
     async def _write(self, snapshot: Callable[[], tuple[SessionInfo, bytes]]) -> None:
         async with self._writing:
             info, conversation = snapshot()
-            # Those of the file: its id is a new one if another program has continued the session, and the date says whether
-            # one has written the file since.
+            # Those of the file: its id is a new one if another program has continued the session, and the
+            # date says whether one has written the file since.
             info = replace(info, id=self._info.id, updated=self._info.updated)
             is_saved = info.updated and (info, hash(conversation)) == (self._info, self._conversation_hash)
             if self._is_closed or is_saved:
@@ -155,7 +156,9 @@ class SessionFile:
                 return
             self.mark_saved(written, conversation)
             if written.id != info.id:
-                self._notify("another program has continued this session: this conversation is saved as a new session")
+                self._notify(
+                    "another program has continued this session: this conversation is saved as a new session"
+                )
 
 
 def _read_head(path: Path) -> SessionInfo:
@@ -165,6 +168,7 @@ def _read_head(path: Path) -> SessionInfo:
 
 def _parse_head(line: bytes, path: Path) -> SessionInfo:
     try:
-        return replace(msgspec.json.decode(line, type=SessionInfo), id=path.stem)  # a copied file is another session
+        # a copied file is another session
+        return replace(msgspec.json.decode(line, type=SessionInfo), id=path.stem)
     except (msgspec.MsgspecError, ValueError) as e:
         raise MalformedData(f"the saved session {str(path)!r} is damaged ({e}): delete it") from None

@@ -1,4 +1,7 @@
-"""Tool calls as an editor shows them: title, kind, locations, diffs, content. Pure, except for what a tool adds."""
+"""Tool calls as an editor shows them: title, kind, locations, diffs, content.
+
+Pure, except for what a tool adds.
+"""
 
 import os
 import re
@@ -34,11 +37,14 @@ from toolglot.values.messages import ToolCall, ToolResult
 
 __all__ = ["CallView", "FileChange", "describe_call", "describe_question", "plan_update", "split_preview"]
 
-Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+Kind = Literal[
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
+]
 Status = Literal["pending", "in_progress", "completed", "failed"]
 Content = ContentToolCallContent | FileEditToolCallContent
 _MAX_TITLE = 200
-_CODE: tuple[Kind, str] = ("execute", "Run")  # of the tool that runs code, which is the loop's own and in no registry
+# of the tool that runs code, which is the loop's own and in no registry
+_CODE: tuple[Kind, str] = ("execute", "Run")
 # Where a tool does not say what it does; one that declares no effects may do anything.
 _KINDS: tuple[tuple[frozenset[Effect], Kind], ...] = (
     (ANY_EFFECT, "other"),
@@ -118,7 +124,12 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         if text:
             content.append(_text(_fence(escape_deceptive(text))))
         if request.preview_error:
-            content.append(_text(f"As things stand, this call would fail:\n{_fence(escape_deceptive(request.preview_error))}"))
+            content.append(
+                _text(
+                    "As things stand, this call would "
+                    f"fail:\n{_fence(escape_deceptive(request.preview_error))}"
+                )
+            )
         if request.reason:
             content.append(_text(_format_reason(request)))
         return ToolCallUpdate(status="pending", content=[*content], **self._fields())
@@ -180,11 +191,18 @@ def _list_locations(tool: Tool, arguments: dict[str, Any]) -> list[ToolCallLocat
     if not isinstance(line, int) or line <= 0:
         line = None
     subjects = find_subjects(tool.scope, arguments)
-    return [ToolCallLocation(path=each.value, line=line) for each in subjects if each.kind in ("path", "directory")]
+    return [
+        ToolCallLocation(path=each.value, line=line)
+        for each in subjects
+        if each.kind in ("path", "directory")
+    ]
 
 
 def _describe_argument(name: str, value: Any) -> str:
-    """Return an argument as text. Lines of a long value are indented: none of them can look like another argument."""
+    """Return an argument as text.
+
+    Lines of a long value are indented: none of them can look like another argument.
+    """
     text = value if isinstance(value, str) else dumps_text(value)
     name = escape_line(name)
     if "\n" not in text:
@@ -206,7 +224,9 @@ def _find_kind(call: ToolCall, tool: Tool | None, name: str) -> tuple[Kind, str]
 def describe_question(request: ApprovalRequest) -> CallView:
     """Describe a running tool's question as a call, because editors ask only about calls."""
     title = shorten(escape_deceptive(request.reason), _MAX_TITLE)
-    return CallView(id=request.id, title=title, kind="other", locations=[], raw_input=request.arguments or None)
+    return CallView(
+        id=request.id, title=title, kind="other", locations=[], raw_input=request.arguments or None
+    )
 
 
 # ---- content
@@ -215,7 +235,9 @@ def describe_question(request: ApprovalRequest) -> CallView:
 def change_content(changes: Iterable[FileChange]) -> list[Content]:
     """Return what calls did to files."""
     return [
-        FileEditToolCallContent(type="diff", path=change.path, old_text=change.before, new_text=change.after or "")
+        FileEditToolCallContent(
+            type="diff", path=change.path, old_text=change.before, new_text=change.after or ""
+        )
         for change in changes
     ]
 
@@ -280,7 +302,8 @@ def split_preview(preview: str, root: str) -> tuple[list[Content], str]:
     text: list[str] = []
     hunk: list[str] = []
     old_path = new_path = ""
-    remaining = 0  # lines left in the current hunk, both sides together: within it, "--- x" is a removed line "-- x"
+    # lines left in the current hunk, both sides together: within it, "--- x" is a removed line "-- x"
+    remaining = 0
     for line in preview.split("\n"):
         if remaining:
             hunk.append(line)
@@ -325,9 +348,15 @@ def plan_update(arguments: Mapping[str, Any]) -> AgentPlanUpdate | None:
     """Return the plan that a call of `todo` writes; None if it only reads it."""
     if not isinstance(arguments.get("items"), list):
         return None
-    items = [cast(dict[str, Any], item) for item in cast(list[Any], arguments["items"]) if isinstance(item, dict)]
+    items = [
+        cast(dict[str, Any], item) for item in cast(list[Any], arguments["items"]) if isinstance(item, dict)
+    ]
     entries = [
-        PlanEntry(content=str(item.get("text", "")), priority="medium", status=_STATUS.get(str(item.get("status")), "pending"))
+        PlanEntry(
+            content=str(item.get("text", "")),
+            priority="medium",
+            status=_STATUS.get(str(item.get("status")), "pending"),
+        )
         for item in items
     ]
     return AgentPlanUpdate(session_update="plan", entries=entries)

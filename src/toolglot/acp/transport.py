@@ -55,7 +55,9 @@ class LineTransport:
                 continue
             if isinstance(message, dict) and _is_message(fields := cast(Message, message)):
                 return fields
-            await self._reject(_INVALID_REQUEST, "a message must be a JSON-RPC 2.0 request, notification or response")
+            await self._reject(
+                _INVALID_REQUEST, "a message must be a JSON-RPC 2.0 request, notification or response"
+            )
         return None
 
     async def send(self, message: Message) -> None:

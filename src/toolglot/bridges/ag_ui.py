@@ -1,7 +1,7 @@
 """AG-UI: streams a run's events to front ends such as CopilotKit, and parses their requests.
 
-The protocol's own package is not needed. Events that it does not define (retries, a change of model, truncation, tool progress,
-why a run ended early) become CUSTOM events whose names begin with `toolglot.`.
+The protocol's own package is not needed. Events that it does not define (retries, a change of model,
+truncation, tool progress, why a run ended early) become CUSTOM events whose names begin with `toolglot.`.
 """
 
 from collections.abc import AsyncGenerator
@@ -80,8 +80,8 @@ def encode_events(
 ) -> AsyncGenerator[bytes]:
     """Return a run as AG-UI server-sent events: `encode_events(agent.stream(request.prompt), request)`.
 
-    `stateless`: the server keeps no conversation, so the client stores what a model needs back with its replies (signatures,
-    encrypted reasoning).
+    `stateless`: the server keeps no conversation, so the client stores what a model needs back with its
+    replies (signatures, encrypted reasoning).
     """
     return encode_run(AgUiEncoder(request, stateless=stateless), events)
 
@@ -127,7 +127,8 @@ class AgUiEncoder:
                 return self._finish_run(result)
             case Notice():
                 return [_custom(name_event(event, "_"), msgspec.to_builtins(event))]
-            case ToolStarted() | ApprovalNeeded():  # a call is shown when it is made; what waits is in the result
+            case ToolStarted() | ApprovalNeeded():
+                # a call is shown when it is made; what waits is in the result
                 return []
             case _:
                 assert_never(event)
@@ -140,10 +141,16 @@ class AgUiEncoder:
                 return self._open_block(index, block)
             case TextDelta(index, text):
                 opened = [] if index in self._open else self._open_block(index, Text(""))
-                return [*opened, {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open[index], "delta": text}]
+                return [
+                    *opened,
+                    {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open[index], "delta": text},
+                ]
             case ThinkingDelta(index, text):
                 opened = [] if index in self._open else self._open_block(index, Thinking(""))
-                return [*opened, {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._open[index], "delta": text}]
+                return [
+                    *opened,
+                    {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._open[index], "delta": text},
+                ]
             case BlockReady(index, block):
                 return self._close_block(index, block)
             case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
@@ -167,14 +174,23 @@ class AgUiEncoder:
             if id is None:  # it was not streamed
                 if not block.text:
                     return []
-                delta = TextDelta(index, block.text) if isinstance(block, Text) else ThinkingDelta(index, block.text)
+                delta = (
+                    TextDelta(index, block.text)
+                    if isinstance(block, Text)
+                    else ThinkingDelta(index, block.text)
+                )
                 return [*self.encode(delta), *self._close_block(index, block)]
             if isinstance(block, Text):
                 return [{"type": "TEXT_MESSAGE_END", "messageId": id}]
-            return [{"type": "REASONING_MESSAGE_END", "messageId": id}, {"type": "REASONING_END", "messageId": id}]
+            return [
+                {"type": "REASONING_MESSAGE_END", "messageId": id},
+                {"type": "REASONING_END", "messageId": id},
+            ]
         if isinstance(block, Media):
             return [_custom("media", _convert_media(block))]
-        return [{"type": "RAW", "event": block.item, "source": block.wire}] if isinstance(block, Foreign) else []
+        return (
+            [{"type": "RAW", "event": block.item, "source": block.wire}] if isinstance(block, Foreign) else []
+        )
 
     def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> list[Event]:
         match event:
@@ -205,7 +221,9 @@ class AgUiEncoder:
             "cachedInputTokens": usage.cached,
             "cacheWriteInputTokens": usage.cache_write,
         }
-        total = self._usage.setdefault(origin, {"provider": origin[0], "model": origin[1], **dict.fromkeys(counts, 0)})
+        total = self._usage.setdefault(
+            origin, {"provider": origin[0], "model": origin[1], **dict.fromkeys(counts, 0)}
+        )
         total |= {name: total[name] + count for name, count in counts.items()}
         has_message = self._has_text or bool(reply.calls)
         stored = store_original(reply.message) if self._is_stateless and has_message else None
@@ -219,7 +237,12 @@ class AgUiEncoder:
     def _encode_outcome(self, outcome: ToolOutcome) -> list[Event]:
         call, result = outcome.call, outcome.result
         if call.caller:  # the client knows only the call that ran the code
-            value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
+            value = {
+                "toolCallId": call.caller,
+                "name": call.name,
+                "arguments": call.arguments,
+                "result": result.text,
+            }
             return [_custom("inner_call", value)]
         content: Any = result.text
         media = [_convert_media(block) for block in result_media(result)]
@@ -243,8 +266,11 @@ class AgUiEncoder:
                 {
                     "id": request.fingerprint,
                     "reason": "tool_call" if request.form is None else "input_required",
-                    "message": truncate(escape_line(f"Allow {request.tool}? {request.reason}".rstrip()), _MAX_HEADING),
-                    "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
+                    "message": truncate(
+                        escape_line(f"Allow {request.tool}? {request.reason}".rstrip()), _MAX_HEADING
+                    ),
+                    # the client does not know calls made by code
+                    "toolCallId": request.call.caller or request.call.id,
                     "responseSchema": _decision_schema(request.form),
                     "metadata": {"toolglot": describe_approval(request)},
                 }
@@ -253,7 +279,12 @@ class AgUiEncoder:
             outcome = {"type": "interrupt", "interrupts": interrupts}
         elif result.stop == "interrupted":
             outcome = {"type": "cancelled"}
-        finished: Event = {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "usage": [*self._usage.values()]}
+        finished: Event = {
+            "type": "RUN_FINISHED",
+            **self._ids,
+            "outcome": outcome,
+            "usage": [*self._usage.values()],
+        }
         if result.output is not None:
             finished["result"] = export_output(result.output)
         return [*events, finished]
@@ -284,7 +315,11 @@ def _convert_media(media: Media) -> Event:
     elif media.url is not None:
         source = {"type": "url", "value": media.url}
     else:
-        source = {"type": "data", "value": media.data or "", "mimeType": media.media_type or "application/octet-stream"}
+        source = {
+            "type": "data",
+            "value": media.data or "",
+            "mimeType": media.media_type or "application/octet-stream",
+        }
     return {"type": kind, "source": source}
 
 
@@ -292,7 +327,10 @@ def _convert_media(media: Media) -> Event:
 
 
 def read_request(body: Any) -> FrontEndRequest:
-    """Parse a `RunAgentInput`: bytes, text, a dict, or an object from the protocol's package. Raises MalformedRequest."""
+    """Parse a `RunAgentInput`: bytes, text, a dict, or an object from the protocol's package.
+
+    Raises MalformedRequest.
+    """
     fields = read_body(body)
     losses = [
         Loss(f"tool {item.get('name', '')!r}", "tools", "tools that run in the front end are not called")
@@ -320,7 +358,9 @@ def _read_resume(item: Event) -> tuple[str, Any]:
     payload = item.get("payload")
     answer = cast(Event, payload) if isinstance(payload, dict) else {"approved": payload}
     is_resolved = item.get("status") == "resolved"
-    decision = make_decision(is_resolved and answer.get("approved"), answer.get("editedArgs"), answer.get("reason"))
+    decision = make_decision(
+        is_resolved and answer.get("approved"), answer.get("editedArgs"), answer.get("reason")
+    )
     return read_text(item, "interruptId"), decision
 
 
@@ -354,17 +394,23 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                 messages.append(reply)
             case "tool":
                 error, id = read_text(item, "error"), read_text(item, "toolCallId")
-                blocks: tuple[ResultBlock, ...] = (Text(error),) if error else _read_content(content, where, losses)
+                blocks: tuple[ResultBlock, ...] = (
+                    (Text(error),) if error else _read_content(content, where, losses)
+                )
                 result = ToolResult(id, blocks, names.get(id, ""), is_error=bool(error))
                 earlier = messages.pop().results if messages and messages[-1].role == "tool" else ()
                 messages.append(tool_results(*earlier, result))
             case role:
-                losses.append(Loss(f"message with role {role!r:.40}", where, "only the front end understands it"))
+                losses.append(
+                    Loss(f"message with role {role!r:.40}", where, "only the front end understands it")
+                )
     return messages
 
 
 def _join_replies(items: list[Event]) -> list[Event]:
-    """Merge each reply into one message: `AgUiEncoder` sends everything after the first text as separate messages."""
+    """Merge each reply into one message: `AgUiEncoder` sends everything after the first text as separate
+    messages.
+    """
     joined: list[Event] = []
     replies: dict[str, Event] = {}  # of the current run, by id
     for item in items:
@@ -372,12 +418,15 @@ def _join_replies(items: list[Event]) -> list[Event]:
         reply = replies.get(id.rpartition("-")[0])
         if role == "assistant" and reply is not None:
             reply["content"] = read_text(reply, "content") + read_text(item, "content")
-            reply["toolCalls"] = [call for part in (reply, item) for call in read_items(part.get("toolCalls"), "toolCalls")]
+            reply["toolCalls"] = [
+                call for part in (reply, item) for call in read_items(part.get("toolCalls"), "toolCalls")
+            ]
         elif role == "reasoning" and reply is not None:
             reply[_LATER_REASONING] = read_text(reply, _LATER_REASONING) + read_text(item, "content")
         else:
             if role == "assistant":
-                item = replies[id] = {**item, _LATER_REASONING: ""}  # a client's own data under this name is ignored
+                # a client's own data under this name is ignored
+                item = replies[id] = {**item, _LATER_REASONING: ""}
             elif role == "user":
                 replies = {}
             joined.append(item)
@@ -416,12 +465,18 @@ def _read_content(content: Any, where: str, losses: list[Loss]) -> tuple[Text | 
         match part.get("type"), source:
             case "text", _:
                 blocks.append(Text(read_text(part, "text")))
-            case "image" | "audio" | "video" | "document", {"type": "data", "value": str(data), "mimeType": str(media_type)}:
+            case "image" | "audio" | "video" | "document", {
+                "type": "data",
+                "value": str(data),
+                "mimeType": str(media_type),
+            }:
                 blocks.append(make_media(media_type, data=data, family=str(part["type"])))
             case "image" | "audio" | "video" | "document" as kind, {"type": "url", "value": str(url)}:
                 blocks.append(make_media(source.get("mimeType") or "", url=url, family=kind))
             case kind, {"type": "file"}:  # it could be someone else's
-                losses.append(Loss(f"{kind!r:.40}", where, "a front end may not refer to the provider's files"))
+                losses.append(
+                    Loss(f"{kind!r:.40}", where, "a front end may not refer to the provider's files")
+                )
             case kind, _:
                 raise MalformedRequest(f"{where} has a part of type {kind!r:.40} that cannot be read")
     return tuple(blocks)

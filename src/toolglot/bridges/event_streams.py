@@ -30,9 +30,11 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     """Of AG-UI."""
     history: tuple[Message, ...] = ()
-    """The conversation as the client has it, without the prompt. A server that keeps conversations does not need it."""
+    """The conversation as the client has it, without the prompt. A server that keeps conversations does not
+    need it."""
     prompt: tuple[Message, ...] = ()
-    """The user's messages after the last reply; empty if decisions were sent, or if the last reply is to be regenerated."""
+    """The user's messages after the last reply; empty if decisions were sent, or if the last reply is to be
+    regenerated."""
     decisions: dict[str, Decision] = {}
     """Decisions on calls that waited for approval, for `Agent.resume`."""
     message_id: str = ""
@@ -47,8 +49,8 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
     def new_prompt(self, conversation: Iterable[Message]) -> tuple[Message, ...]:
         """Return the prompt without the messages that the server's conversation already has.
 
-        After a failed run, the client has no reply, so its next prompt begins with the one that failed. The last message is
-        always new: a user can send the same text twice.
+        After a failed run, the client has no reply, so its next prompt begins with the one that failed. The
+        last message is always new: a user can send the same text twice.
         """
         known = [message.blocks for message in conversation if message.role == "user"]
         prompt = [message.blocks for message in self.prompt]
@@ -66,8 +68,13 @@ class StreamEncoder(Protocol):
     def fail(self, message: str, code: str) -> list[Event]: ...
 
 
-async def encode_run(encoder: StreamEncoder, events: AsyncGenerator[RunEvent], end: bytes = b"") -> AsyncGenerator[bytes]:
-    """Yield a run as server-sent events. An error is the last event, because the status has already been sent."""
+async def encode_run(
+    encoder: StreamEncoder, events: AsyncGenerator[RunEvent], end: bytes = b""
+) -> AsyncGenerator[bytes]:
+    """Yield a run as server-sent events.
+
+    An error is the last event, because the status has already been sent.
+    """
     try:
         async with aclosing(events):
             yield to_sse(encoder.start())
@@ -133,7 +140,10 @@ def make_decision(approved: object, arguments: object = None, reason: object = N
 
 
 def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
-    """Return what a user needs to see to decide on a call. Where a front end shows it, nothing in it may deceive."""
+    """Return what a user needs to see to decide on a call.
+
+    Where a front end shows it, nothing in it may deceive.
+    """
     fields = {
         "tool": request.tool,
         "arguments": request.arguments,
@@ -156,8 +166,13 @@ def _dump_model(value: Any) -> Any:
     return dump(mode="json", by_alias=True) if callable(dump) else str(value)
 
 
-def make_media(media_type: str, *, data: str | None = None, url: str | None = None, name: str = "", family: str = "") -> Media:
-    """Return a block for a user's file. `family`: image, audio or video, if the media type does not specify it."""
+def make_media(
+    media_type: str, *, data: str | None = None, url: str | None = None, name: str = "", family: str = ""
+) -> Media:
+    """Return a block for a user's file.
+
+    `family`: image, audio or video, if the media type does not specify it.
+    """
     if url is not None and url.startswith("data:"):
         header, _, data = url[5:].partition(",")
         media_type, url = header.partition(";")[0] or media_type, None
@@ -174,7 +189,11 @@ def make_media(media_type: str, *, data: str | None = None, url: str | None = No
 
 def media_url(media: Media) -> str:
     """Return a URL for media, a data URL if there is no other; "" for a file stored only at the provider."""
-    data = f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}" if media.data is not None else ""
+    data = (
+        f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
+        if media.data is not None
+        else ""
+    )
     return media.url or data
 
 
@@ -186,4 +205,6 @@ def result_media(result: ToolResult) -> list[Media]:
 def name_event(event: RunEvent, separator: str) -> str:
     """Return the name of an event's type as `model_switched`."""
     name = type(event).__name__
-    return "".join(f"{separator}{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip(separator)
+    return "".join(f"{separator}{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip(
+        separator
+    )

@@ -1,7 +1,7 @@
 """Our tools in another framework: shown as a model sees them, and run as an agent runs them.
 
-Arguments are repaired and validated, rules and approvals apply, results are limited and recorded, and the built-in tools have
-the names and results of the model's own harness.
+Arguments are repaired and validated, rules and approvals apply, results are limited and recorded, and the
+built-in tools have the names and results of the model's own harness.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,16 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.host import HostOptions
 from toolglot.tools.registry import ToolRegistry
-from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Decision, Deny, Ruling, Suspended, read_decision
+from toolglot.values.approvals import (
+    Allow,
+    ApprovalRequest,
+    Approve,
+    Decision,
+    Deny,
+    Ruling,
+    Suspended,
+    read_decision,
+)
 from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolDefinition
@@ -45,7 +54,8 @@ class ExportOptions(TypedDict, total=False):
     facade: str | Facade
     config: ToolConfig
     approve: Approve | None
-    """Decides on approvals. Without it, the framework asks in its own way if it can; otherwise such calls are refused."""
+    """Decides on approvals. Without it, the framework asks in its own way if it can; otherwise such calls are
+    refused."""
     hooks: Iterable[Hooks]
     audit: AuditLog | None
     data: Any
@@ -105,7 +115,9 @@ class ExportedTools:
         view = self._view
         if not view.is_current(view.profile, self._facade, view.config, False):
             # Tools were added or removed, for example by an MCP server.
-            self._view = ModelView(view.profile, view.registry, facade=self._facade, config=view.config, defer=False)
+            self._view = ModelView(
+                view.profile, view.registry, facade=self._facade, config=view.config, defer=False
+            )
         return self._view
 
     # ---- definitions
@@ -158,7 +170,8 @@ class ExportedTools:
     async def run(self, call: AnyCall, decision: Decision | None = None) -> ToolOutcome | ApprovalRequest:
         """Run a call; return the approval request instead, before it starts, if it must wait for a decision.
 
-        `decision`: on the request that was returned before. Questions that a tool asks while it runs must be answered by
+        `decision`: on the request that was returned before. Questions that a tool asks while it runs must be
+        answered by
         `approve`: frameworks ask by rerunning the call from the start, which would repeat its effects.
         """
         host, caller = self._host, self._caller()

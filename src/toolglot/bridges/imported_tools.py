@@ -28,11 +28,16 @@ def make_tool(
 
 
 async def ask_user(context: Context[Any], arguments: dict[str, Any], reason: str) -> None:
-    """Ask for a decision that the tool itself requires; if it is deferred, the tool is called again. Raises ToolError on no."""
+    """Ask for a decision that the tool itself requires; if it is deferred, the tool is called again.
+
+    Raises ToolError on no.
+    """
     if context.approved:
         return
     inner = context.inner_tools
-    request = ApprovalRequest(context.call, context.call.name, frozenset(), "", arguments, reason=reason, each_time=True)
+    request = ApprovalRequest(
+        context.call, context.call.name, frozenset(), "", arguments, reason=reason, each_time=True
+    )
     request = replace(request, fingerprint=digest(request))
     answer: Allow | Deny | None = None
     if inner is not None:

@@ -1,4 +1,6 @@
-"""LangChain: its tools in our registry, our tools in its agents, its messages, and a chat model on our engine."""
+"""LangChain: its tools in our registry, our tools in its agents, its messages, and a chat model on our
+engine.
+"""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,8 +82,15 @@ def import_tool(tool: BaseTool, options: SchemaToolOptions) -> Tool:
     # These names must not clash with parameters.
     async def run_tool(toolglot_arguments: dict[str, Any], toolglot_context: Context[Any]) -> ToolOutput:
         data = toolglot_context.data
-        configurable: dict[str, Any] = dict(cast(Mapping[str, Any], data)) if isinstance(data, Mapping) else {"data": data}
-        call = {"type": "tool_call", "id": toolglot_context.call.id, "name": tool.name, "args": toolglot_arguments}
+        configurable: dict[str, Any] = (
+            dict(cast(Mapping[str, Any], data)) if isinstance(data, Mapping) else {"data": data}
+        )
+        call = {
+            "type": "tool_call",
+            "id": toolglot_context.call.id,
+            "name": tool.name,
+            "args": toolglot_arguments,
+        }
         try:
             message = await tool.ainvoke(cast(Any, call), {"configurable": configurable})
         except ToolException as e:
@@ -98,8 +107,8 @@ def import_tool(tool: BaseTool, options: SchemaToolOptions) -> Tool:
 def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[BaseTool]:
     """Return our tools as LangChain's, for one conversation. A result's artifact is its `data`.
 
-    A call that needs approval interrupts the graph: resume it with True, False, or a decision from LangChain's middleware.
-    Outside a graph, `approve` decides.
+    A call that needs approval interrupts the graph: resume it with True, False, or a decision from
+    LangChain's middleware. Outside a graph, `approve` decides.
     """
     exported = ExportedTools(tools, **options, framework_asks=True)
     return [
@@ -167,7 +176,8 @@ class ChatToolglot(BaseChatModel):
 
     Args:
         model: PROVIDER:MODEL, or an engine.
-        options: Generation options; individual ones can be passed by name (`temperature=0`), also to `bind` and `invoke`.
+        options: Generation options; individual ones can be passed by name (`temperature=0`), also to `bind`
+            and `invoke`.
         others: Options for `create_engine`, and for LangChain's chat models.
     """
 
@@ -175,12 +185,20 @@ class ChatToolglot(BaseChatModel):
     options: Any
 
     def __init__(self, model: str | Engine, *, options: Options | None = None, **others: Any) -> None:
-        engine_options = {name: others.pop(name) for name in [*others] if name in EngineOptions.__annotations__}
+        engine_options = {
+            name: others.pop(name) for name in [*others] if name in EngineOptions.__annotations__
+        }
         named = {name: others.pop(name) for name in [*others] if name in _OPTION_NAMES or name == "stop"}
         if unknown := others.keys() - type(self).model_fields.keys():
-            raise UnknownName("chat model option", min(unknown), {*_OPTION_NAMES, *EngineOptions.__annotations__})
+            raise UnknownName(
+                "chat model option", min(unknown), {*_OPTION_NAMES, *EngineOptions.__annotations__}
+            )
         engine = model if isinstance(model, Engine) else create_engine(model, **engine_options)
-        fields: dict[str, Any] = {"engine": engine, "options": replace(options or Options(cache=True), **named), **others}
+        fields: dict[str, Any] = {
+            "engine": engine,
+            "options": replace(options or Options(cache=True), **named),
+            **others,
+        }
         super().__init__(**fields)
 
     @property
@@ -219,7 +237,8 @@ class ChatToolglot(BaseChatModel):
     ) -> Runnable[LanguageModelInput, Any]:
         """Make the model answer with data: by a tool call (`method="function_calling"`), or as JSON.
 
-        `json_schema`: the provider's own structured output; `json_mode`: any JSON object, as the prompt describes.
+        `json_schema`: the provider's own structured output; `json_mode`: any JSON object, as the prompt
+        describes.
         """
         if method not in ("function_calling", "json_schema", "json_mode"):
             raise UnknownName("method", method, ("function_calling", "json_schema", "json_mode"))
@@ -228,7 +247,11 @@ class ChatToolglot(BaseChatModel):
         output: dict[str, Any] = {"type": "json_object"}
         if method == "json_schema":
             function = convert_to_openai_tool(schema)["function"]
-            shape = {"name": function["name"], "description": function.get("description", ""), "schema": function["parameters"]}
+            shape = {
+                "name": function["name"],
+                "description": function.get("description", ""),
+                "schema": function["parameters"],
+            }
             output = {"type": "json_schema", "json_schema": {**shape, "strict": kwargs.get("strict")}}
         trace = {"kwargs": {"method": method}, "schema": schema}
         model = self.bind(response_format=output, ls_structured_output_format=trace)
@@ -238,11 +261,15 @@ class ChatToolglot(BaseChatModel):
             return model | parser
         parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
         fallback = RunnablePassthrough.assign(parsed=lambda _: None)
-        return cast(Any, RunnableMap(raw=model) | parsed.with_fallbacks([fallback], exception_key="parsing_error"))
+        return cast(
+            Any, RunnableMap(raw=model) | parsed.with_fallbacks([fallback], exception_key="parsing_error")
+        )
 
     # ---- requests
 
-    def _build_request(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> Request:
+    def _build_request(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> Request:
         named = {name: kwargs.pop(name) for name in [*kwargs] if name in _OPTION_NAMES}
         if stop:
             named["stop"] = tuple(stop)
@@ -251,7 +278,9 @@ class ChatToolglot(BaseChatModel):
         output, parallel = kwargs.pop("response_format", None), kwargs.pop("parallel_tool_calls", None)
         extras = kwargs.pop("extras", {})
         if unknown := kwargs.keys() - {"stream"}:
-            raise UnknownName("request option", min(unknown), {*_OPTION_NAMES, "tools", "tool_choice", "extras"})
+            raise UnknownName(
+                "request option", min(unknown), {*_OPTION_NAMES, "tools", "tool_choice", "extras"}
+            )
         definitions: list[ToolDefinition] = []
         for tool in tools:
             if "function" in tool:
@@ -264,7 +293,9 @@ class ChatToolglot(BaseChatModel):
             tool_choice=read_choice(choice),
             parallel=parallel,
             options=options,
-            output=None if output is None else decode_request(OPENAI_CHAT, {"response_format": output}).output,
+            output=None
+            if output is None
+            else decode_request(OPENAI_CHAT, {"response_format": output}).output,
             extras=extras,
         )
 
@@ -279,7 +310,9 @@ class ChatToolglot(BaseChatModel):
         reply, losses = result.reply, list[Loss]()
         fields = export_reply(reply.message, "reply", losses, find_truncated_calls(reply))
         metadata = export_metadata(reply, self.engine.model, (*result.losses, *result.repairs, *losses))
-        message = AIMessage(**fields, response_metadata=metadata, usage_metadata=cast(Any, export_usage(reply.usage)))
+        message = AIMessage(
+            **fields, response_metadata=metadata, usage_metadata=cast(Any, export_usage(reply.usage))
+        )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _generate(
@@ -329,20 +362,28 @@ class ChatToolglot(BaseChatModel):
                         yield ChatGenerationChunk(message=AIMessageChunk(content=[part]))
         result: EngineResult = state.result
         reply, losses = result.reply, list[Loss]()
-        # Calls only now: their fragments do not follow the caller's schemas, and a truncated call must not run.
+        # Calls only now: their fragments do not follow the caller's schemas, and a truncated call must not
+        # run.
         fields = export_reply(reply.message, "reply", losses, find_truncated_calls(reply))
-        fields["content"] = export_content([block for block in reply.blocks if isinstance(block, Media)], "reply", losses)
+        fields["content"] = export_content(
+            [block for block in reply.blocks if isinstance(block, Media)], "reply", losses
+        )
         metadata = export_metadata(reply, self.engine.model, (*result.losses, *result.repairs, *losses))
         usage = cast(Any, export_usage(reply.usage))
-        message = AIMessageChunk(**fields, response_metadata=metadata, usage_metadata=usage, chunk_position="last")
+        message = AIMessageChunk(
+            **fields, response_metadata=metadata, usage_metadata=usage, chunk_position="last"
+        )
         yield ChatGenerationChunk(message=message)
 
 
-_OPTION_NAMES = frozenset(Options.__struct_fields__) - {"cache", "stop"}  # LangChain has its own options with these names
+# LangChain has its own options with these names
+_OPTION_NAMES = frozenset(Options.__struct_fields__) - {"cache", "stop"}
 
 
 def describe_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
-    """Return a tool as the dict that LangChain traces: a function in OpenAI's format, or a provider's own definition."""
+    """Return a tool as the dict that LangChain traces: a function in OpenAI's format, or a provider's own
+    definition.
+    """
     definition = tool.definition if isinstance(tool, Tool) else tool
     if isinstance(definition, ToolDefinition):
         return _describe_definition(definition, strict)
@@ -354,13 +395,20 @@ def describe_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
 
 
 def _describe_definition(definition: ToolDefinition, strict: bool | None) -> dict[str, Any]:
-    """Return a definition as OpenAI's, or as the provider's own. `strict`: None leaves it to the definition."""
+    """Return a definition as OpenAI's, or as the provider's own.
+
+    `strict`: None leaves it to the definition.
+    """
     if definition.kind == "hosted":
         return dict(definition.opaque or {})
     parameters = definition.parameters or {}
     if definition.kind == "freeform":
         parameters = FREEFORM_SCHEMA
-    function: dict[str, Any] = {"name": definition.name, "description": definition.description, "parameters": parameters}
+    function: dict[str, Any] = {
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": parameters,
+    }
     if strict is None:
         strict = definition.strict
     if strict is not None:
@@ -382,4 +430,6 @@ def read_choice(choice: Any) -> ToolChoice | None:
         case {"type": "any"}:
             return ToolChoice("required")
         case _:
-            raise UnknownName("tool_choice", json.dumps(choice, default=str), ("auto", "none", "any", "the name of a tool"))
+            raise UnknownName(
+                "tool_choice", json.dumps(choice, default=str), ("auto", "none", "any", "the name of a tool")
+            )

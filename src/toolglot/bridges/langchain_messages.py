@@ -1,4 +1,7 @@
-"""Converts LangChain's messages to ours and back. LangChain-only content is kept as `Foreign` with format "langchain"."""
+"""Converts LangChain's messages to ours and back.
+
+LangChain-only content is kept as `Foreign` with format "langchain".
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -52,8 +55,19 @@ FORMAT = "langchain"
 INVALID = "the arguments are not a JSON object, or were truncated by the length limit"
 ORIGINAL = "toolglot"
 """The key in `additional_kwargs` that holds the original reply."""
-_ROLES: dict[str, Role] = {"human": "user", "system": "system", "ai": "assistant", "tool": "tool", "function": "tool"}
-_CHAT_ROLES: dict[str, Role] = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
+_ROLES: dict[str, Role] = {
+    "human": "user",
+    "system": "system",
+    "ai": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_CHAT_ROLES: dict[str, Role] = {
+    "user": "user",
+    "system": "system",
+    "developer": "system",
+    "assistant": "assistant",
+}
 _MEDIA_TYPES = ("image", "audio", "video", "file")
 # LangChain providers whose opaque state is in standard blocks: provider -> wire, profile.
 _KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
@@ -63,7 +77,10 @@ _KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
 
 
 def import_messages(messages: Iterable[Any], *, system: str | None = None) -> Conversation:
-    """Return LangChain messages, or whatever it accepts as such, as a conversation. Raises MalformedRequest."""
+    """Return LangChain messages, or whatever it accepts as such, as a conversation.
+
+    Raises MalformedRequest.
+    """
     conversation = [system_message(system)] if system else list[Message]()
     try:
         converted = convert_to_messages(cast(Sequence[Any], list(messages)))
@@ -110,7 +127,9 @@ def _import_reply(message: AIMessage, index: int) -> Message:
     provider = str(metadata.get("model_provider") or "")
     model = str(metadata.get("model_name") or "")
     wire, profile = _KNOWN_PROVIDERS.get(provider, (FORMAT, provider))
-    blocks = [_import_block(part, f"call_{index}_{number}") for number, part in enumerate(_list_parts(message))]
+    blocks = [
+        _import_block(part, f"call_{index}_{number}") for number, part in enumerate(_list_parts(message))
+    ]
     has_thinking = any(isinstance(block, Thinking) for block in blocks)
     origin = Origin(wire, profile, model) if provider or model or has_thinking else None
     visible = Message("assistant", tuple(blocks), origin)
@@ -118,7 +137,10 @@ def _import_reply(message: AIMessage, index: int) -> Message:
 
 
 def _list_parts(message: AIMessage) -> list[dict[str, Any]]:
-    """Return the parts of a reply. LangChain's own list omits calls without an id and with that of another call."""
+    """Return the parts of a reply.
+
+    LangChain's own list omits calls without an id and with that of another call.
+    """
     parts = [cast(dict[str, Any], block) for block in message.content_blocks]
     calls: list[dict[str, Any]] = [{**call, "type": "tool_call"} for call in message.tool_calls]
     calls += [{**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls]
@@ -131,7 +153,9 @@ def import_content(message: BaseMessage) -> tuple[ResultBlock, ...]:
     """Convert the content of a message that is not a reply: reasoning and calls in it stay LangChain's own."""
     parts = [cast(dict[str, Any], part) for part in message.content_blocks]
     blocks = [(part, _import_block(part, "")) for part in parts]
-    return tuple(block if isinstance(block, Text | Media) else Foreign(FORMAT, dict(part)) for part, block in blocks)
+    return tuple(
+        block if isinstance(block, Text | Media) else Foreign(FORMAT, dict(part)) for part, block in blocks
+    )
 
 
 def _import_block(block: Mapping[str, Any], call_id: str) -> Block:
@@ -143,7 +167,9 @@ def _import_block(block: Mapping[str, Any], call_id: str) -> Block:
         case "tool_call":
             return ToolCall(_read_text(block, "id", call_id), block["name"], dict(block.get("args") or {}))
         case "invalid_tool_call":
-            return ToolCall(_read_text(block, "id", call_id), _read_text(block, "name"), None, _read_text(block, "args"))
+            return ToolCall(
+                _read_text(block, "id", call_id), _read_text(block, "name"), None, _read_text(block, "args")
+            )
         case kind if kind in _MEDIA_TYPES:
             return _import_media(kind, block)
         case _:
@@ -178,7 +204,9 @@ def export_messages(messages: Iterable[Message]) -> ExportedMessages:
             for result in message.results:
                 status = "error" if result.is_error else "success"
                 content = cast(Any, export_content(result.content, where, losses))
-                exported.append(ToolMessage(content, tool_call_id=result.call_id, name=result.name or None, status=status))
+                exported.append(
+                    ToolMessage(content, tool_call_id=result.call_id, name=result.name or None, status=status)
+                )
         elif message.role == "assistant":
             exported.append(AIMessage(**export_reply(message, where, losses)))
         else:
@@ -189,7 +217,9 @@ def export_messages(messages: Iterable[Message]) -> ExportedMessages:
     return ExportedMessages(exported, losses=tuple(losses))
 
 
-def export_reply(message: Message, where: str, losses: list[Loss], broken: Collection[ToolCall] = ()) -> dict[str, Any]:
+def export_reply(
+    message: Message, where: str, losses: list[Loss], broken: Collection[ToolCall] = ()
+) -> dict[str, Any]:
     """Return the fields of an AIMessage, without usage and metadata. `broken`: calls that must not run."""
     original = store_original(message, broken)
     others = [block for block in message.blocks if not isinstance(block, ToolCall)]
@@ -203,7 +233,15 @@ def export_reply(message: Message, where: str, losses: list[Loss], broken: Colle
             continue
         # LangChain completes truncated JSON and would run the call, so it must not look like JSON.
         arguments = f"(not valid) {call.text}"
-        invalid.append({"name": call.name, "args": arguments, "id": call.id, "error": INVALID, "type": "invalid_tool_call"})
+        invalid.append(
+            {
+                "name": call.name,
+                "args": arguments,
+                "id": call.id,
+                "error": INVALID,
+                "type": "invalid_tool_call",
+            }
+        )
     return {
         "content": export_content(others, where, losses),
         "tool_calls": valid,
@@ -214,7 +252,12 @@ def export_reply(message: Message, where: str, losses: list[Loss], broken: Colle
 
 def export_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as LangChain's."""
-    return {"name": call.qualified_name, "args": visible_arguments(call) or {}, "id": call.id, "type": "tool_call"}
+    return {
+        "name": call.qualified_name,
+        "args": visible_arguments(call) or {},
+        "id": call.id,
+        "type": "tool_call",
+    }
 
 
 def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> str | list[Any]:

@@ -21,7 +21,10 @@ from toolglot.wire.codec import decode_request, encode_request
 
 __all__ = ["ExportedMessages", "export_messages", "import_messages"]
 
-FRAMEWORKS = {"langchain": "toolglot.bridges.langchain_messages", "pydantic-ai": "toolglot.bridges.pydantic_ai_messages"}
+FRAMEWORKS = {
+    "langchain": "toolglot.bridges.langchain_messages",
+    "pydantic-ai": "toolglot.bridges.pydantic_ai_messages",
+}
 """Formats that are lists of a framework's own objects -> the modules that convert them."""
 # The request fields that hold the system prompt, if it is not a message in the list.
 _SYSTEM_FIELDS = {
@@ -38,7 +41,8 @@ _FORMATS: dict[str, tuple[frozenset[Any], frozenset[str]]] = {
     spec.OPENAI_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
     spec.OPENAI_RESPONSES: (_TURNS | {"system", "developer"}, frozenset({"content"})),
     spec.ANTHROPIC_MESSAGES: (_TURNS | {"system"}, frozenset({"content"})),
-    spec.GEMINI: (frozenset({"user", "model", "function", "system", None}), frozenset({"parts"})),  # the role is optional
+    # the role is optional
+    spec.GEMINI: (frozenset({"user", "model", "function", "system", None}), frozenset({"parts"})),
     spec.OLLAMA_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
 }
 _CONTENT_KEYS = ("content", "parts", "tool_calls")
@@ -50,7 +54,8 @@ class ExportedMessages(msgspec.Struct, frozen=True):
 
     messages: list[Any]
     system: Any = None
-    """The system prompt, if the format keeps it outside the list: Anthropic's `system`, Responses' `instructions`."""
+    """The system prompt, if the format keeps it outside the list: Anthropic's `system`, Responses'
+    `instructions`."""
     losses: tuple[Loss, ...] = ()
     repairs: tuple[Repair, ...] = ()
 
@@ -58,8 +63,9 @@ class ExportedMessages(msgspec.Struct, frozen=True):
 def export_messages(conversation: Iterable[Message], format: str) -> ExportedMessages:
     """Return a conversation as a list of messages.
 
-    `format`: a provider (`openai-chat`, `openai-responses`, `anthropic`, `gemini` …), optionally with a model so that its
-    opaque state is kept (`anthropic:claude-opus-5`), or a framework (`langchain`, `pydantic-ai`). Raises UnknownName.
+    `format`: a provider (`openai-chat`, `openai-responses`, `anthropic`, `gemini` …), optionally with a model
+    so that its opaque state is kept (`anthropic:claude-opus-5`), or a framework (`langchain`, `pydantic-ai`).
+    Raises UnknownName.
     """
     messages = list(conversation)
     if format in FRAMEWORKS:
@@ -75,10 +81,12 @@ def export_messages(conversation: Iterable[Message], format: str) -> ExportedMes
 
 
 def import_messages(messages: Iterable[Any], format: str, *, system: Any = None) -> Conversation:
-    """Return a list of messages as a conversation. The items may be dicts, or objects from the provider's SDK.
+    """Return a list of messages as a conversation.
 
-    `format`: see `export_messages`. `system`: the system prompt, if it is not in the list. Raises UnknownName,
-    MalformedRequest.
+    The items may be dicts, or objects from the provider's SDK.
+
+    `format`: see `export_messages`. `system`: the system prompt, if it is not in the list. Raises
+    UnknownName, MalformedRequest.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(cast(Any, messages), Iterable):
         raise MalformedRequest("messages must be a list")
@@ -97,12 +105,17 @@ def import_messages(messages: Iterable[Any], format: str, *, system: Any = None)
 
 
 def _check_item(item: Any, number: int, wire: str) -> None:
-    """Refuse messages in another format: decoding is tolerant, and would drop most of them. Raises MalformedRequest."""
+    """Refuse messages in another format: decoding is tolerant, and would drop most of them.
+
+    Raises MalformedRequest.
+    """
     if not isinstance(item, dict):
         raise MalformedRequest("a message must be a dict or an object from the provider's SDK")
     problem = _find_problem(cast(dict[str, Any], item), wire)
     if problem:
-        raise MalformedRequest(f"messages[{number}] is not in {wire} format: {problem}; is it in another format?")
+        raise MalformedRequest(
+            f"messages[{number}] is not in {wire} format: {problem}; is it in another format?"
+        )
 
 
 def _find_problem(fields: Mapping[str, Any], wire: str) -> str:
@@ -124,7 +137,9 @@ def _find_problem(fields: Mapping[str, Any], wire: str) -> str:
 
 
 def _may_lack_content(role: str | None, keys: Collection[str]) -> bool:
-    """Whether a message of a format with these keys may hold calls only, or holds its content under another key."""
+    """Whether a message of a format with these keys may hold calls only, or holds its content under another
+    key.
+    """
     if "parts" in keys:
         return True
     return "tool_calls" in keys and role not in ("user", "system")
@@ -152,19 +167,24 @@ def to_plain(value: Any) -> Any:
 
 
 def explain_missing(error: ImportError, module: str, package: str) -> ImportError:
-    """Return the error to raise if a framework cannot be imported: what to install or upgrade, or the original error."""
+    """Return the error to raise if a framework cannot be imported: what to install or upgrade, or the
+    original error.
+    """
     if (error.name or "").partition(".")[0] != module:
         return error
     if find_spec(module) is None:
         return ImportError(f"this bridge needs {package}: run `pip install {package}`")
-    return ImportError(f"this bridge needs a newer {package}: run `pip install --upgrade {package}` ({error})")
+    return ImportError(
+        f"this bridge needs a newer {package}: run `pip install --upgrade {package}` ({error})"
+    )
 
 
 def store_original(message: Message, broken: Collection[ToolCall] = ()) -> Opaque | None:
-    """Return a reply as data for a framework to store, if it has more than the framework's own types can express.
+    """Return a reply as data for a framework to store, if it has more than the framework's own types can
+    express.
 
-    Signatures, ids and encrypted reasoning must be returned unchanged with the next request. `broken`: calls whose arguments
-    the framework does not see.
+    Signatures, ids and encrypted reasoning must be returned unchanged with the next request. `broken`: calls
+    whose arguments the framework does not see.
     """
     blocks: list[Block] = []
     for block in message.blocks:
@@ -204,9 +224,15 @@ def _list_words(message: Message) -> tuple[str, str, str]:
 
 
 def _is_same_call(stored: ToolCall, visible: ToolCall) -> bool:
-    """Return whether a framework's call is the stored one: frameworks have no namespaces, and few have plain-text calls."""
+    """Return whether a framework's call is the stored one: frameworks have no namespaces, and few have
+    plain-text calls.
+    """
     has_same_name = visible.qualified_name in (stored.name, stored.qualified_name)
-    return visible.id == stored.id and has_same_name and visible.arguments in (stored.arguments, visible_arguments(stored))
+    return (
+        visible.id == stored.id
+        and has_same_name
+        and visible.arguments in (stored.arguments, visible_arguments(stored))
+    )
 
 
 def visible_arguments(call: ToolCall) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """OpenAI Agents SDK: its tools in our registry, our tools in its agents, and a model provider on our engine.
 
-The SDK's conversations are items of the Responses API, whatever the model, so our codec for that wire converts them.
+The SDK's conversations are items of the Responses API, whatever the model, so our codec for that wire
+converts them.
 """
 
 from base64 import b64decode, b64encode
@@ -14,7 +15,13 @@ from msgspec.structs import replace
 
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import ask_user, make_tool
-from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original, to_plain
+from toolglot.bridges.messages import (
+    explain_missing,
+    find_truncated_calls,
+    restore_original,
+    store_original,
+    to_plain,
+)
 from toolglot.common.jsontext import dumps, dumps_text, loads, loads_object
 from toolglot.common.loggers import get_logger
 from toolglot.common.value_checks import as_items
@@ -27,8 +34,25 @@ from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Allow, ApprovalRequest
-from toolglot.values.events import EngineEvent, ReplyDone, ReplyStarted, RequestDelayed, Retrying, ToolCallReady
-from toolglot.values.messages import Media, Message, Origin, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.events import (
+    EngineEvent,
+    ReplyDone,
+    ReplyStarted,
+    RequestDelayed,
+    Retrying,
+    ToolCallReady,
+)
+from toolglot.values.messages import (
+    Media,
+    Message,
+    Origin,
+    Reply,
+    ResultBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from toolglot.values.request import Options, Request
 from toolglot.wire.codec import decode_request
 from toolglot.wire.framing import SseDecoder
@@ -72,13 +96,17 @@ def import_tool(tool: AgentsTool, options: SchemaToolOptions) -> Tool:
     if not isinstance(tool, FunctionTool):
         raise UsageError(f"the tool {tool.name!r} is run by OpenAI; use hosted= of toolglot.Agent instead")
     if tool.tool_input_guardrails or tool.tool_output_guardrails:
-        raise UsageError(f"the tool {tool.name!r} has guardrails, which only the Agents SDK runs; use Hooks instead")
+        raise UsageError(
+            f"the tool {tool.name!r} has guardrails, which only the Agents SDK runs; use Hooks instead"
+        )
     function, needs_approval = tool, tool.needs_approval
 
     # These names must not clash with parameters.
     async def run_tool(toolglot_arguments: dict[str, Any], toolglot_context: Context[Any]) -> ToolOutput:
         call, text = toolglot_context.call, dumps_text(toolglot_arguments)
-        context = ToolContext(toolglot_context.data, tool_name=tool.name, tool_call_id=call.id, tool_arguments=text)
+        context = ToolContext(
+            toolglot_context.data, tool_name=tool.name, tool_call_id=call.id, tool_arguments=text
+        )
         if callable(needs_approval) and await needs_approval(context, toolglot_arguments, call.id):
             await ask_user(toolglot_context, toolglot_arguments, "the tool requires approval")
         return ToolOutput(import_output(await function.on_invoke_tool(context, text)))
@@ -107,7 +135,8 @@ def import_output(output: Any) -> Any:
 def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[AgentsTool]:
     """Return our tools as the SDK's, for one conversation.
 
-    A call that needs approval interrupts the run, unless `approve` decides. `data` defaults to the run's context.
+    A call that needs approval interrupts the run, unless `approve` decides. `data` defaults to the run's
+    context.
     """
     exported = ExportedTools(tools, **options, framework_asks=True)
     return [export_tool(exported, name) for name in exported.definitions()]
@@ -124,7 +153,10 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
         try:
             arguments = loads_object(text or "{}")
         except ValueError:  # not repaired: they may have been truncated by the length limit
-            return "The call did not run: its arguments are not a JSON object, or were truncated. Make a shorter call."
+            return (
+                "The call did not run: its arguments are not a JSON object, or were truncated. Make a "
+                "shorter call."
+            )
         tools = exported.with_data(context.context)
         call = tools.make_call(name, arguments, context.tool_call_id)
         is_approved = context.is_tool_approved(name, context.tool_call_id)
@@ -166,7 +198,9 @@ def _export_media(block: Media) -> ToolOutputImage | ToolOutputFileContent:
     if block.kind == "image":
         return ToolOutputImage(image_url=url, file_id=block.file_id)
     data = url if block.data else None
-    return ToolOutputFileContent(file_data=data, file_url=block.url, file_id=block.file_id, filename=block.name or None)
+    return ToolOutputFileContent(
+        file_data=data, file_url=block.url, file_id=block.file_id, filename=block.name or None
+    )
 
 
 # ---- the model
@@ -201,7 +235,9 @@ class ToolglotModel(Model):
         tracing: ModelTracing,
         **others: Any,
     ) -> ModelResponse:
-        request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
+        request = self._build_request(
+            system_instructions, input, model_settings, tools, output_schema, handoffs, others
+        )
         result = await self.engine.ask(request)
         self._log_notes(result)
         reply = _hide_truncated_calls(result.reply)
@@ -230,7 +266,9 @@ class ToolglotModel(Model):
         tracing: ModelTracing,
         **others: Any,
     ) -> AsyncIterator[Any]:
-        request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
+        request = self._build_request(
+            system_instructions, input, model_settings, tools, output_schema, handoffs, others
+        )
         profile = self.engine.profile
         encoder = ResponsesReplyEncoder(profile.model, origin=Origin(profile.wire, profile.id, profile.model))
         state = self.engine.new_state()
@@ -280,16 +318,22 @@ class ToolglotModel(Model):
     ) -> Request:
         for name in ("extra_headers", "extra_query"):
             if getattr(settings, name):
-                raise UsageError(f"ModelSettings.{name} is not supported; pass headers= or base_url= to the model")
+                raise UsageError(
+                    f"ModelSettings.{name} is not supported; pass headers= or base_url= to the model"
+                )
         for name, value in others.items():
             if value:
-                raise UsageError(f"{name} refers to data stored by OpenAI; with other models, pass the whole conversation")
+                raise UsageError(
+                    f"{name} refers to data stored by OpenAI; with other models, pass the whole conversation"
+                )
         fields = {
             "model": self.engine.model,
             "instructions": instructions,
             "input": to_plain(input),
             "tools": Converter.convert_tools(tools, handoffs, tool_choice=settings.tool_choice).tools,
-            "tool_choice": Converter.convert_tool_choice(settings.tool_choice, tools=tools, handoffs=handoffs),
+            "tool_choice": Converter.convert_tool_choice(
+                settings.tool_choice, tools=tools, handoffs=handoffs
+            ),
             "parallel_tool_calls": settings.parallel_tool_calls,
             "text": _describe_text(output_schema, settings),
             "temperature": settings.temperature,
@@ -303,14 +347,28 @@ class ToolglotModel(Model):
         fields |= cast(dict[str, Any], settings.extra_body or {})
         fields |= settings.extra_args or {}
         # `Omit` is the SDK's way to say that a field is not sent.
-        body = {name: value for name, value in fields.items() if value is not None and type(value).__name__ != "Omit"}
+        body = {
+            name: value
+            for name, value in fields.items()
+            if value is not None and type(value).__name__ != "Omit"
+        }
         request = decode_request(OPENAI_RESPONSES, body)
-        penalties = {"presence_penalty": settings.presence_penalty, "frequency_penalty": settings.frequency_penalty}
+        penalties = {
+            "presence_penalty": settings.presence_penalty,
+            "frequency_penalty": settings.frequency_penalty,
+        }
         options: Options = replace(request.options, cache=True, **penalties)
-        return replace(request, model="", messages=[unwrap_reply(message) for message in request.messages], options=options)
+        return replace(
+            request,
+            model="",
+            messages=[unwrap_reply(message) for message in request.messages],
+            options=options,
+        )
 
 
-def _describe_text(output_schema: AgentOutputSchemaBase | None, settings: ModelSettings) -> dict[str, Any] | None:
+def _describe_text(
+    output_schema: AgentOutputSchemaBase | None, settings: ModelSettings
+) -> dict[str, Any] | None:
     """Return a request's `text`: the format of the answer and its verbosity."""
     form: Any = Converter.get_response_format(output_schema)
     verbosity = {} if settings.verbosity is None else {"verbosity": settings.verbosity}
@@ -338,7 +396,9 @@ def _hide_truncated_calls(reply: Reply) -> Reply:
 
 
 def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any]]:
-    """Return a reply's items, with the reply itself in the first reasoning item if it has another wire's state."""
+    """Return a reply's items, with the reply itself in the first reasoning item if it has another wire's
+    state.
+    """
     original = store_original(reply.message)
     origin = reply.origin
     is_openais = origin is not None and (origin.wire, origin.profile) == (OPENAI_RESPONSES, OPENAI_RESPONSES)

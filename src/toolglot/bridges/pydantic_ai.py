@@ -45,7 +45,13 @@ try:
     from pydantic import ValidationError
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, ToolFailed, UserError
-    from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponseStreamEvent, ToolReturn, ToolReturnPart
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelResponse,
+        ModelResponseStreamEvent,
+        ToolReturn,
+        ToolReturnPart,
+    )
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.models.test import TestModel
     from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool, WebSearchTool
@@ -61,19 +67,27 @@ except ImportError as e:
 __all__ = ["ToolglotModel", "ToolglotToolset", "import_tools", "import_toolset"]
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())  # the executor validates and repairs them
-_NATIVE_TOOLS: dict[str, type[AbstractNativeTool]] = {"web_search": WebSearchTool, "code_execution": CodeExecutionTool}
+_NATIVE_TOOLS: dict[str, type[AbstractNativeTool]] = {
+    "web_search": WebSearchTool,
+    "code_execution": CodeExecutionTool,
+}
 _EFFORTS: dict[Any, str] = {True: "medium", False: "none"}
-_SETTINGS = {"stop_sequences": "stop", **{name: name for name in Options.__struct_fields__ if name not in ("stop", "cache")}}
+_SETTINGS = {
+    "stop_sequences": "stop",
+    **{name: name for name in Options.__struct_fields__ if name not in ("stop", "cache")},
+}
 
 
 # ---- tools
 
 
-def import_tools(tools: Iterable[Any] | AbstractToolset[Any], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
+def import_tools(
+    tools: Iterable[Any] | AbstractToolset[Any], **options: Unpack[SchemaToolOptions]
+) -> list[Tool]:
     """Return Pydantic AI's tools as ours: `Tool`s, functions that take a `RunContext`, or toolsets.
 
-    `deps` is the run's `data`. A tool that needs approval asks as ours do. A toolset with connections (MCP) needs
-    `import_toolset`. Raises UsageError.
+    `deps` is the run's `data`. A tool that needs approval asks as ours do. A toolset with connections (MCP)
+    needs `import_toolset`. Raises UsageError.
     """
     items: list[Any] = [tools] if isinstance(tools, AbstractToolset) else list(as_items(tools))
     toolsets: list[AbstractToolset[Any]] = [item for item in items if isinstance(item, AbstractToolset)]
@@ -149,7 +163,9 @@ def import_tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any], options: 
         "output_schema": definition.return_schema,
     }
     description = definition.description or ""
-    return make_tool(definition.name, description, definition.parameters_json_schema, run_tool, options, options_of_tool)
+    return make_tool(
+        definition.name, description, definition.parameters_json_schema, run_tool, options, options_of_tool
+    )
 
 
 def import_value(value: Any, name: str) -> ToolOutput:
@@ -172,8 +188,8 @@ def import_value(value: Any, name: str) -> ToolOutput:
 class ToolglotToolset(AbstractToolset[Any]):
     """Our tools for Pydantic AI agents: validated, approved, sandboxed and recorded as in our own agents.
 
-    A call that needs approval becomes a deferred call (`DeferredToolRequests`), unless `approve` decides. A run's dependencies
-    are the tools' `data`. The options are those of `ExportOptions`.
+    A call that needs approval becomes a deferred call (`DeferredToolRequests`), unless `approve` decides. A
+    run's dependencies are the tools' `data`. The options are those of `ExportOptions`.
     """
 
     def __init__(self, tools: AnyTools, *, id: str | None = None, **options: Unpack[ExportOptions]) -> None:
@@ -209,7 +225,9 @@ class ToolglotToolset(AbstractToolset[Any]):
             for name, definition in definitions.items()
         }
 
-    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
         call = self._exported.make_call(name, tool_args, ctx.tool_call_id or "")
         answer = Allow() if ctx.tool_call_approved else None
         outcome = await self._exported.run(call, answer)
@@ -233,7 +251,9 @@ class ToolglotModel(Model):
         engine: Options for `create_engine`.
     """
 
-    unsupported_settings = frozenset({"extra_headers", "logit_bias", "max_retries", "service_tier", "timeout"})
+    unsupported_settings = frozenset(
+        {"extra_headers", "logit_bias", "max_retries", "service_tier", "timeout"}
+    )
 
     def __init__(
         self,
@@ -251,7 +271,9 @@ class ToolglotModel(Model):
             "supports_inline_system_prompts": True,
             "supports_thinking": True,
             "supports_cache": True,
-            "supported_native_tools": frozenset(_NATIVE_TOOLS[name] for name in hosted if name in _NATIVE_TOOLS),
+            "supported_native_tools": frozenset(
+                _NATIVE_TOOLS[name] for name in hosted if name in _NATIVE_TOOLS
+            ),
             "context_window": limits.context,
         }
         super().__init__(settings=settings, profile={**facts, **(profile or {})})
@@ -328,7 +350,9 @@ class ToolglotModel(Model):
             parallel=values.get("parallel_tool_calls"),
             options=Options(**options),
             output=_read_output(parameters),
-            extras={self.engine.profile.wire: dict(cast(dict[str, Any], extras))} if isinstance(extras, dict) else {},
+            extras={self.engine.profile.wire: dict(cast(dict[str, Any], extras))}
+            if isinstance(extras, dict)
+            else {},
         )
 
     def _build_tools(self, parameters: ModelRequestParameters) -> tuple[ToolDefinition, ...]:
@@ -347,7 +371,9 @@ def _check_native_options(native: Any) -> None:
     """Refuse options of a provider's own tool: there is no place for them here."""
     for option in fields(native):
         if option.name != "optional" and getattr(native, option.name) != option.default:
-            raise UserError(f"ToolglotModel does not support {option.name!r} of {type(native).__name__}; leave it out")
+            raise UserError(
+                f"ToolglotModel does not support {option.name!r} of {type(native).__name__}; leave it out"
+            )
 
 
 def _read_output(parameters: ModelRequestParameters) -> Output | None:
@@ -359,7 +385,10 @@ def _read_output(parameters: ModelRequestParameters) -> Output | None:
 
 
 def read_choice(choice: Any, parameters: ModelRequestParameters) -> ToolChoice | None:
-    """Return which tools the model may or must call. If text is not allowed, the output is a tool call, too."""
+    """Return which tools the model may or must call.
+
+    If text is not allowed, the output is a tool call, too.
+    """
     outputs = [tool.name for tool in parameters.output_tools]
     may_answer = parameters.allow_text_output or parameters.allow_image_output
     mode = "auto" if may_answer else "required"
@@ -405,17 +434,25 @@ class _StreamedReply(StreamedResponse):
             async for batch in self.batches:
                 for event in batch:
                     if isinstance(event, TextDelta):
-                        for change in manager.handle_text_delta(vendor_part_id=event.index, content=event.text):
+                        for change in manager.handle_text_delta(
+                            vendor_part_id=event.index, content=event.text
+                        ):
                             yield change
                     elif isinstance(event, ThinkingDelta):
-                        for change in manager.handle_thinking_delta(vendor_part_id=event.index, content=event.text):
+                        for change in manager.handle_thinking_delta(
+                            vendor_part_id=event.index, content=event.text
+                        ):
                             yield change
         assert self.engine_state.result is not None
         result: EngineResult = self.engine_state.result
         reply, broken = result.reply, find_truncated_calls(result.reply)
-        # Calls only now: their fragments do not follow the caller's schemas, and a truncated call must not run.
+        # Calls only now: their fragments do not follow the caller's schemas, and a truncated call must not
+        # run.
         for index, block in enumerate(reply.blocks):
-            if isinstance(block, ToolCall | Media | Foreign) and (part := export_part(block, broken)) is not None:
+            if (
+                isinstance(block, ToolCall | Media | Foreign)
+                and (part := export_part(block, broken)) is not None
+            ):
                 yield manager.handle_part(vendor_part_id=("complete", index), part=part)
         self._usage = export_usage(reply.usage)
         self.provider_details = export_details(reply, (*result.losses, *result.repairs))

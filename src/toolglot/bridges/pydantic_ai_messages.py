@@ -1,4 +1,7 @@
-"""Converts Pydantic AI's messages to ours and back. Pydantic-AI-only content is kept as `Foreign` in its format."""
+"""Converts Pydantic AI's messages to ours and back.
+
+Pydantic-AI-only content is kept as `Foreign` in its format.
+"""
 
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -194,7 +197,9 @@ def _import_url(file: ImageUrl | AudioUrl | VideoUrl | DocumentUrl) -> Media:
 def import_reply(message: ModelResponse) -> Message:
     """Return a response's original reply, or convert its parts."""
     wire, profile = _KNOWN_PROVIDERS.get(message.provider_name or "", (FORMAT, message.provider_name or ""))
-    visible = Message("assistant", tuple(map(import_part, message.parts)), Origin(wire, profile, message.model_name or ""))
+    visible = Message(
+        "assistant", tuple(map(import_part, message.parts)), Origin(wire, profile, message.model_name or "")
+    )
     return restore_original((message.provider_details or {}).get(ORIGINAL), visible)
 
 
@@ -276,7 +281,13 @@ def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> I
             case Media():
                 content = _export_media(block)
                 if content is None:
-                    losses.append(Loss(block.kind, where, "it is stored at the provider, and Pydantic AI cannot refer to it"))
+                    losses.append(
+                        Loss(
+                            block.kind,
+                            where,
+                            "it is stored at the provider, and Pydantic AI cannot refer to it",
+                        )
+                    )
                 else:
                     yield content
             case _:
@@ -320,7 +331,10 @@ def export_reply(message: Message, where: str, losses: list[Loss]) -> ModelRespo
 
 
 def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelResponsePart | None:
-    """Return a block of a reply as a part; None if there is none for it. `broken`: calls that must not run."""
+    """Return a block of a reply as a part; None if there is none for it.
+
+    `broken`: calls that must not run.
+    """
     match block:
         case Text():
             return TextPart(block.text)
@@ -334,7 +348,9 @@ def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelRespons
                 return ToolCallPart(block.qualified_name, f"(invalid) {block.text}", block.id)
             return ToolCallPart(block.qualified_name, arguments, block.id)
         case Media() if block.data is not None:
-            return FilePart(BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type)))
+            return FilePart(
+                BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type))
+            )
         case Foreign(wire="pydantic-ai"):
             return _RESPONSE_PARTS.validate_python(block.item)
         case _:
@@ -354,9 +370,12 @@ def export_usage(usage: Usage) -> RequestUsage:
 
 def export_details(reply: Reply, notes: Iterable[Any]) -> dict[str, Any]:
     """Return `provider_details`: the original reply, the stop reason, and losses and repairs."""
-    original, texts = store_original(reply.message, find_truncated_calls(reply)), [str(note) for note in notes]
+    original = store_original(reply.message, find_truncated_calls(reply))
+    texts = [str(note) for note in notes]
     details: dict[str, Any] = {"finish_reason": reply.stop}
-    return details | ({"notes": texts} if texts else {}) | ({ORIGINAL: original} if original is not None else {})
+    return (
+        details | ({"notes": texts} if texts else {}) | ({ORIGINAL: original} if original is not None else {})
+    )
 
 
 def export_stop(reply: Reply) -> FinishReason:

@@ -58,12 +58,16 @@ def import_tool(tool: SmolTool, options: SchemaToolOptions) -> Tool:
 
 
 def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[SmolTool]:
-    """Return our tools as smolagents tools, for one conversation. Calls that need approval are refused without `approve`.
+    """Return our tools as smolagents tools, for one conversation.
+
+    Calls that need approval are refused without `approve`.
 
     smolagents schemas have one level: nested structure goes into the parameter's description.
     """
     exported = ExportedTools(tools, **options)
-    smol_tools = [_ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()]
+    smol_tools = [
+        _ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()
+    ]
     names = [tool.name for tool in smol_tools]
     if duplicate := next((name for name in names if names.count(name) > 1), ""):
         raise UsageError(f"two tools would be named {duplicate!r} in smolagents; rename one of them")
@@ -82,12 +86,17 @@ class _ExportedTool(SmolTool):
     def __init__(self, exported: ExportedTools, name: str, definition: ToolDefinition) -> None:
         self._exported, self.name = exported, name.replace("-", "_").replace(".", "_")
         if not self.name.isidentifier() or iskeyword(self.name):
-            raise UsageError(f"the tool {name!r} cannot be used in smolagents: its name must be a Python identifier; rename it")
+            raise UsageError(
+                f"the tool {name!r} cannot be used in smolagents: its name must be a Python identifier; "
+                "rename it"
+            )
         self._own_name, self.description = name, definition.description
         schema = definition.parameters or {}
-        required, properties = schema.get("required", ()), cast(dict[str, dict[str, Any]], schema.get("properties", {}))
+        required = schema.get("required", ())
+        properties = cast(dict[str, dict[str, Any]], schema.get("properties", {}))
         self.inputs = {  # pyright: ignore[reportIncompatibleVariableOverride, reportAttributeAccessIssue]
-            key: describe_input(value, schema, is_required=key in required) for key, value in properties.items()
+            key: describe_input(value, schema, is_required=key in required)
+            for key, value in properties.items()
         }
         super().__init__()
 

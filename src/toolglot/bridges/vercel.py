@@ -1,7 +1,7 @@
 """The Vercel AI SDK's UI message stream (`useChat`), version 1: encodes runs and parses requests.
 
-Events that the protocol does not define (retries, a change of model, truncation, tool progress, why a run ended early) become
-data parts whose types begin with `data-toolglot-`.
+Events that the protocol does not define (retries, a change of model, truncation, tool progress, why a run
+ended early) become data parts whose types begin with `data-toolglot-`.
 """
 
 from collections.abc import AsyncGenerator
@@ -93,8 +93,8 @@ def encode_events(
 ) -> AsyncGenerator[bytes]:
     """Return a run as a UI message stream: `encode_events(agent.stream(request.prompt), request)`.
 
-    `stateless`: the server keeps no conversation, so the client stores what a model needs back with its replies (signatures,
-    encrypted reasoning).
+    `stateless`: the server keeps no conversation, so the client stores what a model needs back with its
+    replies (signatures, encrypted reasoning).
     """
     return encode_run(VercelEncoder(request, stateless=stateless), events, b"data: [DONE]\n\n")
 
@@ -116,8 +116,17 @@ class VercelEncoder:
 
     def fail(self, message: str, code: str) -> list[Event]:
         """Return the last chunks of a failed run."""
-        notice = {"type": "data-toolglot-error", "data": {"code": code, "message": message}, "transient": True}
-        return [notice, {"type": "error", "errorText": message}, *self._end_step(), {"type": "finish", "finishReason": "error"}]
+        notice = {
+            "type": "data-toolglot-error",
+            "data": {"code": code, "message": message},
+            "transient": True,
+        }
+        return [
+            notice,
+            {"type": "error", "errorText": message},
+            *self._end_step(),
+            {"type": "finish", "finishReason": "error"},
+        ]
 
     def encode(self, event: RunEvent) -> list[Event]:
         """Convert a run's event to any number of chunks."""
@@ -184,8 +193,12 @@ class VercelEncoder:
             case Media():
                 url = media_url(block)
                 if not url:
-                    return [_notice("provider-file", {"fileId": block.file_id, "mediaType": block.media_type})]
-                return [{"type": "file", "url": url, "mediaType": block.media_type or "application/octet-stream"}]
+                    return [
+                        _notice("provider-file", {"fileId": block.file_id, "mediaType": block.media_type})
+                    ]
+                return [
+                    {"type": "file", "url": url, "mediaType": block.media_type or "application/octet-stream"}
+                ]
             case Foreign(wire, item):
                 return [_notice("foreign", {"wire": wire, "item": item})]
             case _:
@@ -212,17 +225,28 @@ class VercelEncoder:
                 return {"type": "tool-input-delta", "toolCallId": self._open[index], "inputTextDelta": text}
             case ToolCallReady(_, call):
                 input = call.text if call.arguments is None else call.arguments
-                return {"type": "tool-input-available", "toolCallId": call.id, "toolName": call.name, "input": input}
+                return {
+                    "type": "tool-input-available",
+                    "toolCallId": call.id,
+                    "toolName": call.name,
+                    "input": input,
+                }
 
     def _finish_run(self, result: RunResult) -> list[Event]:
         message, chunks = STOP_REASONS.get(result.stop), list[Event]()
         if message is not None:
-            chunks.append({**_notice("stopped-early", {"stop": result.stop, "message": message}), "transient": False})
+            chunks.append(
+                {**_notice("stopped-early", {"stop": result.stop, "message": message}), "transient": False}
+            )
         if result.stop in ("error", "timeout"):
             chunks.append({"type": "error", "errorText": message})
         if result.output is not None:
             chunks.append({"type": "data-toolglot-output", "data": export_output(result.output)})
-        return [*chunks, *self._end_step(), {"type": "finish", "finishReason": _FINISH_REASONS.get(result.stop, "other")}]
+        return [
+            *chunks,
+            *self._end_step(),
+            {"type": "finish", "finishReason": _FINISH_REASONS.get(result.stop, "other")},
+        ]
 
 
 def _encode_question(request: ApprovalRequest) -> Event:
@@ -245,7 +269,12 @@ def _notice(name: str, data: Any) -> Event:
 def _encode_outcome(outcome: ToolOutcome) -> Event:
     call, result = outcome.call, outcome.result
     if call.caller:  # the client knows only the call that ran the code
-        value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
+        value = {
+            "toolCallId": call.caller,
+            "name": call.name,
+            "arguments": call.arguments,
+            "result": result.text,
+        }
         return _notice("inner-call", value)
     if result.error_code == "not_approved":
         return {"type": "tool-output-denied", "toolCallId": call.id}
@@ -253,7 +282,10 @@ def _encode_outcome(outcome: ToolOutcome) -> Event:
         return {"type": "tool-output-error", "toolCallId": call.id, "errorText": result.text}
     output: Any = result.data if result.data is not None else result.text
     if media := result_media(result):
-        output = {"text": result.text, "files": [{"mediaType": item.media_type, "url": media_url(item)} for item in media]}
+        output = {
+            "text": result.text,
+            "files": [{"mediaType": item.media_type, "url": media_url(item)} for item in media],
+        }
     return {"type": "tool-output-available", "toolCallId": call.id, "output": output}
 
 
@@ -280,7 +312,8 @@ def read_request(body: Any) -> FrontEndRequest:
         parts = read_items(item["parts"], "parts")
         if item.get("role") == "assistant":
             messages += _read_reply(parts, where, losses)
-            decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))  # earlier ones have been used
+            # earlier ones have been used
+            decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))
         elif (role := item.get("role")) in ("user", "system"):
             messages.append(Message(role, tuple(_read_parts(parts, where, losses, is_reply=False))))
             decisions = {}
@@ -300,7 +333,8 @@ def read_request(body: Any) -> FrontEndRequest:
 
 
 def rewind(conversation: Conversation, request: FrontEndRequest) -> Conversation:
-    """Return the server's conversation without what the user discarded: a reply to regenerate, or all after an edited prompt.
+    """Return the server's conversation without what the user discarded: a reply to regenerate, or all after
+    an edited prompt.
 
     The client must have sent all of its messages.
     """
@@ -398,7 +432,9 @@ def _read_result(part: Event) -> ToolResult | None:
         case "output-available":
             return ToolResult(call_id, _read_output(part.get("output")), name)
         case "output-error":
-            return ToolResult(call_id, (Text(read_text(part, "errorText")),), name, is_error=True, error_kind="execution")
+            return ToolResult(
+                call_id, (Text(read_text(part, "errorText")),), name, is_error=True, error_kind="execution"
+            )
         case "output-denied":
             text = "The user did not approve the call. It did not run."
             return ToolResult(call_id, (Text(text),), name, is_error=True, error_kind="rejected")

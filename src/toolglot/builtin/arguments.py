@@ -31,5 +31,8 @@ def path_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
 
 
 def make_preview(describe: Callable[..., str]) -> Callable[[dict[str, Any]], str]:
-    """Return a preview of a call: what `describe` says of its arguments. Raises ToolError if the call would fail as well."""
+    """Return a preview of a call: what `describe` says of its arguments.
+
+    Raises ToolError if the call would fail as well.
+    """
     return lambda arguments: describe(**arguments)

@@ -1,8 +1,8 @@
 """The tool `ask_user`: questions that only a person can answer.
 
-Only complete questions are asked: each question and each option has a text, and no two questions, or options of one question,
-have the same. The result has an answer to each question, in the user's own words if no option fits. If nobody can answer, the
-model is told to decide.
+Only complete questions are asked: each question and each option has a text, and no two questions, or options
+of one question, have the same. The result has an answer to each question, in the user's own words if no
+option fits. If nobody can answer, the model is told to decide.
 """
 
 import inspect
@@ -22,14 +22,23 @@ __all__ = ["create_tools"]
 MAX_QUESTIONS = 4
 MIN_OPTIONS, MAX_OPTIONS = 2, 4
 TIMEOUT_SECONDS = 24 * 3600.0
-_MAX_CHARS = {"question": 4000, "header": 100, "label": 300, "description": 2000, "preview": 20_000, "id": 100}
+_MAX_CHARS = {
+    "question": 4000,
+    "header": 100,
+    "label": 300,
+    "description": 2000,
+    "preview": 20_000,
+    "id": 100,
+}
 _MAX_ANSWER_CHARS = 20_000
 _OPTIONS = [
     {"label": "SQLite", "description": "Nothing to install; in memory"},
     {"label": "PostgreSQL", "description": "As in production; needs a server"},
 ]
 _EXAMPLE = {
-    "questions": [{"question": "Which database should the tests use?", "header": "Database", "options": _OPTIONS}],
+    "questions": [
+        {"question": "Which database should the tests use?", "header": "Database", "options": _OPTIONS}
+    ],
 }
 
 
@@ -60,7 +69,9 @@ def create_tools(state: ToolState) -> list[Tool]:
             questions: 1 to 4 questions that do not depend on each other.
         """
         if not 1 <= len(questions) <= MAX_QUESTIONS:
-            raise invalid_argument("questions", f"has {len(questions)} entries; ask 1 to {MAX_QUESTIONS} at once")
+            raise invalid_argument(
+                "questions", f"has {len(questions)} entries; ask 1 to {MAX_QUESTIONS} at once"
+            )
         validated = [_validate_question(question, number) for number, question in enumerate(questions, 1)]
         # No two questions may be equal: the user interface and the model match answers by id or by question.
         for name in ("id", "question"):
@@ -94,7 +105,10 @@ def _is_in_own_words(question: UserQuestion, texts: list[str]) -> bool:
 
 
 def _validate_question(question: UserQuestion, number: int) -> UserQuestion:
-    """Return a question without white space around its texts, and with an id. Raises ToolError if it is not complete."""
+    """Return a question without white space around its texts, and with an id.
+
+    Raises ToolError if it is not complete.
+    """
     position = f"question {number}"
     _check_question(question, position)
 
@@ -118,16 +132,24 @@ def _validate_question(question: UserQuestion, number: int) -> UserQuestion:
 
 
 def _check_question(question: UserQuestion, position: str) -> None:
-    """Raise ToolError unless a question has a text, and a choice its options. `position`: which one it is, in words."""
+    """Raise ToolError unless a question has a text, and a choice its options.
+
+    `position`: which one it is, in words.
+    """
     if not question.question.strip():
-        raise invalid_argument("questions", f"are incomplete: {position} has no text; say what you want to know")
+        raise invalid_argument(
+            "questions", f"are incomplete: {position} has no text; say what you want to know"
+        )
     labels = [option.label.strip() for option in question.options]
     if question.kind == "choice" and not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
         advice = f"offer {MIN_OPTIONS} to {MAX_OPTIONS}, or use kind=text"
         raise invalid_argument("questions", f"are incomplete: {position} has {len(labels)} options; {advice}")
     if question.kind != "choice" and (labels or question.multi):
         excess = "options" if labels else "several answers"
-        problem = f"contradict themselves: {position} has kind={question.kind}, which has no {excess}; use kind=choice"
+        problem = (
+            f"contradict themselves: {position} has kind={question.kind}, which has no {excess}; use "
+            "kind=choice"
+        )
         raise invalid_argument("questions", problem)
     has_equal_labels = len(set(map(str.casefold, labels))) < len(labels)
     if "" in labels or has_equal_labels:

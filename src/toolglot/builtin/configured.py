@@ -1,4 +1,7 @@
-"""The built-in tools as configured in the settings. The only module in `builtin` that knows the configuration."""
+"""The built-in tools as configured in the settings.
+
+The only module in `builtin` that knows the configuration.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,9 +40,16 @@ def configured_web(settings: Settings) -> WebConfig:
 
 
 def configured_builtins(
-    settings: Settings, *, ask_user: AskUser | None = None, require_read: bool = True, skills: Sequence[Skill] = ()
+    settings: Settings,
+    *,
+    ask_user: AskUser | None = None,
+    require_read: bool = True,
+    skills: Sequence[Skill] = (),
 ) -> Builtins:
-    """Create the built-in tools. `require_read=False`: files may be changed without being read first. Raises UsageError."""
+    """Create the built-in tools.
+
+    `require_read=False`: files may be changed without being read first. Raises UsageError.
+    """
     own = settings.builtin
     level = None if own.sandbox else SandboxLevel.NONE
     options = BuiltinOptions(
@@ -56,15 +66,23 @@ def configured_builtins(
 
 
 def configured_server_sandbox(settings: Settings, root: Path, readable: Iterable[Path]) -> ServerSandbox:
-    """Create the sandbox for MCP servers: the workspace, and readable directories of projects. Raises UsageError."""
+    """Create the sandbox for MCP servers: the workspace, and readable directories of projects.
+
+    Raises UsageError.
+    """
     own, state_dir = settings.builtin, ensure_private_directory(state_directory())
     root = root.expanduser().absolute()
-    projects = [Root(path, writable=False) for path in dict.fromkeys(readable) if not path.is_relative_to(root)]
-    # Not `builtin.sandbox`: disabling it for commands does not imply disabling it for programs that a project names.
+    projects = [
+        Root(path, writable=False) for path in dict.fromkeys(readable) if not path.is_relative_to(root)
+    ]
+    # Not `builtin.sandbox`: disabling it for commands does not imply disabling it for programs that a project
+    # names.
     options = ShellOptions(network=own.network, visible=own.visible)
     others = (*projects, *_other_roots(settings))
     return ServerSandbox(
-        Workspace(root, other_roots=others, unprotected=own.unprotected, private=(state_dir,)), options, state_dir
+        Workspace(root, other_roots=others, unprotected=own.unprotected, private=(state_dir,)),
+        options,
+        state_dir,
     )
 
 

@@ -1,7 +1,9 @@
-"""The tool `memory`: notes that outlive a conversation, as text files in a private directory known as /memories.
+"""The tool `memory`: notes that outlive a conversation, as text files in a private directory known as
+/memories.
 
-Invariants: the directory is a workspace of its own, so that no path leads out of it, and its files are read and edited as all
-others are. Links in it are never used. A file changes whole or not at all; a directory is renamed or deleted in one step.
+Invariants: the directory is a workspace of its own, so that no path leads out of it, and its files are read
+and edited as all others are. Links in it are never used. A file changes whole or not at all; a directory is
+renamed or deleted in one step.
 """
 
 import os
@@ -57,7 +59,9 @@ def create_tools(state: ToolState) -> list[Tool]:
         return []
     # A note may be an instruction that a page or a file has planted: it must not be read in other projects.
     root = state.workspace.root.resolve()
-    project = f"{re.sub(r'[^A-Za-z0-9._-]', '_', root.name)[:40]}-{sha256(os.fsencode(root)).hexdigest()[:16]}"
+    project = (
+        f"{re.sub(r'[^A-Za-z0-9._-]', '_', root.name)[:40]}-{sha256(os.fsencode(root)).hexdigest()[:16]}"
+    )
     directory, lock = state.state_dir / "memory" / ("shared" if state.shared_memory else project), Lock()
     view, create = {"command": "view", "path": ROOT}, {"command": "create", "path": f"{ROOT}/style.md"}
     examples = [view, {**create, "file_text": "Tests are written first.\n"}]
@@ -79,10 +83,11 @@ def create_tools(state: ToolState) -> list[Tool]:
         View /memories before you begin. Write down what will be useful later, brief and accurate. Never store secrets.
 
         Args:
-            command: view a file or directory, create a file, str_replace text in a file, insert lines into it, delete or
-                rename a file or directory.
+            command: view a file or directory, create a file, str_replace text in a file, insert lines into
+                it, delete or rename a file or directory.
             path: File or directory, such as /memories/style.md.
-            view_range: First and last line to view, counted from 1; -1 as the last means the end of the file (default: all).
+            view_range: First and last line to view, counted from 1; -1 as the last means the end of the file
+                (default: all).
             file_text: For create: the text of the new file. For insert: the lines to insert.
             old_str: For str_replace: the text to replace, which must occur exactly once in the file.
             new_str: For str_replace: the text to put in its place.
@@ -91,15 +96,28 @@ def create_tools(state: ToolState) -> list[Tool]:
             insert_text: The lines to insert, instead of file_text.
             old_path: What to rename, instead of path.
         """
-        arguments = {"path": path, "view_range": view_range, "file_text": file_text, "old_str": old_str, "new_str": new_str}
-        arguments |= {"insert_line": insert_line, "new_path": new_path, "insert_text": insert_text, "old_path": old_path}
+        arguments = {
+            "path": path,
+            "view_range": view_range,
+            "file_text": file_text,
+            "old_str": old_str,
+            "new_str": new_str,
+        }
+        arguments |= {
+            "insert_line": insert_line,
+            "new_path": new_path,
+            "insert_text": insert_text,
+            "old_path": old_path,
+        }
         with lock, _open_memory(directory) as notes:
             text, data = _Memory(notes).run(command, arguments)
         return ToolOutput(text, {"command": command, **data})
 
     def target(arguments: dict[str, Any]) -> str:
         paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
-        return ", ".join(path.replace(ROOT, str(directory), 1) if path.startswith(ROOT) else path for path in paths)
+        return ", ".join(
+            path.replace(ROOT, str(directory), 1) if path.startswith(ROOT) else path for path in paths
+        )
 
     def is_quiet(arguments: dict[str, Any]) -> bool:
         return not state.shared_memory or arguments.get("command") == "view"
@@ -124,8 +142,12 @@ def _open_memory(directory: Path) -> Generator[ToolState]:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         workspace = Workspace(directory, alias=ROOT, protected_names=())
     except (OSError, UsageError) as e:
-        reason = (e.strerror or type(e).__name__) if isinstance(e, OSError) else "its directory cannot be opened"
-        raise ToolError(f"the memory is unavailable ({reason}): continue without it", code="io_error") from None
+        reason = (
+            (e.strerror or type(e).__name__) if isinstance(e, OSError) else "its directory cannot be opened"
+        )
+        raise ToolError(
+            f"the memory is unavailable ({reason}): continue without it", code="io_error"
+        ) from None
     try:
         yield ToolState(workspace, require_read=None)
     finally:
@@ -144,7 +166,9 @@ def _normalize_path(path: str, *, is_file: bool = False) -> str:
     if len(names) > MAX_DEPTH:
         raise _depth_error(path)
     if is_file and (not names or path.endswith("/")):
-        raise ToolError(f"{path[:200]!r} is not the path of a file: add a name", kind="validation", code="is_directory")
+        raise ToolError(
+            f"{path[:200]!r} is not the path of a file: add a name", kind="validation", code="is_directory"
+        )
     return "/".join((ROOT, *names))
 
 
@@ -209,7 +233,9 @@ class _Memory:
             raise ToolError(message, kind="limit", code="file_too_large")
 
     def _scan(self, path: str) -> dict[str, int]:
-        """Return what is below a directory, relative to it: files with their sizes; directories, which end with a slash."""
+        """Return what is below a directory, relative to it: files with their sizes; directories, which end
+        with a slash.
+        """
         sizes: dict[str, int] = {}
         with self._workspace.open_directory(path) as entry, translate_os_errors(path):
             for top, subdirectories, names, fd in os.fwalk(".", dir_fd=entry.fd):
@@ -236,9 +262,17 @@ class _Memory:
         lines = split_lines(document.text)
         first, last = _resolve_range(view_range, len(lines), path)
         shown = lines[first - 1 : last]
-        part = f", lines {first} to {first + len(shown) - 1} of {len(lines)}" if len(shown) < len(lines) else ""
+        part = (
+            f", lines {first} to {first + len(shown) - 1} of {len(lines)}" if len(shown) < len(lines) else ""
+        )
         text = f"{path}{part}:\n{number_lines(shown, first)}" if shown else f"{path!r} is empty."
-        return text, {"path": path, "is_directory": False, "lines": shown, "first": first, "total": len(lines)}
+        return text, {
+            "path": path,
+            "is_directory": False,
+            "lines": shown,
+            "first": first,
+            "total": len(lines),
+        }
 
     def _view_directory(self, path: str) -> _Answer:
         sizes = {name: size for name, size in self._scan(path).items() if not _is_hidden(name)}
@@ -246,11 +280,18 @@ class _Memory:
         for name in sorted(sizes, key=lambda name: name.rstrip("/").split("/")):
             if name.rstrip("/").count("/") < LISTING_DEPTH:
                 is_directory = name.endswith("/")
-                size = sum(size for other, size in sizes.items() if is_directory and other.startswith(name)) or sizes[name]
-                entries.append({"path": f"{path}/{name.rstrip('/')}", "size": size, "is_directory": is_directory})
+                size = (
+                    sum(size for other, size in sizes.items() if is_directory and other.startswith(name))
+                    or sizes[name]
+                )
+                entries.append(
+                    {"path": f"{path}/{name.rstrip('/')}", "size": size, "is_directory": is_directory}
+                )
         total, shown = sum(sizes.values()), entries[:MAX_FILES]
         lines = [f"{format_size(total)}\t{path}/"]
-        lines += [f"{format_size(entry['size'])}\t{entry['path']}{'/' * entry['is_directory']}" for entry in shown]
+        lines += [
+            f"{format_size(entry['size'])}\t{entry['path']}{'/' * entry['is_directory']}" for entry in shown
+        ]
         if truncated := len(entries) > MAX_FILES:
             lines.append(f"[there are more than {MAX_FILES}: view a subdirectory]")
         if not entries:
@@ -331,7 +372,9 @@ class _Memory:
             message = f"{old!r} cannot be moved to or into itself: use another path"
             raise ToolError(message, kind="validation", code="invalid_path")
         if self._find_status(new) is not None:
-            raise ToolError(f"{new!r} already exists: use another path, or delete it first", code="file_exists")
+            raise ToolError(
+                f"{new!r} already exists: use another path, or delete it first", code="file_exists"
+            )
         self._move(old, new, is_directory)
         return f"renamed {old!r} to {new!r}", {"path": old, "new_path": new, "is_directory": is_directory}
 
@@ -341,7 +384,11 @@ class _Memory:
         (old_parent, _, old_name), (new_parent, _, new_name) = old.rpartition("/"), new.rpartition("/")
         for depth, name in enumerate(names):
             parent = "/".join((ROOT, *names[:depth]))
-            with workspace.open_directory(parent) as entry, translate_os_errors(new), suppress(FileExistsError):
+            with (
+                workspace.open_directory(parent) as entry,
+                translate_os_errors(new),
+                suppress(FileExistsError),
+            ):
                 os.mkdir(name, 0o700, dir_fd=entry.fd)
         with workspace.open_directory(old_parent) as source, workspace.open_directory(new_parent) as target:
             fds = {"src_dir_fd": source.fd, "dst_dir_fd": target.fd}
@@ -355,7 +402,9 @@ class _Memory:
 
 def _refuse_root(verbs: str, *paths: str) -> None:
     if ROOT in paths:
-        raise ToolError(f"{ROOT} itself cannot be {verbs} what is in it", kind="not_allowed", code="path_not_allowed")
+        raise ToolError(
+            f"{ROOT} itself cannot be {verbs} what is in it", kind="not_allowed", code="path_not_allowed"
+        )
 
 
 def _is_hidden(path: str) -> bool:
@@ -372,7 +421,9 @@ def _resolve_range(view_range: list[int] | None, total: int, path: str) -> tuple
     first, last = view_range
     if not 1 <= first <= max(total, 1):
         message = f"{path!r} has {pluralize(total, 'line')}, so a view cannot begin with line {first}"
-        raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, total))
+        raise ToolError(
+            message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, total)
+        )
     if last != -1 and last < first:
         raise invalid_argument("view_range", f"ends with {last}, before it begins; use a later line or -1")
     if last == -1:

@@ -1,7 +1,7 @@
 """What rules about the built-in tools are about: the files and command lines of a call.
 
-Paths are real ones, with links resolved. What a rule cannot describe (variables, input, links of a page) is a subject of its
-own, so that a rule for a command or an address does not cover it.
+Paths are real ones, with links resolved. What a rule cannot describe (variables, input, links of a page) is a
+subject of its own, so that a rule for a command or an address does not cover it.
 """
 
 import os
@@ -19,7 +19,8 @@ from toolglot.tools.rules import Subject
 __all__ = ["change_scope", "command_subjects", "include_scope", "path_scope", "path_subject", "search_scope"]
 
 Arguments = dict[str, Any]
-_FROM_WILDCARD = re.compile(r"[^/]*[*?\[{\\].*", re.DOTALL)  # a glob selects files below what stands before this
+# a glob selects files below what stands before this
+_FROM_WILDCARD = re.compile(r"[^/]*[*?\[{\\].*", re.DOTALL)
 
 
 def path_subject(state: ToolState, path: Any, tool: str = "") -> Subject:

@@ -45,7 +45,9 @@ def create_tools(state: ToolState) -> list[Tool]:
         try:
             text = read_skill_text(skill)
         except UsageError as e:
-            raise ToolError(f"the skill {name!r} cannot be loaded: {e}; continue without it", code="io_error") from None
+            raise ToolError(
+                f"the skill {name!r} cannot be loaded: {e}; continue without it", code="io_error"
+            ) from None
         if _ARGUMENTS in text:
             text = text.replace(_ARGUMENTS, arguments)
         elif arguments:
@@ -62,8 +64,12 @@ def create_tools(state: ToolState) -> list[Tool]:
     return [load_skill]
 
 
-def find_skill_roots(skills: Iterable[Skill], root: str | Path, other_roots: Iterable[Root]) -> Iterator[Root]:
-    """Yield the directories of skills that are outside the workspace, so that their files can be read and scripts run."""
+def find_skill_roots(
+    skills: Iterable[Skill], root: str | Path, other_roots: Iterable[Root]
+) -> Iterator[Root]:
+    """Yield the directories of skills that are outside the workspace, so that their files can be read and
+    scripts run.
+    """
     skills = list(skills)
     if not skills:
         return

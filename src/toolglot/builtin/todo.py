@@ -1,7 +1,8 @@
 """The tool `todo`: the task list of one conversation, as the model last wrote it.
 
-Invariants: a call replaces the whole list or leaves it as it is; a call without items reads it. What is merely odd (two items
-in progress, a reference to a missing item) is kept with a note, so that no plan is lost over a detail.
+Invariants: a call replaces the whole list or leaves it as it is; a call without items reads it. What is
+merely odd (two items in progress, a reference to a missing item) is kept with a note, so that no plan is lost
+over a detail.
 """
 
 import re
@@ -106,17 +107,23 @@ def _normalize_items(items: list[TodoItem]) -> tuple[TodoItem, ...]:
     for number, item in enumerate(items, 1):
         label = f"items[{number}]"
         if len(item.blocked_by) > MAX_ITEMS:
-            raise invalid_argument("items", f"{label} is blocked by more than {MAX_ITEMS} others: name fewer", kind="limit")
+            raise invalid_argument(
+                "items", f"{label} is blocked by more than {MAX_ITEMS} others: name fewer", kind="limit"
+            )
         text = _to_single_line(item.text, f"{label}.text")
         if not text:
-            raise invalid_argument("items", f"must each have a text, and item {number} has none: say what to do")
+            raise invalid_argument(
+                "items", f"must each have a text, and item {number} has none: say what to do"
+            )
         id = _to_single_line(item.id, f"{label}.id", MAX_ID_CHARS)
         active_form = _to_single_line(item.active_form, f"{label}.active_form")
         blocked_by = [_to_single_line(id, f"{label}.blocked_by", MAX_ID_CHARS) for id in item.blocked_by]
         normalized.append(replace(item, text=text, id=id, active_form=active_form, blocked_by=blocked_by))
     ids = [item.id for item in normalized if item.id]
     if repeated := next((id for id in ids if ids.count(id) > 1), ""):
-        raise invalid_argument("items", f"must have different ids, and {repeated!r} is used twice: change one, or omit ids")
+        raise invalid_argument(
+            "items", f"must have different ids, and {repeated!r} is used twice: change one, or omit ids"
+        )
     for index, item in enumerate(normalized):
         if not item.id:
             id = str(index + 1)
@@ -128,7 +135,10 @@ def _normalize_items(items: list[TodoItem]) -> tuple[TodoItem, ...]:
 
 
 def _to_single_line(text: str, name: str, limit: int = MAX_TEXT_CHARS) -> str:
-    """Return a text on one line, without control characters that a terminal would interpret. Raises ToolError."""
+    """Return a text on one line, without control characters that a terminal would interpret.
+
+    Raises ToolError.
+    """
     return _CONTROL.sub(" ", check_text(text.replace("\0", " "), name, limit)).strip()
 
 
@@ -140,7 +150,10 @@ def _collect_notes(items: tuple[TodoItem, ...]) -> list[str]:
     ids = {item.id for item in items}
     for item in items:
         if missing := [id for id in item.blocked_by if id not in ids]:
-            notes.append(f"item {item.id!r} is blocked by {', '.join(map(repr, missing[:5]))}, which is not in the list")
+            notes.append(
+                f"item {item.id!r} is blocked by {', '.join(map(repr, missing[:5]))}, which is not in the "
+                "list"
+            )
         elif item.id in item.blocked_by:
             notes.append(f"item {item.id!r} is blocked by itself")
     return notes[:10]

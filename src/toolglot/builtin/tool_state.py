@@ -1,7 +1,9 @@
-"""What the built-in tools of one conversation share: the workspace, what the model has read of it, and how to ask the user.
+"""What the built-in tools of one conversation share: the workspace, what the model has read of it, and how to
+ask the user.
 
-A tool is a function that is created for a `ToolState`. Its parameters are the superset of what any model's own harness can
-express; its result is text for a model, and data from which a facade can render the text that another model expects.
+A tool is a function that is created for a `ToolState`. Its parameters are the superset of what any model's
+own harness can express; its result is text for a model, and data from which a facade can render the text that
+another model expects.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -61,8 +63,9 @@ AskUser = Callable[[list[UserQuestion]], "Sequence[UserAnswer] | Awaitable[Seque
 
 
 ReadRule = Literal["none", "current", "once", "required", "shown"]
-"""What a harness demands before a file is changed: nothing; that what the model has seen of it is current; that it has seen the
-file once; both (required); or both, where a file that the model created itself does not count as seen (shown)."""
+"""What a harness demands before a file is changed: nothing; that what the model has seen of it is current;
+that it has seen the file once; both (required); or both, where a file that the model created itself does not
+count as seen (shown)."""
 
 
 @dataclass(eq=False)
@@ -79,7 +82,8 @@ class ToolState:
     skills: tuple[Skill, ...] = ()
     """What the model can load with `load_skill`."""
     require_read: bool | None = True
-    """The model must have read a file before it changes it; False: what it has read must be current; None: neither."""
+    """The model must have read a file before it changes it; False: what it has read must be current; None:
+    neither."""
     seen_versions: dict[Path, FileVersion] = field(default_factory=dict[Path, FileVersion])
     """Real path -> the version that the model has seen."""
     cwd: str = ""
@@ -90,7 +94,9 @@ class ToolState:
     """Held from looking at a file until it is changed."""
 
     def must_be_seen(self, rule: ReadRule) -> bool:
-        """Whether a file must have been seen before it is changed: a harness's rule, unless our own is weaker."""
+        """Whether a file must have been seen before it is changed: a harness's rule, unless our own is
+        weaker.
+        """
         return bool(self.require_read) and rule not in ("none", "current")
 
     def must_be_current(self, rule: ReadRule) -> bool:

@@ -1,7 +1,7 @@
 """All built-in tools for one directory, with their state for one conversation.
 
-A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is discovered automatically.
-Tools that need options, or that are in a package of their own, are listed in `Builtins`.
+A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is discovered
+automatically. Tools that need options, or that are in a package of their own, are listed in `Builtins`.
 """
 
 import secrets
@@ -60,7 +60,8 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     backups: bool = True
     """Keep a copy of every file that is overwritten or removed, for 30 days and up to 1 GB in total."""
     shared_memory: bool = False
-    """All projects share the notes of `memory`, and writing one needs approval. By default, each directory has its own."""
+    """All projects share the notes of `memory`, and writing one needs approval. By default, each directory
+    has its own."""
     skills: Sequence[Skill] = ()
     """Skills that the model can load with `load_skill`; it can read their directories."""
     shell: ShellOptions = ShellOptions()
@@ -77,14 +78,20 @@ def find_unusable(web: WebConfig, roots: Iterable[Root]) -> dict[str, str]:
 
 
 class Builtins:
-    """The built-in tools and their shared state. `close` ends commands and the browser; so does the end of the program.
+    """The built-in tools and their shared state.
 
-    `tools` are offered to models. `unusable` maps the names of tools that cannot work here to what is missing.
-    `notices` are sentences that the user should read before starting.
+    `close` ends commands and the browser; so does the end of the program.
+
+    `tools` are offered to models. `unusable` maps the names of tools that cannot work here to what is
+    missing. `notices` are sentences that the user should read before starting.
     """
 
     def __init__(
-        self, root: str | Path, options: BuiltinOptions, state_dir: str | Path | None, ask_user: AskUser | None
+        self,
+        root: str | Path,
+        options: BuiltinOptions,
+        state_dir: str | Path | None,
+        ask_user: AskUser | None,
     ) -> None:
         check_arguments({"options": options}, {"options": (BuiltinOptions, "BuiltinOptions")})
         state_dir = Path(state_dir) if state_dir is not None else None
@@ -120,11 +127,15 @@ class Builtins:
             *notebook_tools(state),
             *_discover_tools(state),
         ]
-        # Calls that change files or run commands run in order within a turn: a test runs after the edit that precedes it.
+        # Calls that change files or run commands run in order within a turn: a test runs after the edit that
+        # precedes it.
         self.all_tools = [
-            tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"})) for tool in tools
+            tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"}))
+            for tool in tools
         ]
-        self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
+        self.notices = (
+            [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
+        )
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
         self.unusable = find_unusable(options.web, workspace.roots)
         hidden = set(self.unusable)
@@ -141,7 +152,9 @@ class Builtins:
             raise UsageError(f"{name} cannot be used: {reasons[0]}")
 
     def begin_conversation(self) -> None:
-        """Reset the state for a new conversation: end commands, clear the to-do list, and require files to be read again."""
+        """Reset the state for a new conversation: end commands, clear the to-do list, and require files to be
+        read again.
+        """
         reset_shell(self.state)
         clear_todos(self.state)
         self.state.seen_versions.clear()
@@ -158,7 +171,10 @@ def _find_backup_dir(state_dir: Path | None) -> Path | None:
     directory = (state_dir or state_directory()) / "backups"
     if state_dir is not None or is_writable(directory):
         return directory
-    log.warning("files are changed without backups: %s cannot be written; pass state_dir=, or backups=False", directory)
+    log.warning(
+        "files are changed without backups: %s cannot be written; pass state_dir=, or backups=False",
+        directory,
+    )
     return None
 
 
@@ -180,8 +196,9 @@ def builtins(
 ) -> Builtins:
     """Return the built-in tools for a directory. Raises UsageError.
 
-    `state_dir`: a private directory for backups, saved output and memory; without it, there is no memory, and backups go to the
-    user's own state directory. `ask_user`: the function with which the `ask_user` tool asks the user.
+    `state_dir`: a private directory for backups, saved output and memory; without it, there is no memory, and
+    backups go to the user's own state directory. `ask_user`: the function with which the `ask_user` tool asks
+    the user.
     """
     return Builtins(root, options or BuiltinOptions(), state_dir, ask_user)
 
@@ -198,8 +215,8 @@ def coding_tools(
 
     Tools that need an extra or a search service are absent without it; `builtins` says which, in `unusable`.
 
-    `names`: only these tools; models' native names work, too (`Bash`). `state_dir`: see `builtins`. `ask_user`: the function
-    with which the `ask_user` tool asks the user; without it, the tool is absent.
+    `names`: only these tools; models' native names work, too (`Bash`). `state_dir`: see `builtins`.
+    `ask_user`: the function with which the `ask_user` tool asks the user; without it, the tool is absent.
     """
     loaded = builtins(root, options=options, state_dir=state_dir, ask_user=ask_user)
     tools = loaded.tools

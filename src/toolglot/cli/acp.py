@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def acp(**flags: Any) -> int:
     """Serve an editor that supports the Agent Client Protocol, over stdin and stdout.
 
-    Zed, JetBrains IDEs, Neovim and Emacs start it themselves: add the command `toolglot acp` to their configuration.
+    Zed, JetBrains IDEs, Neovim and Emacs start it themselves: add the command `toolglot acp` to their
+    configuration.
     """
     try:
         from toolglot.acp.agent import EditorAgent
@@ -51,7 +52,9 @@ def acp(**flags: Any) -> int:
         )
         task = asyncio.current_task()
         with suppress(NotImplementedError):  # Windows
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task.cancel() if task else None)
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGTERM, lambda: task.cancel() if task else None
+            )
         with suppress(asyncio.CancelledError):
             await agent.serve()
 
@@ -71,7 +74,10 @@ def _take_streams() -> tuple[int, int]:
 
 
 def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
-    """Create a session's agent, as `toolglot chat` would in its directory. Raises UsageError, SignInRequired."""
+    """Create a session's agent, as `toolglot chat` would in its directory.
+
+    Raises UsageError, SignInRequired.
+    """
     from toolglot.acp.connection import SignInRequired
     from toolglot.acp.session import AgentParts
 

@@ -24,15 +24,20 @@ class Mention(NamedTuple):
 def find_mentions(text: str) -> list[Mention]:
     """Find the files that a prompt mentions; nothing is read.
 
-    A file is mentioned as `@path`, or by a prompt that is nothing but a path, which is what terminals insert when a file is
-    dropped onto them. An `@word` that is not a file stays a word.
+    A file is mentioned as `@path`, or by a prompt that is nothing but a path, which is what terminals insert
+    when a file is dropped onto them. An `@word` that is not a file stays a word.
     """
     dropped = _parse_dropped_path(text)
     if dropped is not None:
         return [Mention(text.strip(), dropped, is_prompt=True)]
     mentions = [Mention(match[0], _resolve_mention(match[1])) for match in _MENTION.finditer(text)]
-    by_path = {mention.path or mention.text: mention for mention in reversed(mentions)}  # the first one of each file
-    return [mention for mention in reversed(by_path.values()) if mention.path or re.search(r"[/.]\w", mention.text)]
+    # the first one of each file
+    by_path = {mention.path or mention.text: mention for mention in reversed(mentions)}
+    return [
+        mention
+        for mention in reversed(by_path.values())
+        if mention.path or re.search(r"[/.]\w", mention.text)
+    ]
 
 
 def _resolve_mention(mention: str) -> Path | None:
@@ -64,10 +69,15 @@ def complete_mention(text: str) -> list[str]:
 
 
 def complete_path(typed: str) -> list[str]:
-    """Return the paths that begin with what was typed. Those with blanks are left out: completion ends at a blank."""
+    """Return the paths that begin with what was typed.
+
+    Those with blanks are left out: completion ends at a blank.
+    """
     directory, slash, start = typed.rpartition("/")
     try:
-        entries = sorted(os.scandir(os.path.expanduser(directory + slash) or "."), key=lambda entry: entry.name)
+        entries = sorted(
+            os.scandir(os.path.expanduser(directory + slash) or "."), key=lambda entry: entry.name
+        )
     except (OSError, ValueError):
         return []
     paths: list[str] = []

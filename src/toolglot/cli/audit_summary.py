@@ -83,11 +83,19 @@ def read_audit_summary(settings: Settings, problems: list[str]) -> AuditSummary:
 def _summarize(tool: str, calls: Sequence[_AuditLine]) -> AuditedTool:
     errors = Counter(call.outcome for call in calls if call.outcome != "ok")
     seconds = sorted(call.seconds for call in calls if call.ran)
-    return AuditedTool(tool, len(calls), dict(errors.most_common()), p50=_percentile(seconds, 50), p95=_percentile(seconds, 95))
+    return AuditedTool(
+        tool,
+        len(calls),
+        dict(errors.most_common()),
+        p50=_percentile(seconds, 50),
+        p95=_percentile(seconds, 95),
+    )
 
 
 def _percentile(sorted_values: list[float], percent: int) -> float | None:
-    """Return the smallest value such that at least `percent` percent of the values are less than or equal to it."""
+    """Return the smallest value such that at least `percent` percent of the values are less than or equal to
+    it.
+    """
     if not sorted_values:
         return None
     rank = -(-len(sorted_values) * percent // 100)

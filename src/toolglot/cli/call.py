@@ -1,12 +1,13 @@
 """`toolglot call`: run a tool as a model would, with the same sandbox, limits, approvals and audit log.
 
-Files need not be read before they are changed: the user's approval, or `--yes`, is enough. Only the lines of `--jsonl`, with a
-model's or a facade's tools, are treated as the calls of one conversation.
+Files need not be read before they are changed: the user's approval, or `--yes`, is enough. Only the lines of
+`--jsonl`, with a model's or a facade's tools, are treated as the calls of one conversation.
 
-With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
-same order; invalid lines are answered in the same form. `ok` is the flag that a model sees: some harnesses do not flag failed
-results but describe the failure in the text; `error` is set in either case. Without `--yes`, a call that needs approval is
-refused. Background commands are terminated when the program exits, with a note.
+With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error",
+"seconds"}, in the same order; invalid lines are answered in the same form. `ok` is the flag that a model
+sees: some harnesses do not flag failed results but describe the failure in the text; `error` is set in either
+case. Without `--yes`, a call that needs approval is refused. Background commands are terminated when the
+program exits, with a note.
 """
 
 import asyncio
@@ -72,7 +73,9 @@ class _Line(msgspec.Struct):
 @click.command()
 @click.argument("tool", required=False)
 @click.argument("arguments", required=False)
-@click.option("-m", "--model", help="Use the tool names that this PROVIDER:MODEL sees.", shell_complete=complete_model)
+@click.option(
+    "-m", "--model", help="Use the tool names that this PROVIDER:MODEL sees.", shell_complete=complete_model
+)
 @TOOLS
 @ROOT
 @FACADE
@@ -83,13 +86,24 @@ class _Line(msgspec.Struct):
 @YES
 @MCP
 @click.option(
-    "--explain", is_flag=True, help="Report whether the call would run, ask or be refused, and why, without running it."
+    "--explain",
+    is_flag=True,
+    help="Report whether the call would run, ask or be refused, and why, without running it.",
 )
-@click.option("--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line.")
+@click.option(
+    "--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line."
+)
 @JSON
 @LOGGING
 def call(
-    tool: str | None, arguments: str | None, model: str | None, yes: bool, explain: bool, jsonl: bool, json: bool, **flags: Any
+    tool: str | None,
+    arguments: str | None,
+    model: str | None,
+    yes: bool,
+    explain: bool,
+    jsonl: bool,
+    json: bool,
+    **flags: Any,
 ) -> int:
     """Run a tool as a model would.
 
@@ -106,14 +120,17 @@ def call(
     """
     if jsonl and tool is not None:
         raise UsageError(f"--jsonl reads calls from stdin: remove {tool!r} and everything after it")
-    # Lines are like the calls of one conversation: with a model's tools, a file must be read first if its harness says so.
+    # Lines are like the calls of one conversation: with a model's tools, a file must be read first if its
+    # harness says so.
     require_read = jsonl and (model is not None or flags["facade"] is not None)
     # Start servers only if the tool may be one of theirs.
     use_servers = "wait" if jsonl or (tool or "").startswith(MCP_PREFIX) else "no"
     has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
     can_approve = yes or has_user
     with (
-        prepare(Flags(**flags), want_builtin=True, require_read=require_read, use_servers=use_servers) as cli_setup,
+        prepare(
+            Flags(**flags), want_builtin=True, require_read=require_read, use_servers=use_servers
+        ) as cli_setup,
         asyncio.Runner() as runner,
     ):
         if tool is None or use_servers != "no" or "shell" in (tool, *find_base_tools(tool)):
@@ -187,7 +204,9 @@ def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, to
 
 def _make_example(name: str, tools: list[Any]) -> Any:
     """Return arguments that a call could have; those of no tool if there is none of this name."""
-    definition = ToolDefinition(name, parameters={"properties": {"name": {"const": "value"}}, "required": ["name"]})
+    definition = ToolDefinition(
+        name, parameters={"properties": {"name": {"const": "value"}}, "required": ["name"]}
+    )
     for tool in tools:
         if isinstance(tool, Tool) and tool.name == name:
             definition = tool.definition
@@ -209,11 +228,16 @@ def _explain_missing(name: str, cli_setup: CliSetup, facade: BoundFacade | None)
     if cli_setup.builtins is not None:
         cli_setup.builtins.check_usable(name)
     if facade is None and (bases := find_base_tools(name)) not in ((), (name,)):
-        raise UsageError(f"{name} is a model's name for {' or '.join(bases)}: use that name, or choose the model with -m")
+        raise UsageError(
+            f"{name} is a model's name for {' or '.join(bases)}: use that name, or choose the model with -m"
+        )
 
 
 def _call_lines(execute: Callable[[ToolCall], ToolOutcome], *, flags_errors: bool) -> int:
-    """Run one call per line; return the exit code. `flags_errors`: whether the model is shown which calls failed."""
+    """Run one call per line; return the exit code.
+
+    `flags_errors`: whether the model is shown which calls failed.
+    """
     failed_ids: list[object] = []
 
     def handle(record: Record) -> Record:
@@ -228,7 +252,13 @@ def _call_lines(execute: Callable[[ToolCall], ToolOutcome], *, flags_errors: boo
         return answer if flags_errors else {**answer, "ok": True}
 
     def refuse(id: object, error: ToolglotError) -> Record:
-        return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
+        return {
+            "id": id,
+            "ok": False,
+            "content": [],
+            "error": {"kind": "validation", "message": str(error)},
+            "seconds": 0.0,
+        }
 
     return process_lines(None, handle, refuse) or int(bool(failed_ids))
 
@@ -282,7 +312,13 @@ def _outcome_record(id: object, outcome: ToolOutcome) -> Record:
     result = outcome.result
     error = {"kind": result.error_kind or "execution", "message": result.text} if result.is_error else None
     seconds = round(outcome.seconds, 6)
-    return {"id": id, "ok": not result.is_error, "content": result.content, "error": error, "seconds": seconds}
+    return {
+        "id": id,
+        "ok": not result.is_error,
+        "content": result.content,
+        "error": error,
+        "seconds": seconds,
+    }
 
 
 def _warn_running_commands(cli_setup: CliSetup) -> None:
@@ -296,7 +332,10 @@ def _warn_running_commands(cli_setup: CliSetup) -> None:
             running += [repr(shorten(session["command"], 60)) for session in sessions if session["running"]]
     if running:
         verb = "was" if len(running) == 1 else "were"
-        print_note(f"{', '.join(running)} {verb} terminated: only a conversation keeps commands running (toolglot chat)")
+        print_note(
+            f"{', '.join(running)} {verb} terminated: only a conversation keeps commands running (toolglot "
+            "chat)"
+        )
 
 
 def _print_outcome(outcome: ToolOutcome, *, json: bool, is_reported: bool) -> None:

@@ -34,7 +34,9 @@ from toolglot.wire.converters import decode_tools
     type=click.Path(path_type=Path),
     help="Check the tools of the MCP servers in this JSON file. Repeatable.",
 )
-@click.option("--for", "targets", multiple=True, metavar="PROVIDER[:MODEL]", help="Check only this target. Repeatable.")
+@click.option(
+    "--for", "targets", multiple=True, metavar="PROVIDER[:MODEL]", help="Check only this target. Repeatable."
+)
 @click.option("--json", is_flag=True, help="Print one JSON object per provider.")
 def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, ...], json: bool) -> int:
     """Report which parts of your tools providers would reject or lose.
@@ -49,7 +51,9 @@ def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, .
     if tools is not None:
         items += load_tools_or_definitions(tools)
     if mcp_config:
-        with prepare(Flags(mcp_config=mcp_config, no_mcp=True, builtin=False), use_servers="wait") as cli_setup:
+        with prepare(
+            Flags(mcp_config=mcp_config, no_mcp=True, builtin=False), use_servers="wait"
+        ) as cli_setup:
             if cli_setup.servers is not None:
                 items += cli_setup.servers.tools
     if not items:
@@ -67,7 +71,9 @@ def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, .
         exit_code |= is_refused
         if json:
             names = {"provider": provider, "model": profile.model}
-            write_json_line(sys.stdout, names | {"problems": problems, "losses": encoded.losses, "repairs": repairs})
+            write_json_line(
+                sys.stdout, names | {"problems": problems, "losses": encoded.losses, "repairs": repairs}
+            )
             continue
         state = Line("ok       ", "green")
         if is_refused:
@@ -87,7 +93,10 @@ def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, .
 
 
 def load_tools_or_definitions(name: str) -> "list[Tool | ToolDefinition]":
-    """Load tools from `module:object`, or definitions from a JSON file or from stdin (`-`). Raises UsageError."""
+    """Load tools from `module:object`, or definitions from a JSON file or from stdin (`-`).
+
+    Raises UsageError.
+    """
     tools: list[Tool | ToolDefinition] = []
     if _names_code(name):
         loaded = load_tools(name, Path.cwd())

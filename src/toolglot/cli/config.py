@@ -1,4 +1,7 @@
-"""`toolglot config`: show the settings in effect and where they come from. Keys and headers are never shown."""
+"""`toolglot config`: show the settings in effect and where they come from.
+
+Keys and headers are never shown.
+"""
 
 import os
 import re
@@ -13,7 +16,14 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.common.redact import REDACTED, redact, redact_words
 from toolglot.common.sanitize import shorten
 from toolglot.common.user_dirs import config_file, data_directory, state_directory
-from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file, read_configuration
+from toolglot.config.layers import (
+    DEFAULT,
+    Configuration,
+    SettingValue,
+    WithheldSetting,
+    find_project_file,
+    read_configuration,
+)
 from toolglot.config.trust import trust_file
 
 _MAX_VALUE = 200  # characters
@@ -38,8 +48,12 @@ def show_configuration(configuration: Configuration, *, json: bool) -> None:
         values, withheld = configuration.values, configuration.withheld
         print_json(
             {
-                "values": [{"key": v.key, "value": hide_secrets(v.key, v.value), "origin": v.origin} for v in values],
-                "held_back": [{"key": w.key, "value": hide_secrets(w.key, w.value), "why": w.reason} for w in withheld],
+                "values": [
+                    {"key": v.key, "value": hide_secrets(v.key, v.value), "origin": v.origin} for v in values
+                ],
+                "held_back": [
+                    {"key": w.key, "value": hide_secrets(w.key, w.value), "why": w.reason} for w in withheld
+                ],
                 "project": None if configuration.project is None else str(configuration.project),
                 "trusted": configuration.trusted,
             }
@@ -54,7 +68,9 @@ def show_configuration(configuration: Configuration, *, json: bool) -> None:
     for value in configuration.values:
         if value.origin == DEFAULT:
             printer.print_line(f"{value.key:{width}}  {_format_value(value)}", "dim")
-    show_withheld(configuration, f"ignored because {configuration.project} is not trusted (run `toolglot trust`):")
+    show_withheld(
+        configuration, f"ignored because {configuration.project} is not trusted (run `toolglot trust`):"
+    )
 
 
 def show_withheld(configuration: Configuration, title: str) -> None:
@@ -81,7 +97,8 @@ def _format_value(setting: SettingValue | WithheldSetting) -> str:
     value = hide_secrets(setting.key, setting.value)
     if value is None:
         return "unset"
-    return "none" if value == "none" else shorten(dumps_text(value), _MAX_VALUE)  # no limit: a word, as unset is
+    # no limit: a word, as unset is
+    return "none" if value == "none" else shorten(dumps_text(value), _MAX_VALUE)
 
 
 @config.command("path")
@@ -93,7 +110,12 @@ def show_paths(json: bool) -> None:
         paths["project file"] = project
     paths |= {"trusted directories": trust_file(), "data": data_directory(), "state": state_directory()}
     if json:
-        print_json([{"what": label, "path": str(path), "exists": os.path.exists(path)} for label, path in paths.items()])
+        print_json(
+            [
+                {"what": label, "path": str(path), "exists": os.path.exists(path)}
+                for label, path in paths.items()
+            ]
+        )
         return
     printer = Printer(sys.stdout)
     for label, path in paths.items():

@@ -36,18 +36,25 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
 
     Losses and repairs are reported on stderr. Use - as FILE or omit it to read stdin.
 
-    With --jsonl, each line {"id", "request"} is answered by {"id", "model", "request", "losses", "repairs"} or
-    {"id", "error"}; add "model" if the format does not have it in the body.
+    With --jsonl, each line {"id", "request"} is answered by {"id", "model", "request", "losses", "repairs"}
+    or {"id", "error"}; add "model" if the format does not have it in the body.
     """
 
     def convert_line(record: Record) -> Record:
         line, wire = convert_record(record, _Line), SPECS[source]
         if wire.history_field not in line.request and not wire.stateful_extras & line.request.keys():
-            raise MalformedRequest(f"the request is not in the API format {source}: it has no {wire.history_field!r}")
+            raise MalformedRequest(
+                f"the request is not in the API format {source}: it has no {wire.history_field!r}"
+            )
         request = decode_request(source, line.request, model=line.model or "")
         request = replace(request, model=model or request.model or line.model or "")
         encoded = encode_request(request, resolve_profile(SPECS[target].default_profile, request.model))
-        return {"model": request.model, "request": encoded.body, "losses": encoded.losses, "repairs": encoded.repairs}
+        return {
+            "model": request.model,
+            "request": encoded.body,
+            "losses": encoded.losses,
+            "repairs": encoded.repairs,
+        }
 
     if jsonl:
         return process_lines(file, convert_line)
@@ -73,5 +80,7 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         and "model" in result["request"]
         and target not in {PROFILES[row].wire for _, row in SURFACES.get(vendor, (("", vendor),))}
     ):
-        notes.print_line(f"kept the model {result['model']!r}; use --model to choose one for {target}", "yellow")
+        notes.print_line(
+            f"kept the model {result['model']!r}; use --model to choose one for {target}", "yellow"
+        )
     return 0

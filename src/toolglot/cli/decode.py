@@ -35,8 +35,8 @@ def decode(wire: str, jsonl: bool, file: Path | None) -> int:
 
     The response may be a stream or a complete body. Use - as FILE or omit it to read stdin.
 
-    With --jsonl, each line {"id", "status", "response_body"} is answered by {"id", "reply", "losses"} or {"id", "error"};
-    add "streaming": true for a stream, and "response_body_encoding": "base64" for bytes.
+    With --jsonl, each line {"id", "status", "response_body"} is answered by {"id", "reply", "losses"} or
+    {"id", "error"}; add "streaming": true for a stream, and "response_body_encoding": "base64" for bytes.
     """
     if jsonl:
         return process_lines(file, lambda record: _decode_exchange(wire, record))
@@ -60,17 +60,28 @@ def _decode_exchange(wire: str, record: Record) -> Record:
 
 
 def _read_reply(reader: ReplyReader, data: bytes) -> Record:
-    """Decode a complete response. A call always has all of its fields, even if they are null: scripts rely on it."""
+    """Decode a complete response.
+
+    A call always has all of its fields, even if they are null: scripts rely on it.
+    """
     reader.feed(data)
     reader.close()
     reply, blocks = reader.reply, list[Any]()
     for block in reply.blocks:
         if isinstance(block, ToolCall):
-            call = {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments, "raw": block.raw}
+            call = {
+                "type": "tool_call",
+                "id": block.id,
+                "name": block.name,
+                "arguments": block.arguments,
+                "raw": block.raw,
+            }
             optional = {"freeform": block.freeform, "namespace": block.namespace, "opaque": block.opaque}
             blocks.append(call | {key: value for key, value in optional.items() if value})
         elif isinstance(block, Thinking):
-            blocks.append({"type": "thinking", "text": block.text, **({"opaque": block.opaque} if block.opaque else {})})
+            blocks.append(
+                {"type": "thinking", "text": block.text, **({"opaque": block.opaque} if block.opaque else {})}
+            )
         else:
             blocks.append(block)
     record: Record = {"blocks": blocks, "stop": reply.stop, "usage": reply.usage}

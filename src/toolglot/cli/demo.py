@@ -28,7 +28,8 @@ _PROMPT, _HANDOVER_PROMPT = "What is the weather in Paris and in Rome?", "Book a
 def demo(provider: str | None) -> int:
     """Run a conversation with tools on every API format.
 
-    Each conversation is handed over to another provider halfway through. It runs on the simulator, without a key.
+    Each conversation is handed over to another provider halfway through. It runs on the simulator, without a
+    key.
     """
     if provider is not None and provider not in SIMULATED_MODELS:
         raise UnknownName("demo provider", provider, SIMULATED_MODELS)

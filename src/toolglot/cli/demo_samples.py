@@ -1,4 +1,7 @@
-"""Demo tools for `toolglot demo`, and for a chat on the simulator without other tools. They change nothing."""
+"""Demo tools for `toolglot demo`, and for a chat on the simulator without other tools.
+
+They change nothing.
+"""
 
 import asyncio
 from typing import Any, Literal
@@ -17,10 +20,18 @@ async def get_weather(city: str, units: Literal["celsius", "fahrenheit"] = "cels
         units: Temperature unit.
     """
     await asyncio.sleep(0.1)
-    return {"city": city, "sky": "clear" if city < "Q" else "cloudy", "degrees": 21 if units == "celsius" else 70}
+    return {
+        "city": city,
+        "sky": "clear" if city < "Q" else "cloudy",
+        "degrees": 21 if units == "celsius" else 70,
+    }
 
 
-@tool(effects="write", approval=True, preview=lambda given: f"+ {given.get('date', '')}  {given.get('text', '')}")
+@tool(
+    effects="write",
+    approval=True,
+    preview=lambda given: f"+ {given.get('date', '')}  {given.get('text', '')}",
+)
 def add_reminder(text: str, date: str) -> str:
     """Add a reminder to the calendar (nothing is written).
 

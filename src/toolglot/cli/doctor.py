@@ -102,17 +102,25 @@ def _print_report(printer: Printer, report: Report) -> None:
     printer.print_pairs(report.versions.items())
     printer.print_section("Extras", _extra_rows(report.extras))
     settings = [(setting.key, f"{setting.value} ({setting.origin})") for setting in report.settings]
-    printer.print_section("Configuration", [*report.files.items(), *(settings or [("settings", "all defaults")])])
+    printer.print_section(
+        "Configuration", [*report.files.items(), *(settings or [("settings", "all defaults")])]
+    )
     if report.held_back:
         withheld = [(setting.key, f"{setting.value} ({setting.reason})") for setting in report.held_back]
         printer.print_section("Ignored until the directory is trusted", withheld)
     printer.print_section("Keys", _key_rows(report.keys))
     printer.print_section("Sandbox", report.sandbox.items())
     printer.print_section("Built-in tools", report.tools.items() or [("all", "usable")])
-    plugins = [(f"{plugin.kind}: {plugin.name}", f"{plugin.target} ({plugin.origin})") for plugin in report.plugins]
+    plugins = [
+        (f"{plugin.kind}: {plugin.name}", f"{plugin.target} ({plugin.origin})") for plugin in report.plugins
+    ]
     printer.print_section("Plug-ins", plugins or [("plug-ins", "none installed")])
-    printer.print_section("Instructions", report.instructions.items() or [("AGENTS.md and skills", "none found")])
-    printer.print_section("MCP servers", report.servers.items() or [("none", "add one with toolglot mcp add")])
+    printer.print_section(
+        "Instructions", report.instructions.items() or [("AGENTS.md and skills", "none found")]
+    )
+    printer.print_section(
+        "MCP servers", report.servers.items() or [("none", "add one with toolglot mcp add")]
+    )
     printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
     _print_audit(printer, report.audit)
     printer.print_text("")

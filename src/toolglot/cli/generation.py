@@ -1,4 +1,6 @@
-"""The options of the command line for how a model generates, such as `--effort`, and in which form it answers."""
+"""The options of the command line for how a model generates, such as `--effort`, and in which form it
+answers.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +36,11 @@ GENERATION = combine(
 
 
 def change_options(
-    options: Options, max_tokens: int | None, temperature: float | None, effort: str | None, extras: Iterable[str]
+    options: Options,
+    max_tokens: int | None,
+    temperature: float | None,
+    effort: str | None,
+    extras: Iterable[str],
 ) -> Options:
     """Return options with those that were given as flags. Raises UsageError."""
     given = {"max_tokens": max_tokens, "temperature": temperature, "effort": effort}
@@ -47,7 +53,10 @@ def change_options(
 
 
 def _add_extra(extras: dict[str, dict[str, Any]], text: str) -> None:
-    """Add WIRE.KEY=JSON, where KEY may name a field of an object: ollama-chat.options.num_ctx=8192. Raises UsageError."""
+    """Add WIRE.KEY=JSON, where KEY may name a field of an object: ollama-chat.options.num_ctx=8192.
+
+    Raises UsageError.
+    """
     path, has_value, value = text.partition("=")
     parts = path.split(".")
     if not has_value or len(parts) < 2 or not all(parts):
@@ -56,7 +65,9 @@ def _add_extra(extras: dict[str, dict[str, Any]], text: str) -> None:
     try:
         decoded = loads(value)
     except ValueError:
-        raise UsageError(f"--option {text}: {value} is not JSON; a text needs quotes: {path}='\"{value}\"'") from None
+        raise UsageError(
+            f"--option {text}: {value} is not JSON; a text needs quotes: {path}='\"{value}\"'"
+        ) from None
     table: dict[str, Any] = extras.setdefault(wire, {})
     for parent in parents:
         inner = table.setdefault(parent, {})

@@ -23,7 +23,8 @@ ErrorFormatter = Callable[[Any, ToolglotError], Record]
 @contextmanager
 def _open_input(file: Path | None) -> Generator[BinaryIO]:
     if file is None or str(file) == "-":
-        yield sys.stdin.buffer  # left open: others still ask whether it is a terminal, and descriptor 0 must stay taken
+        # left open: others still ask whether it is a terminal, and descriptor 0 must stay taken
+        yield sys.stdin.buffer
         return
     with file.open("rb") as source:
         yield source
@@ -41,8 +42,13 @@ def _error_record(id: Any, error: ToolglotError) -> Record:
     return {"id": id, "error": {"type": error.type, "message": str(error), "retryable": retryable}}
 
 
-def process_lines(file: Path | None, handler: Callable[[Record], Record], format_error: ErrorFormatter = _error_record) -> int:
-    """Process every line; return 1 if one could not be read. `format_error` builds an error's record from the line's id."""
+def process_lines(
+    file: Path | None, handler: Callable[[Record], Record], format_error: ErrorFormatter = _error_record
+) -> int:
+    """Process every line; return 1 if one could not be read.
+
+    `format_error` builds an error's record from the line's id.
+    """
     exit_code = 0
     with _open_input(file) as source:
         for number, line in enumerate(source, 1):
@@ -59,7 +65,8 @@ def process_lines(file: Path | None, handler: Callable[[Record], Record], format
                 result: Record = {"id": id, **handler(record)}
             except ToolglotError as e:
                 result = format_error(id, e)
-                is_valid = isinstance(e, ProviderError | TruncatedStream)  # a recorded error of a provider is valid input
+                # a recorded error of a provider is valid input
+                is_valid = isinstance(e, ProviderError | TruncatedStream)
             write_json_line(sys.stdout, result, flush=not is_valid)
             if not is_valid:
                 exit_code = 1

@@ -1,4 +1,6 @@
-"""First contact with a model on this machine: how much it can read, and which tools are worth their tokens then."""
+"""First contact with a model on this machine: how much it can read, and which tools are worth their tokens
+then.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +21,9 @@ _SMALL_SET = frozenset({"read", "write", "edit", "glob", "grep", "shell"})
 
 
 def ask_context_size(setup: Setup, model: str, base_url: str | None) -> int | None:
-    """Return the tokens of a model's context as its local server gives it; None: unknown, or another provider."""
+    """Return the tokens of a model's context as its local server gives it; None: unknown, or another
+    provider.
+    """
     if model.partition(":")[0] not in ("llama.cpp", "ollama"):
         return None
     overrides: dict[str, Any] = {"base_url": base_url} if base_url else {}
@@ -33,13 +37,17 @@ def ask_context_size(setup: Setup, model: str, base_url: str | None) -> int | No
 
 
 def fit_tools(tools: Iterable[Tool], model: str, size: int | None) -> tuple[list[Tool], str]:
-    """Return the built-in tools that fit a context, and what to tell the user if these are not all. None: any size."""
+    """Return the built-in tools that fit a context, and what to tell the user if these are not all.
+
+    None: any size.
+    """
     if size is None or size >= SMALL_CONTEXT:
         return list(tools), ""
     chosen = [tool for tool in tools if tool.name in _SMALL_SET]
     names = ", ".join(tool.name for tool in chosen)
     note = (
-        f"{model} has a context of {size:,} tokens, so only a few built-in tools are offered ({names}): give it more "
+        f"{model} has a context of {size:,} tokens, so only a few built-in tools are offered ({names}): give "
+        "it more "
         "(see docs/guides/local-models.md), or use --builtin for all of them"
     )
     return chosen, note

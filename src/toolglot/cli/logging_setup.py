@@ -1,7 +1,9 @@
-"""Configure toolglot's logging: short lines on stderr, or JSON lines in a file. The root logger is never touched.
+"""Configure toolglot's logging: short lines on stderr, or JSON lines in a file.
 
-No key is written, neither in a field nor in a traceback. A line that cannot be written is dropped: logging never stops the
-work. Text from outside is shown without anything that a terminal would interpret.
+The root logger is never touched.
+
+No key is written, neither in a field nor in a traceback. A line that cannot be written is dropped: logging
+never stops the work. Text from outside is shown without anything that a terminal would interpret.
 """
 
 import logging
@@ -25,7 +27,9 @@ Secrets = Callable[[], Iterable[str]]
 LEVELS = ("debug", "info", "warning", "error")
 THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio", "mcp", "client")  # enabled at debug only; "client" is MCP's, too
 # Fields that the message already contains, or that only machines read: left out of lines on stderr.
-_REDUNDANT_FIELDS = frozenset({"model", "seconds", "stop", "error", "attempt", "bytes", "method", "stream", "tool", "kind"})
+_REDUNDANT_FIELDS = frozenset(
+    {"model", "seconds", "stop", "error", "attempt", "bytes", "method", "stream", "tool", "kind"}
+)
 
 
 def effective_level(verbosity: int, configured: str) -> str:
@@ -40,7 +44,8 @@ def effective_level(verbosity: int, configured: str) -> str:
 def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> None:
     """Start logging, replacing an earlier configuration. Raises UsageError.
 
-    `secrets` returns the keys to hide; it is called for each line, because keys appear while the program runs.
+    `secrets` returns the keys to hide; it is called for each line, because keys appear while the program
+    runs.
     """
     handler = _LogHandler(file, secrets)
     logger = logging.getLogger("toolglot")
@@ -100,23 +105,36 @@ class _LogHandler(_QuietHandler):
 
 
 def _record_fields(record: logging.LogRecord, secrets: Iterable[str]) -> dict[str, Any]:
-    """Return time, level, logger and message, then all extra fields, and the exception as text, without secrets."""
+    """Return time, level, logger and message, then all extra fields, and the exception as text, without
+    secrets.
+    """
     secrets = tuple(secrets)
 
     try:
         message = record.getMessage()
     except Exception:  # the arguments do not match the format string
         message = str(record.msg)
-    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": hide_keys(message, secrets)}
+    time = (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+    fields = {
+        "time": time,
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "message": hide_keys(message, secrets),
+    }
     for name, value in vars(record).items():
         if name not in STANDARD_ATTRIBUTES and name not in fields:
             try:
-                fields[name] = hide_keys(msgspec.to_builtins(value, str_keys=True, enc_hook=str), secrets, name)
+                fields[name] = hide_keys(
+                    msgspec.to_builtins(value, str_keys=True, enc_hook=str), secrets, name
+                )
             except Exception:  # a cycle, or keys that are not text
                 fields[name] = hide_keys(repr(value), secrets, name)
     if record.exc_info and record.exc_info[0] is not None:
-        fields["exception"] = hide_keys("".join(traceback.format_exception(*record.exc_info)).rstrip(), secrets)
+        fields["exception"] = hide_keys(
+            "".join(traceback.format_exception(*record.exc_info)).rstrip(), secrets
+        )
     elif record.exc_text:  # our own loggers have hidden a key in it
         fields["exception"] = hide_keys(record.exc_text, secrets)
     if record.stack_info:
@@ -125,7 +143,9 @@ def _record_fields(record: logging.LogRecord, secrets: Iterable[str]) -> dict[st
 
 
 def _format_line(fields: dict[str, Any]) -> str:
-    """Format as `12:03:04 engine  anthropic:… answered in 1.200 s: end  request=…`, followed by the exception."""
+    """Format as `12:03:04 engine  anthropic:… answered in 1.200 s: end  request=…`, followed by the
+    exception.
+    """
     clock = datetime.fromisoformat(fields.pop("time")).astimezone().strftime("%H:%M:%S")
     level, logger, message = (fields.pop(name) for name in ("level", "logger", "message"))
     details: list[str] = []

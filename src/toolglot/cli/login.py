@@ -1,4 +1,5 @@
-"""`toolglot login` and `toolglot logout`: store a key in the system keyring, or sign in to GitHub for Copilot.
+"""`toolglot login` and `toolglot logout`: store a key in the system keyring, or sign in to GitHub for
+Copilot.
 
 A key is read without echo and never printed.
 """
@@ -16,7 +17,14 @@ from toolglot.common.user_dirs import write_private
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub, Login
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.engine.signin.keyring_store import delete_key, has_backend, is_installed, keyring_account, load_key, store_key
+from toolglot.engine.signin.keyring_store import (
+    delete_key,
+    has_backend,
+    is_installed,
+    keyring_account,
+    load_key,
+    store_key,
+)
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
@@ -29,11 +37,15 @@ def login(provider: str, host: str | None) -> None:
     """Store a key in the system keyring, or sign in to Copilot."""
     profile = resolve_profile(provider)
     if host is not None and profile.sign_in != "copilot":
-        raise UsageError("--host only applies to copilot: it names a GitHub Enterprise host such as company.ghe.com")
+        raise UsageError(
+            "--host only applies to copilot: it names a GitHub Enterprise host such as company.ghe.com"
+        )
     if profile.sign_in == "copilot":
         copilot.check_installed()
         location = copilot.store_login(asyncio.run(_run_device_flow(GitHub.for_host(host))))
-        print_line(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
+        print_line(
+            f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}"
+        )
     else:
         _store_key(profile)
     _warn_about_variable(profile, "is set and takes precedence over the stored key")
@@ -59,13 +71,18 @@ def _warn_about_variable(profile: Profile, consequence: str) -> None:
 
 
 def _store_key(profile: Profile) -> None:
-    account, alternative = keyring_account(profile.id), f"set {profile.key_env[0]}" if profile.key_env else "pass key=…"
+    account = keyring_account(profile.id)
+    alternative = f"set {profile.key_env[0]}" if profile.key_env else "pass key=…"
     if profile.auth == "optional":
         alternative += " (a key is optional)"
     if profile.sign_in == "adc":
-        raise UsageError(f"{profile.title} has no permanent keys: run `gcloud auth application-default login`")
+        raise UsageError(
+            f"{profile.title} has no permanent keys: run `gcloud auth application-default login`"
+        )
     if not is_installed():
-        raise ToolglotError(f"the keyring package is not installed: run `pip install 'toolglot[keyring]'`, or {alternative}")
+        raise ToolglotError(
+            f"the keyring package is not installed: run `pip install 'toolglot[keyring]'`, or {alternative}"
+        )
     if not has_backend():
         raise ToolglotError(f"this system has no usable keyring: {alternative}")
     try:
@@ -76,7 +93,9 @@ def _store_key(profile: Profile) -> None:
     if not key:
         raise UsageError(f"no key was entered: type it, pipe it in, or {alternative}")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError("this is not a valid key: it contains characters that are not allowed in an HTTP header")
+        raise UsageError(
+            "this is not a valid key: it contains characters that are not allowed in an HTTP header"
+        )
     if not store_key(profile.id, key):
         raise ToolglotError(f"the system keyring did not accept the key: unlock it, or {alternative}")
     write_private(logins_file(), b"a key was kept in the system keyring\n")
@@ -85,7 +104,9 @@ def _store_key(profile: Profile) -> None:
 
 async def _run_device_flow(github: GitHub) -> Login:
     code = await copilot.request_device_code(github)
-    url, user_code = ("".join(filter(str.isprintable, text))[:200] for text in (code.verification_uri, code.user_code))
+    url, user_code = (
+        "".join(filter(str.isprintable, text))[:200] for text in (code.verification_uri, code.user_code)
+    )
     print_line(f"open {url} and enter the code {user_code}")
     print_note("waiting for GitHub (press Ctrl-C to cancel) …")
     login = await copilot.wait_for_login(code, github)

@@ -13,7 +13,8 @@ from click.shell_completion import CompletionItem
 from toolglot import __version__
 from toolglot.errors import ToolglotError, UnknownName, UsageError
 
-# command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
+# command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its
+# help
 COMMANDS = {
     "acp": ("acp", "Serve an editor that supports the Agent Client Protocol, over stdin and stdout."),
     "call": ("call", "Run a tool as a model would."),
@@ -47,7 +48,9 @@ class _CommandTable(click.Group):
         module, _ = COMMANDS[cmd_name]
         return getattr(import_module(f"toolglot.cli.{module}"), cmd_name)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         may_be_plugin_command = name not in COMMANDS and not name.startswith("-")
         if may_be_plugin_command and _load_plugin_command(name) is None:
@@ -57,7 +60,11 @@ class _CommandTable(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        names = (CompletionItem(name, help=summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete))
+        names = (
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in COMMANDS.items()
+            if name.startswith(incomplete)
+        )
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -85,7 +92,8 @@ def _load_plugin_command(name: str) -> click.Command | None:
 @click.command(
     cls=_CommandTable,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog='Shell completion: eval "$(_TOOLGLOT_COMPLETE=bash_source toolglot)"; for other shells, zsh_source or fish_source.',
+    epilog='Shell completion: eval "$(_TOOLGLOT_COMPLETE=bash_source toolglot)"; for other shells, '
+    "zsh_source or fish_source.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="toolglot", message="%(prog)s %(version)s")
 def app() -> None:
@@ -122,11 +130,18 @@ def main() -> None:
         owner = ""
         if command and not is_own_command:
             owner = f" in the plug-in command {command!r}"
-        _fail(f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it with {_save_traceback()})", 1)
+        _fail(
+            f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it with "
+            f"{_save_traceback()})",
+            1,
+        )
 
 
 def _prepare_streams() -> None:
-    """Replace closed streams. Let output replace characters that its encoding lacks. Raises UsageError if stdout is closed."""
+    """Replace closed streams.
+
+    Let output replace characters that its encoding lacks. Raises UsageError if stdout is closed.
+    """
     # Python sets closed streams to None, which their type does not say.
     streams: dict[str, Any] = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
     for name, stream in streams.items():
@@ -137,7 +152,9 @@ def _prepare_streams() -> None:
         elif name != "stdin" and isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     if streams["stdout"] is None:
-        raise UsageError("stdout is closed: redirect it to a file, or to /dev/null if you do not need the output")
+        raise UsageError(
+            "stdout is closed: redirect it to a file, or to /dev/null if you do not need the output"
+        )
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:

@@ -13,7 +13,10 @@ SUBCOMMANDS = {
     "list": ("mcp_servers:list_command", "List the configured servers."),
     "add": ("mcp_servers:add_command", "Add a server to your configuration."),
     "remove": ("mcp_servers:remove_command", "Remove a server from your configuration."),
-    "test": ("mcp_servers:test_command", "Start a server, list its tools, and report what models cannot use."),
+    "test": (
+        "mcp_servers:test_command",
+        "Start a server, list its tools, and report what models cannot use.",
+    ),
     "serve": ("mcp_serve:serve", "Serve tools to an MCP client."),
 }
 

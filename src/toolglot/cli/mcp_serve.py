@@ -1,4 +1,6 @@
-"""`toolglot mcp serve`: the tools as an MCP server, on stdin and stdout or over HTTP, until the client leaves or Ctrl-C."""
+"""`toolglot mcp serve`: the tools as an MCP server, on stdin and stdout or over HTTP, until the client leaves
+or Ctrl-C.
+"""
 
 import asyncio
 import signal
@@ -28,27 +30,53 @@ if TYPE_CHECKING:
     from toolglot.mcp.serve.server import McpToolServer
 
 TOKEN_VARIABLE = "TOOLGLOT_MCP_TOKEN"
-_APPROVAL_HINT = "To allow it, start the server with --approve RULE, or with --yes if the client itself asks its user."
+_APPROVAL_HINT = (
+    "To allow it, start the server with --approve RULE, or with --yes if the client itself asks its user."
+)
 
 
 @click.command()
-@click.option("--http", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve over HTTP; 0 picks a free port.")
-@click.option("--host", help="Address to listen on with --http. Default: 127.0.0.1. Other addresses require a token.")
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve over HTTP; 0 picks a free port.",
+)
+@click.option(
+    "--host", help="Address to listen on with --http. Default: 127.0.0.1. Other addresses require a token."
+)
 @click.option("--token", help=f"Bearer token that HTTP clients must send. Safer: set {TOKEN_VARIABLE}.")
-@click.option("-m", "--model", help="Use the tool names that this PROVIDER:MODEL knows best.", shell_complete=complete_model)
+@click.option(
+    "-m",
+    "--model",
+    help="Use the tool names that this PROVIDER:MODEL knows best.",
+    shell_complete=complete_model,
+)
 @FACADE
 @ROOT
 @TOOLS
 @click.option("--builtin/--no-builtin", default=None, help="Serve the built-in tools. Default: yes.")
 @click.option("--read-only", is_flag=True, help="Serve only tools that do nothing but read.")
 @click.option("--allow", multiple=True, metavar="PATTERN", help="Serve only matching tools. Repeatable.")
-@click.option("--deny", multiple=True, metavar="PATTERN", help="Never serve matching tools or run matching calls. Repeatable.")
+@click.option(
+    "--deny",
+    multiple=True,
+    metavar="PATTERN",
+    help="Never serve matching tools or run matching calls. Repeatable.",
+)
 @APPROVE
 @YES
 @NO_SANDBOX
 @LOGGING
 def serve(
-    port: int | None, host: str | None, token: str | None, model: str | None, read_only: bool, yes: bool, **flags: Any
+    port: int | None,
+    host: str | None,
+    token: str | None,
+    model: str | None,
+    read_only: bool,
+    yes: bool,
+    **flags: Any,
 ) -> int:
     """Serve tools to an MCP client.
 
@@ -71,10 +99,17 @@ def serve(
     if token:
         remember_key(token)  # so that it is redacted in logs
     elif port is not None and not is_loopback(host):
-        raise UsageError(f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must send")
+        raise UsageError(
+            f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must "
+            "send"
+        )
     if port is None and sys.stdin.isatty():
-        print_note("waiting for an MCP client on stdin: add this command to your client's configuration, or use --http 0")
-    # Claim the streams first: modules with tools may print when they are imported, which must not reach the client.
+        print_note(
+            "waiting for an MCP client on stdin: add this command to your client's configuration, or use "
+            "--http 0"
+        )
+    # Claim the streams first: modules with tools may print when they are imported, which must not reach the
+    # client.
     with (
         claim_streams() if port is None else nullcontext() as streams,
         prepare(Flags(**flags), want_builtin=True) as cli_setup,
@@ -82,13 +117,19 @@ def serve(
         cli_setup.print_notices()
         is_known = port is None or bool(token)
         server = _create_server(
-            cli_setup, model, read_only=read_only, approve=make_approve(yes, is_known), is_shared=port is not None
+            cli_setup,
+            model,
+            read_only=read_only,
+            approve=make_approve(yes, is_known),
+            is_shared=port is not None,
         )
 
         async def serve_until_interrupted() -> None:
             task = asyncio.current_task()
             with suppress(NotImplementedError):  # Windows
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task is not None and task.cancel())
+                asyncio.get_running_loop().add_signal_handler(
+                    signal.SIGTERM, lambda: task is not None and task.cancel()
+                )
             if port is None:
                 await serve_stdio(server, streams)
                 return
@@ -103,7 +144,10 @@ def serve(
 
 
 def make_approve(yes: bool, is_known: bool) -> Approve:
-    """Return the function that decides before the client's user is asked. `is_known`: only authorized clients can connect."""
+    """Return the function that decides before the client's user is asked.
+
+    `is_known`: only authorized clients can connect.
+    """
 
     def approve(request: ApprovalRequest) -> Decision:
         if request.each_time and not is_known:  # any program on this machine could answer
@@ -155,8 +199,12 @@ def _choose_facade(setup: Setup, model_name: str) -> Facade:
     return facade_for_model(model_name) if model_name else find_facade("neutral")
 
 
-def _tools_per_connection(cli_setup: CliSetup, other_tools: list[Any]) -> Callable[[], AbstractContextManager[list[Any]]]:
-    """Return a function that creates separate built-in tools per connection: commands and files read are not shared."""
+def _tools_per_connection(
+    cli_setup: CliSetup, other_tools: list[Any]
+) -> Callable[[], AbstractContextManager[list[Any]]]:
+    """Return a function that creates separate built-in tools per connection: commands and files read are not
+    shared.
+    """
     from toolglot.builtin.configured import configured_builtins
 
     @contextmanager

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["add_command", "list_command", "remove_command", "test_command"]
 
 _HOST = re.compile(r"localhost/|[\w.-]+(?::\d+(?:/|\Z)|\.\w+/)")
-_PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_FILE} in the current directory.")
+_PROJECT = click.option(
+    "--project", is_flag=True, help=f"Write to the {PROJECT_FILE} in the current directory."
+)
 
 
 @click.command("list")
@@ -54,13 +56,16 @@ _PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_
 def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: bool) -> int:
     """List the configured servers.
 
-    They come from --mcp-config files, from [mcp.servers.NAME] in the settings, and from the project's .mcp.json,
-    .vscode/mcp.json and .cursor/mcp.json. With --start, the exit code is 1 if one of them fails.
+    They come from --mcp-config files, from [mcp.servers.NAME] in the settings, and from the project's
+    .mcp.json, .vscode/mcp.json and .cursor/mcp.json. With --start, the exit code is 1 if one of them fails.
     """
     configuration = read_configuration(flags={"mcp.enabled": False if no_mcp else None})
     catalog = find_servers(configuration, files=mcp_config)
     rows = {entry.name: _describe(entry) for entry in catalog.servers}
-    rows |= {entry.name: {**_describe(entry), "state": describe_entry(entry, is_trusted=False)} for entry in catalog.withheld}
+    rows |= {
+        entry.name: {**_describe(entry), "state": describe_entry(entry, is_trusted=False)}
+        for entry in catalog.withheld
+    }
     exit_code = 0
     if start and catalog.servers:
         flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp, builtin=False)
@@ -78,7 +83,10 @@ def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: 
             [{**row, "sandbox": words[row["sandbox"]], "trust": words[row["trust"]]} for row in rows.values()]
         )
     else:
-        print_note("no MCP servers are configured: add one with toolglot mcp add NAME -- COMMAND, or toolglot mcp add NAME URL")
+        print_note(
+            "no MCP servers are configured: add one with toolglot mcp add NAME -- COMMAND, or toolglot mcp "
+            "add NAME URL"
+        )
     return exit_code
 
 
@@ -96,12 +104,22 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
 
 
 @click.command("add")
-@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable for the program. Repeatable.")
-@click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for every request. Repeatable.")
+@click.option(
+    "-e",
+    "--env",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Environment variable for the program. Repeatable.",
+)
+@click.option(
+    "-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for every request. Repeatable."
+)
 @click.option("--cwd", help="Directory in which the program starts.")
 @click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only matching tools. Repeatable.")
 @click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools. Repeatable.")
-@click.option("--sandbox/--no-sandbox", default=None, help="Run the program in the same sandbox as commands, or not.")
+@click.option(
+    "--sandbox/--no-sandbox", default=None, help="Run the program in the same sandbox as commands, or not."
+)
 @click.option("--network/--no-network", default=None, help="Allow network access in the sandbox, or not.")
 @click.option("--trust", is_flag=True, default=None, help="Never ask before calls to its tools.")
 @_PROJECT
@@ -109,7 +127,13 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="URL | COMMAND [ARGS]... | JSON")
 def add_command(
-    env: tuple[str, ...], header: tuple[str, ...], name: str, words: tuple[str, ...], project: bool, json: bool, **options: Any
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    name: str,
+    words: tuple[str, ...],
+    project: bool,
+    json: bool,
+    **options: Any,
 ) -> None:
     """Add a server to your configuration.
 
@@ -148,7 +172,10 @@ def add_command(
 
 
 def _read_words(name: str, words: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings of a server that is given as a JSON object, a URL or a command. Raises UsageError."""
+    """Return the settings of a server that is given as a JSON object, a URL or a command.
+
+    Raises UsageError.
+    """
     first, *others = words
     if first.startswith("{") and not others:
         return _read_json(name, first)
@@ -168,7 +195,8 @@ def _read_json(name: str, text: str) -> dict[str, Any]:
     tables = entry.keys() & {"mcpServers", "servers"}
     if tables:
         raise UsageError(
-            f"this is the content of a whole file: pass only one server's object from {min(tables)!r}, or use --mcp-config"
+            f"this is the content of a whole file: pass only one server's object from {min(tables)!r}, or "
+            "use --mcp-config"
         )
     file = parse_server_file(json_module.dumps({"mcpServers": {name: entry}}), Path("the server"))
     server = file.servers[name]
@@ -187,9 +215,13 @@ def _check_command(name: str, words: tuple[str, ...]) -> None:
     if len(words) > 1 or os.path.exists(os.path.expanduser(first)):
         return
     if _HOST.match(first):
-        raise UsageError(f"a URL begins with http:// or https://: toolglot mcp add {quoted_name} http://{first}")
+        raise UsageError(
+            f"a URL begins with http:// or https://: toolglot mcp add {quoted_name} http://{first}"
+        )
     if " " in first:
-        raise UsageError(f"pass the program and its arguments as separate words: toolglot mcp add {quoted_name} -- {first}")
+        raise UsageError(
+            f"pass the program and its arguments as separate words: toolglot mcp add {quoted_name} -- {first}"
+        )
 
 
 def _list_changes(struct: msgspec.Struct) -> dict[str, Any]:
@@ -199,7 +231,9 @@ def _list_changes(struct: msgspec.Struct) -> dict[str, Any]:
     for name, value in asdict(struct).items():
         if value == getattr(defaults, name):
             continue
-        changes[name] = _list_changes(value) if isinstance(value, msgspec.Struct) else msgspec.to_builtins(value)
+        changes[name] = (
+            _list_changes(value) if isinstance(value, msgspec.Struct) else msgspec.to_builtins(value)
+        )
     return changes
 
 
@@ -216,7 +250,9 @@ def _edit(project: bool, change: Callable[[str], str]) -> Path:
     try:
         text = read_regular_file(path).decode("utf-8-sig") if path.exists() else ""  # with its line endings
     except (OSError, ValueError) as e:
-        raise UsageError(f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
+        raise UsageError(
+            f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}"
+        ) from None
     try:
         changed = change(text).encode()
     except UsageError as e:
@@ -252,7 +288,9 @@ def remove_command(name: str, project: bool, json: bool) -> None:
 @MCP
 @JSON
 @LOGGING
-def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_mcp: bool, json: bool, **logging: Any) -> int:
+def test_command(
+    name: str, model: str | None, mcp_config: tuple[Path, ...], no_mcp: bool, json: bool, **logging: Any
+) -> int:
     """Start a server, list its tools, and report what models cannot use.
 
     The exit code is 1 if it cannot be used.
@@ -267,7 +305,9 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
             known = [] if servers is None else [each.name for each in servers.catalog.servers]
             raise UnknownName("MCP server", name, known)
         if not entry.settings.enabled:
-            raise UsageError(f"the MCP server {name} is disabled in {entry.origin}: set enabled = true to test it")
+            raise UsageError(
+                f"the MCP server {name} is disabled in {entry.origin}: set enabled = true to test it"
+            )
         status = next((each for each in servers.status() if each.name == name), None)
         if status is None:
             raise UsageError(f"the MCP server {name} is not trusted: run toolglot trust {entry.directory}")
@@ -275,7 +315,8 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
         sandbox = servers.sandbox.label if servers.sandbox is not None and entry.is_sandboxed else ""
         sandbox = sandbox if entry.settings.command else None  # a remote server cannot be confined
         tools = [
-            {"name": tool.name, "description": tool.description, "effects": sorted(tool.effects)} for tool in servers.tools
+            {"name": tool.name, "description": tool.description, "effects": sorted(tool.effects)}
+            for tool in servers.tools
         ]
         counts = {"prompts": status.prompt_count, "resources": status.resource_count}
         record = {
@@ -303,7 +344,9 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
 def _find_losses(cli_setup: "CliSetup", model: str | None, *, every_keyword: bool) -> dict[str, list[str]]:
     """Return what each API format, or one model, cannot express of the tools."""
     if model is not None:
-        targets: dict[str, Profile] = {model: find_profile(Setup(cli_setup.configuration.settings).resolve_model(model))}
+        targets: dict[str, Profile] = {
+            model: find_profile(Setup(cli_setup.configuration.settings).resolve_model(model))
+        }
     else:
         targets = {wire: resolve_profile(spec.default_profile) for wire, spec in SPECS.items()}
     definitions = tuple(tool.definition for tool in cli_setup.tools)
@@ -322,7 +365,12 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
     rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
     if record["sandbox"] is not None:
         rows.append(("sandbox", record["sandbox"] or "none: it runs with your full permissions"))
-    rows.append(("approval", "none: you trust it" if record["trust"] else "each call needs it, unless a rule allows it"))
+    rows.append(
+        (
+            "approval",
+            "none: you trust it" if record["trust"] else "each call needs it, unless a rule allows it",
+        )
+    )
     rows += [(word, str(record[word])) for word in ("directory", "prompts", "resources") if record[word]]
     printer.print_pairs(rows)
     tools: list[Row] = []

@@ -1,4 +1,6 @@
-"""`toolglot models`: show the catalog's facts about providers and models, with dates and sources. Nothing is sent.
+"""`toolglot models`: show the catalog's facts about providers and models, with dates and sources.
+
+Nothing is sent.
 
 With `--json`, each provider is one complete object per line.
 """
@@ -15,7 +17,14 @@ from toolglot.cli.options import JSON, complete_model
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.common.jsontext import dumps_text
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
-from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile
+from toolglot.providers.catalog import (
+    ALIASES,
+    DEFAULT_MODELS,
+    PROFILES,
+    SURFACES,
+    infer_provider,
+    resolve_profile,
+)
 from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
@@ -27,8 +36,8 @@ from toolglot.providers.profile import ANY_CHOICE, Profile
 def models(name: str | None, json: bool) -> None:
     """Show the limits and features of providers and models.
 
-    NAME is PROVIDER (which also lists its models in the catalog) or PROVIDER:MODEL; without it, all providers are listed.
-    Nothing is sent.
+    NAME is PROVIDER (which also lists its models in the catalog) or PROVIDER:MODEL; without it, all providers
+    are listed. Nothing is sent.
     """
     profiles = list(PROFILES.values()) if name is None else [find_profile(name)]
     if json:
@@ -48,7 +57,9 @@ def models(name: str | None, json: bool) -> None:
     else:
         printer = Printer(sys.stdout)
         if name.partition(":")[0] == "simulator":
-            printer.print_text("The simulator needs no key and sends nothing; it simulates this model:", "dim")
+            printer.print_text(
+                "The simulator needs no key and sends nothing; it simulates this model:", "dim"
+            )
         _print_profile(printer, profiles[0])
 
 
@@ -57,11 +68,21 @@ def complete_models(aliases: Iterable[str] = ()) -> list[str]:
     default_names = [f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items()]
     short_names = [*filter(infer_provider, DEFAULT_MODELS.values()), *DEFAULT_MODELS]
     providers = [f"{name}:" for name in (*PROFILES, *SURFACES, *ALIASES)]
-    return [*aliases, *default_names, *short_names, *providers, "simulator", *(f"simulator:{id}" for id in PROFILES)]
+    return [
+        *aliases,
+        *default_names,
+        *short_names,
+        *providers,
+        "simulator",
+        *(f"simulator:{id}" for id in PROFILES),
+    ]
 
 
 def find_profile(name: str) -> Profile:
-    """Find the profile for PROVIDER or PROVIDER:MODEL; for the simulator, the one it plays. Raises UnknownName."""
+    """Find the profile for PROVIDER or PROVIDER:MODEL; for the simulator, the one it plays.
+
+    Raises UnknownName.
+    """
     if ":" not in name and (vendor := infer_provider(name)):
         name = f"{vendor}:{name}"
     provider, _, model = name.partition(":")
@@ -130,7 +151,9 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     printer.print_section("Requests", _request_rows(profile))
     facts: list[str] = []
     for fact in _model_facts(profile):
-        changes = ", ".join(f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items())
+        changes = ", ".join(
+            f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items()
+        )
         facts.append(f"{changes} (model {fact.model}; {fact.source})")
     for title, notes in (("Notes", profile.notes), ("For this model", facts)):
         if notes:
@@ -139,7 +162,8 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     if known:
         printer.print_text("")
         printer.print_text(
-            "Known models (the provider may have others; * matches any suffix; prices per million tokens)", "bold"
+            "Known models (the provider may have others; * matches any suffix; prices per million tokens)",
+            "bold",
         )
         printer.print_table(known)
 
@@ -172,7 +196,10 @@ def _request_rows(profile: Profile) -> list[Row]:
         ("media", _join(profile.media) or "text only"),
         ("reasoning efforts", ", ".join(profile.efforts) or "not supported"),
         ("thinking budget", _yes_no(profile.thinking_budget)),
-        ("temperature and top_p", {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling)),
+        (
+            "temperature and top_p",
+            {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling),
+        ),
         ("options", _join(profile.accepted_options)),
         ("JSON output", profile.json_output),
         ("cache marks", cache_marks),
@@ -202,8 +229,11 @@ def _general_rows(profile: Profile) -> Iterator[Row]:
     yield "facade", _facade_id(profile)
     if not profile.model:
         return
-    # The limits are those in effect, which a fact may have changed; the source is that of the catalog's window.
-    context, answer, window = profile.limits.context, profile.limits.answer, find_window(profile.id, profile.model)
+    # The limits are those in effect, which a fact may have changed; the source is that of the catalog's
+    # window.
+    context = profile.limits.context
+    answer = profile.limits.answer
+    window = find_window(profile.id, profile.model)
     source = f" ({window.source}, {window.as_of})" if window else ""
     limit = f", at most {answer:,} per answer" if answer else ""
     yield "context", f"{context:,} tokens{limit}{source}" if context else "unknown"

@@ -64,22 +64,38 @@ INPUT_FILE = click.argument(
     "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 )
 JSON = click.option("--json", is_flag=True, help="Print JSON.")
-JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
-YES = click.option("-y", "--yes", is_flag=True, help="Approve all calls that need approval, except those outside a sandbox.")
-NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with your full permissions.")
+JSONL = click.option(
+    "--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line."
+)
+YES = click.option(
+    "-y", "--yes", is_flag=True, help="Approve all calls that need approval, except those outside a sandbox."
+)
+NO_SANDBOX = click.option(
+    "--no-sandbox", is_flag=True, help="Run commands without a sandbox, with your full permissions."
+)
 APPROVAL_MODE = click.option(
     "--approval-mode",
     type=click.Choice(get_args(ApprovalMode)),
-    help="ask: before commands and changes. sandboxed: run them unasked where the sandbox confines them, without network.",
+    help="ask: before commands and changes. sandboxed: run them unasked where the sandbox confines them, "
+    "without network.",
 )
 DENY = click.option(
-    "--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools or run matching calls. Repeatable."
+    "--deny",
+    multiple=True,
+    metavar="PATTERN",
+    help="Never offer matching tools or run matching calls. Repeatable.",
 )
 APPROVE = click.option(
-    "--approve", multiple=True, metavar="RULE", help="Run matching calls without asking: 'shell(pytest *)'. Repeatable."
+    "--approve",
+    multiple=True,
+    metavar="RULE",
+    help="Run matching calls without asking: 'shell(pytest *)'. Repeatable.",
 )
 TOOLS = click.option(
-    "--tools", multiple=True, metavar="NAME", help="Load tools from FILE.py, MODULE, MODULE:OBJECT or a plug-in. Repeatable."
+    "--tools",
+    multiple=True,
+    metavar="NAME",
+    help="Load tools from FILE.py, MODULE, MODULE:OBJECT or a plug-in. Repeatable.",
 )
 ROOT = click.option(
     "--root",
@@ -100,20 +116,24 @@ DEFER = click.option(
     "--defer",
     multiple=True,
     metavar="PATTERN",
-    help="Hide tools until the model searches for them: auto, all, none, or names, patterns and tags. Repeatable.",
+    help="Hide tools until the model searches for them: auto, all, none, or names, patterns and tags. "
+    "Repeatable.",
 )
 MCP = combine(
     click.option(
         "--mcp-config",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="Also use the MCP servers in this JSON file (Claude's, VS Code's or Cursor's format). Repeatable.",
+        help="Also use the MCP servers in this JSON file (Claude's, VS Code's or Cursor's format). "
+        "Repeatable.",
     ),
     click.option("--no-mcp", is_flag=True, help="Start no MCP servers except those from --mcp-config."),
 )
 LOGGING = combine(
     click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
-    click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
+    click.option(
+        "--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."
+    ),
 )
 AGENT = combine(
     click.option(
@@ -127,11 +147,17 @@ AGENT = combine(
     DENY,
     APPROVE,
     APPROVAL_MODE,
-    click.option("--max-iterations", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
+    click.option(
+        "--max-iterations",
+        type=click.IntRange(min=1),
+        help="Maximum number of requests with tools per prompt.",
+    ),
     click.option("--base-url", help="Override the provider's base URL."),
     ROOT,
     click.option(
-        "--builtin/--no-builtin", default=None, help="Offer the built-in tools. Default: yes, except on the simulator."
+        "--builtin/--no-builtin",
+        default=None,
+        help="Offer the built-in tools. Default: yes, except on the simulator.",
     ),
     FACADE,
     DEFER,

@@ -49,7 +49,9 @@ class ToolPrints(io.TextIOWrapper):
     """A stdout for the code of tools: what they print goes to stderr, where it is no part of a result."""
 
     def __init__(self) -> None:
-        super().__init__(_ToolBytes(), encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
+        super().__init__(
+            _ToolBytes(), encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True
+        )
 
 
 class _ToolBytes(io.BufferedIOBase):
@@ -149,7 +151,8 @@ class Printer:
     def print_table(self, rows: Sequence[dict[str, str]], *, has_json: bool = True) -> None:
         """Print rows with the same columns.
 
-        Last columns that do not fit are left out, and a note names them. If fewer than three fit, the rows are stacked.
+        Last columns that do not fit are left out, and a note names them. If fewer than three fit, the rows
+        are stacked.
         """
         if not rows:
             return

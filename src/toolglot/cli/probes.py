@@ -1,6 +1,7 @@
 """What `toolglot doctor` looks at: one function per topic, which returns a row for each fact.
 
-Nothing is changed or sent, and no key is returned. Functions that take `problems` append a sentence for each broken part.
+Nothing is changed or sent, and no key is returned. Functions that take `problems` append a sentence for each
+broken part.
 """
 
 import platform
@@ -66,7 +67,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "otel": (("opentelemetry-api",), "trace runs with OpenTelemetry"),
     "code": (("mini-racer", "pydantic-monty"), "let models write code that calls tools"),
 }
-_PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
+_PROGRAMS = {
+    "rg": ("rg",),
+    "git": ("git",),
+    "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome"),
+}
 _MISSING = "missing"
 
 
@@ -133,7 +138,9 @@ def check_directories(problems: list[str]) -> None:
     """Append the directories that cannot be written, which built-in tools and the audit log need."""
     for directory in {state_directory(), data_directory()}:
         if not is_writable(directory):
-            problems.append(f"cannot write to the directory {str(directory)!r}: set TOOLGLOT_STATE to use another one")
+            problems.append(
+                f"cannot write to the directory {str(directory)!r}: set TOOLGLOT_STATE to use another one"
+            )
 
 
 def find_programs(workspace: Root) -> dict[str, str | None]:
@@ -172,7 +179,9 @@ def list_changed_settings(configuration: Configuration) -> list[SettingValue]:
 
 def list_withheld_settings(configuration: Configuration) -> list[WithheldSetting]:
     """Return the settings that are ignored until the directory is trusted, without secrets."""
-    return [WithheldSetting(value.key, _format_value(value), value.reason) for value in configuration.withheld]
+    return [
+        WithheldSetting(value.key, _format_value(value), value.reason) for value in configuration.withheld
+    ]
 
 
 def _format_value(setting: SettingValue | WithheldSetting) -> str:
@@ -273,7 +282,10 @@ def describe_tools(settings: Settings, workspace: Root) -> dict[str, str]:
 
 
 def describe_servers(configuration: Configuration, problems: list[str]) -> dict[str, str]:
-    """Return the MCP servers: whether each is used, what it starts and where it comes from. None is started."""
+    """Return the MCP servers: whether each is used, what it starts and where it comes from.
+
+    None is started.
+    """
     catalog = find_servers(configuration)
     problems += catalog.notes
     rows: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """`toolglot run`: run one prompt with tools. The answer goes to stdout, progress and problems to stderr.
 
-With `--json`, every event is a JSON line `{"type": …}` on stdout, from {"type": "RunStarted", "version": 1, "model": …} to
-RunDone or RunFailed; a run that cannot start writes only RunFailed.
+With `--json`, every event is a JSON line `{"type": …}` on stdout, from {"type": "RunStarted", "version": 1,
+"model": …} to RunDone or RunFailed; a run that cannot start writes only RunFailed.
 Exit codes: 0 success, 1 failure, 2 usage error, 3 stopped early, 130 interrupted.
 """
 
@@ -46,7 +46,9 @@ EVENTS_VERSION = 1
 
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("-a", "--attach", multiple=True, type=click.Path(path_type=Path), help="Attach a file. Repeatable.")
+@click.option(
+    "-a", "--attach", multiple=True, type=click.Path(path_type=Path), help="Attach a file. Repeatable."
+)
 @AGENT
 @GENERATION
 @YES
@@ -54,12 +56,13 @@ EVENTS_VERSION = 1
 def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **flags: Any) -> int:
     """Run one prompt with tools and print the answer.
 
-    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. The simulator answers if neither a model
-    nor a key is configured.
+    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. The simulator answers if
+    neither a model nor a key is configured.
     """
     try:
         return _run_prompt(_read_prompt(prompt), attach, yes, json, Flags(**flags))
-    except ToolglotError as error:  # before anything was sent; the program ends with the same sentence on stderr
+    except ToolglotError as error:
+        # before anything was sent; the program ends with the same sentence on stderr
         if json:
             _JsonPresenter(sys.stdout).show_failure(error.type, str(error))
         raise
@@ -75,7 +78,9 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
         if (deferral := agent.view().deferral) is not None and deferral.is_automatic:
             print_note(deferral.message)
         shows_output = cli_setup.output_schema is not None
-        presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout, shows_output=shows_output)
+        presenter = (
+            _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout, shows_output=shows_output)
+        )
 
         async def stream() -> int:
             presenter.show_start(agent.model)
@@ -87,7 +92,9 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
                         exit_code = 0 if event.result.stop == "end" else 3
             except ToolglotError as error:
                 message = await describe_error(error, agent.view().engine, agent.tools)
-                presenter.show_failure(error.type, message, error if isinstance(error, RequestFailed) else None)
+                presenter.show_failure(
+                    error.type, message, error if isinstance(error, RequestFailed) else None
+                )
             finally:
                 await agent.aclose()
             return exit_code
@@ -108,11 +115,14 @@ def _read_prompt(prompt: str | None) -> str:
     except (OSError, ValueError, AttributeError):
         mode = 0
     piped = ""
-    if prompt in (None, "-") or stat.S_ISFIFO(mode) or stat.S_ISREG(mode):  # reading anything else could wait forever
+    # reading anything else could wait forever
+    if prompt in (None, "-") or stat.S_ISFIFO(mode) or stat.S_ISREG(mode):
         try:
             piped = read_input(None).decode()
         except UnicodeDecodeError as e:
-            raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
+            raise UsageError(
+                f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}"
+            ) from None
     if prompt in (None, "-"):
         prompt = piped
     elif piped.strip():
@@ -164,7 +174,8 @@ class _TextPresenter:
                 write_text(self._out, event.text)
                 self._at_line_start = event.text.endswith("\n")
             return
-        if isinstance(event, BlockEvent):  # a call is shown when it runs; of anything else, only text is the answer
+        # a call is shown when it runs; of anything else, only text is the answer
+        if isinstance(event, BlockEvent):
             return
         match event:
             case ToolStarted():
@@ -197,7 +208,9 @@ class _TextPresenter:
 
             print_approvals(result.requests)
             names = ", ".join(request.tool for request in result.requests)
-            notes.append(f"{names} needs approval ({ways_to_allow(request.tool for request in result.requests)})")
+            notes.append(
+                f"{names} needs approval ({ways_to_allow(request.tool for request in result.requests)})"
+            )
         elif result.stop != "end":
             notes.append(describe_stop(result.stop))
         for note in notes:
@@ -208,7 +221,9 @@ class _TextPresenter:
         print_note(message)
 
     def wrap_stderr(self, stderr: TextIO) -> TextIO:
-        """Return a stream for logs and prints of tools; it first ends an unfinished line of the answer on the same terminal."""
+        """Return a stream for logs and prints of tools; it first ends an unfinished line of the answer on the
+        same terminal.
+        """
         if not (self._is_live and self._out.isatty()):
             return stderr
         end_line = self._end_line
@@ -232,5 +247,7 @@ class _TextPresenter:
     def _print_note(self, text: str, style: str) -> None:
         if self._is_live:
             self._end_line()
-            sys.stderr.write(Line(escape_invisible(text), style).append("\n").render(use_color=self._use_color))
+            sys.stderr.write(
+                Line(escape_invisible(text), style).append("\n").render(use_color=self._use_color)
+            )
             sys.stderr.flush()

@@ -29,9 +29,12 @@ UseServers = Literal["no", "start", "wait"] | Set[str]
 
 
 class CliServers:
-    """Starts a catalog's servers in the background. Unusable servers are reported in `problems` and raise no errors.
+    """Starts a catalog's servers in the background.
 
-    `only`: start just these; the caller reports on them itself. `has_user`: somebody is there who can sign in.
+    Unusable servers are reported in `problems` and raise no errors.
+
+    `only`: start just these; the caller reports on them itself. `has_user`: somebody is there who can sign
+    in.
     """
 
     def __init__(
@@ -83,13 +86,16 @@ class CliServers:
                 self.problems |= {name: str(e) for name, server in servers.items() if server.enabled}
 
     def _confine(self, extra: Mapping[str, McpServer], directory: Path) -> dict[str, McpServer]:
-        """Return an editor's servers as they are started; a note says which of them are in the sandbox, and why."""
+        """Return an editor's servers as they are started; a note says which of them are in the sandbox, and
+        why.
+        """
         servers: dict[str, McpServer] = {}
         for name, server in extra.items():
             servers[name], use = self.catalog.confine(server, directory)
             if use:
                 self._notes.append(
-                    f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not trusted"
+                    f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not "
+                    "trusted"
                 )
         return servers
 
@@ -138,7 +144,9 @@ class CliServers:
         """Return the state of each server, including those that could not be started."""
         from toolglot.mcp.client.listing import McpServerStatus
 
-        failed = (McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items())
+        failed = (
+            McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items()
+        )
         if self.client is None:
             return tuple(failed)
         return (*self.client.status(), *failed)
@@ -158,7 +166,9 @@ class CliServers:
         for status in self.status():
             if status.problems:
                 count = pluralize(len(status.problems), "tool")
-                notes.append(f"MCP server {status.name}: {count} left out or changed (toolglot mcp test {status.name})")
+                notes.append(
+                    f"MCP server {status.name}: {count} left out or changed (toolglot mcp test {status.name})"
+                )
         new = [note for note in dict.fromkeys(notes) if note not in self._told]
         self._told.update(new)
         return new
@@ -185,7 +195,10 @@ def _ask_for_input(wanted: ServerInput) -> str | None:
     choices = click.Choice(wanted.options) if wanted.options else None
     try:
         return click.prompt(
-            wanted.description or wanted.id, type=choices, hide_input=wanted.is_password, default=wanted.default or None
+            wanted.description or wanted.id,
+            type=choices,
+            hide_input=wanted.is_password,
+            default=wanted.default or None,
         )
     except click.Abort:
         return None
@@ -204,5 +217,11 @@ def describe_status(status: "McpServerStatus") -> str:
     """Return the state of a server in a few words."""
     if status.state != "ready":
         return f"{status.state}: {status.error}" if status.error else status.state
-    counts = [(status.tool_count, "tool"), (status.prompt_count, "prompt"), (status.resource_count, "resource")]
-    return ", ".join(["ready", *(pluralize(count, word) for count, word in counts if count or word == "tool")])
+    counts = [
+        (status.tool_count, "tool"),
+        (status.prompt_count, "prompt"),
+        (status.resource_count, "resource"),
+    ]
+    return ", ".join(
+        ["ready", *(pluralize(count, word) for count, word in counts if count or word == "tool")]
+    )

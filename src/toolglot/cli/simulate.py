@@ -26,22 +26,29 @@ _BASE_URL_PATHS = {
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8484, show_default=True, help="Port to listen on; 0 picks a free port."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8484,
+    show_default=True,
+    help="Port to listen on; 0 picks a free port.",
 )
 @click.option(
     "--fault",
     multiple=True,
     metavar="FAULT",
-    help=f"Inject a fault into the next request. Repeatable: one per request, in order. One of {', '.join(FAULTS)}.",
+    help="Inject a fault into the next request. Repeatable: one per request, in order. One of "
+    f"{', '.join(FAULTS)}.",
 )
 @LOGGING
 def simulate(host: str, port: int, fault: tuple[str, ...], verbose: int, log_file: Path | None) -> int:
     """Serve a simulator of every provider.
 
-    The simulator supports all API formats, validates requests strictly, and needs no key and no network. With -v, every
-    request is logged.
+    The simulator supports all API formats, validates requests strictly, and needs no key and no network. With
+    -v, every request is logged.
     """
-    configure_logging(effective_level(verbose or int(log_file is not None), "warning"), log_file, secrets=secret_values)
+    configure_logging(
+        effective_level(verbose or int(log_file is not None), "warning"), log_file, secrets=secret_values
+    )
 
     async def run() -> None:
         async with serve(Simulator(faults=fault, clock=time.monotonic), host, port) as url:

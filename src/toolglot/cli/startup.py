@@ -1,7 +1,7 @@
 """Shared startup of `run`, `chat` and others: configuration, logging, secrets, tools and the model.
 
-Keys are removed from the environment before any tool's code is loaded. Settings of an untrusted project file that are ignored
-are reported once.
+Keys are removed from the environment before any tool's code is loaded. Settings of an untrusted project file
+that are ignored are reported once.
 """
 
 import os
@@ -68,7 +68,9 @@ class _Sets(msgspec.Struct, frozen=True):
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """The flags of the command line, named like their options; None, False and () mean that a flag was not given."""
+    """The flags of the command line, named like their options; None, False and () mean that a flag was not
+    given.
+    """
 
     model: Annotated[str | None, _Sets("model")] = None
     tools: tuple[str, ...] = ()
@@ -111,12 +113,16 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
         return settings
 
     def adjust_options(self, options: Options) -> Options:
-        """Return options with the flags for how a model generates, which override the settings of every provider."""
+        """Return options with the flags for how a model generates, which override the settings of every
+        provider.
+        """
         return change_options(options, self.max_tokens, self.temperature, self.effort, self.option)
 
 
 class CliSetup(msgspec.Struct):
-    """Everything a command needs to run tools and models; a context manager that stops tools and MCP servers on exit."""
+    """Everything a command needs to run tools and models; a context manager that stops tools and MCP servers
+    on exit.
+    """
 
     configuration: Configuration
     setup: Setup
@@ -140,7 +146,12 @@ class CliSetup(msgspec.Struct):
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
         overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
         system = self.instructions.compose(self.setup.settings.system)
-        options |= {"tools": self.tools, "approve": approve, "system": system, "output_type": self.output_schema}
+        options |= {
+            "tools": self.tools,
+            "approve": approve,
+            "system": system,
+            "output_type": self.output_schema,
+        }
         agent = self.setup.create_agent(self.model, **overrides, **options)
         require_key(agent.view().engine)
         if self.context_size is not None:
@@ -199,10 +210,13 @@ def prepare(
         ask_user: Answers the questions of the `ask_user` tool.
         use_demo_tools: Offer demo tools on the simulator if there are no others.
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
-        require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
+        require_read: Whether a file must be read before it is changed, if the configuration does not say
+            otherwise.
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
-        directory: Where to look for a project's file and the modules of --tools. Default: the current directory.
-        use_servers: Whether to use the configured MCP servers, and whether to wait until they are ready. A set: only these.
+        directory: Where to look for a project's file and the modules of --tools. Default: the current
+            directory.
+        use_servers: Whether to use the configured MCP servers, and whether to wait until they are ready. A
+            set: only these.
         extra_servers: MCP servers besides the configured ones.
     """
     project = _open_project(flags, directory, confirm)
@@ -210,7 +224,9 @@ def prepare(
     settings = configuration.settings
     _prepare_process(flags, settings)
     root = Path(settings.builtin.root or directory or ".")
-    servers = CliServers.open(use_servers, project.catalog, settings, root, extra_servers or {}, has_user=confirm is not None)
+    servers = CliServers.open(
+        use_servers, project.catalog, settings, root, extra_servers or {}, has_user=confirm is not None
+    )
 
     tools = load_configured_tools(configuration)
     for name in flags.tools:
@@ -228,7 +244,9 @@ def prepare(
     if _uses_builtins(settings, is_wanted=want_builtin, is_simulated=is_simulated, has_tools=bool(tools)):
         from toolglot.builtin.configured import configured_builtins
 
-        builtins = configured_builtins(settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills)
+        builtins = configured_builtins(
+            settings, ask_user=ask_user, require_read=require_read, skills=instructions.skills
+        )
         wants_all = settings.builtin.enabled is not None
         offered, model_note = fit_tools(builtins.tools, model, None if wants_all else context_size)
         tools = [*offered, *tools]
@@ -240,7 +258,8 @@ def prepare(
         from toolglot.cli.demo_samples import CHAT_SAMPLES
 
         tools = [*CHAT_SAMPLES]
-    is_complete = servers is None or use_servers != "start"  # no MCP server is still starting, so all tools are known
+    # no MCP server is still starting, so all tools are known
+    is_complete = servers is None or use_servers != "start"
     if servers is not None and is_complete:
         servers.wait()
         tools += servers.tools
@@ -269,12 +288,17 @@ def _check_mode(settings: Settings) -> None:
     if settings.policy.mode != "sandboxed":
         return
     if not settings.builtin.sandbox:
-        raise UsageError("the approval mode 'sandboxed' needs the sandbox: remove --no-sandbox, or use --approval-mode ask")
+        raise UsageError(
+            "the approval mode 'sandboxed' needs the sandbox: remove --no-sandbox, or use --approval-mode ask"
+        )
     check_sandbox("the approval mode 'sandboxed'")
 
 
 def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, has_tools: bool) -> bool:
-    """Whether to load the built-in tools. Raises UsageError if the command is pointless without them, and they cannot run."""
+    """Whether to load the built-in tools.
+
+    Raises UsageError if the command is pointless without them, and they cannot run.
+    """
     if settings.builtin.enabled is not None:
         return settings.builtin.enabled
     if is_simulated and not is_wanted:
@@ -320,7 +344,10 @@ def _read_project(flags: Flags, directory: Path | None) -> _Project:
     configuration = read_configuration(directory=directory, flags=flags.to_settings())
     policy = configuration.settings.policy
     if flags.deny or flags.approve:  # they add to the configured lists instead of replacing them
-        lists = {"policy.deny": (*policy.deny, *flags.deny), "policy.approve": (*policy.approve, *flags.approve)}
+        lists = {
+            "policy.deny": (*policy.deny, *flags.deny),
+            "policy.approve": (*policy.approve, *flags.approve),
+        }
         configuration = read_configuration(directory=directory, flags={**flags.to_settings(), **lists})
     settings = configuration.settings
     instructions = load_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
@@ -338,7 +365,8 @@ def _open_project(flags: Flags, directory: Path | None, confirm: Callable[[str],
     if not claims:
         return project
     owners = dict.fromkeys(claim.owner for claim in claims)
-    outermost = [owner for owner in owners if owners.keys().isdisjoint(owner.parents)]  # trust covers what is below
+    # trust covers what is below
+    outermost = [owner for owner in owners if owners.keys().isdisjoint(owner.parents)]
     is_project_alone = outermost == [project.configuration.project]
     if confirm is None or all(map(has_decision, outermost)):
         names = ", ".join(claim.name for claim in claims)
@@ -376,7 +404,10 @@ def _list_claims(project: _Project) -> list[_Claim]:
     directory, withheld = configuration.project, configuration.withheld
     if directory is not None and withheld:
         lines = [f"{PROJECT_FILE} in {directory} wants to set"]
-        lines += [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
+        lines += [
+            f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}"
+            for setting in withheld
+        ]
         claims.append(_Claim(directory, describe_withheld(configuration), lines))
     for path, owner in project.instructions.withheld.items():
         claims.append(_Claim(owner, str(path), [f"{path} has instructions for the model"]))
@@ -404,20 +435,32 @@ def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
         except ToolglotError as e:
             model, _ = _choose_model(setup, "")
             return model, f"using {model}: the conversation's model, {saved_model}, cannot be used ({e})"
-        return saved_model, f"using {saved_model}: the conversation was saved with this model (use -m to choose another)"
+        return (
+            saved_model,
+            f"using {saved_model}: the conversation was saved with this model (use -m to choose another)",
+        )
     if setup.settings.model:
         return setup.resolve_model(), ""
-    keyring = logins_file().exists()  # opening the keyring is slow, and pointless if nothing was ever stored there
+    # opening the keyring is slow, and pointless if nothing was ever stored there
+    keyring = logins_file().exists()
     for provider, name in DEFAULT_MODELS.items():  # the first one whose provider has a key
         model = f"{provider}:{name}"
         origin = describe_key_origin(resolve_profile(provider, name), keyring=keyring)
         if origin is not None:
-            return model, f"using {model}: no model is configured, but a key for this one was found ({origin})"
-    return "simulator", "using the simulator: no model is configured (use -m PROVIDER:MODEL or set TOOLGLOT_MODEL)"
+            return (
+                model,
+                f"using {model}: no model is configured, but a key for this one was found ({origin})",
+            )
+    return (
+        "simulator",
+        "using the simulator: no model is configured (use -m PROVIDER:MODEL or set TOOLGLOT_MODEL)",
+    )
 
 
 def approve_all(request: ApprovalRequest) -> Decision:
-    """Approve for `--yes`: everything except calls that always need their own approval, such as leaving the sandbox."""
+    """Approve for `--yes`: everything except calls that always need their own approval, such as leaving the
+    sandbox.
+    """
     return Deny(f"--yes does not cover this: {request.reason}") if request.each_time else "yes"
 
 
@@ -433,7 +476,9 @@ def logins_file() -> Path:
     return data_directory() / "logins"
 
 
-def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None", *, is_complete: bool) -> None:
+def _check_patterns(
+    setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None", *, is_complete: bool
+) -> None:
     """Report patterns that match no tool: in --allow, --defer and --deny as an error, elsewhere as a warning.
 
     `is_complete`: no MCP server is still starting, so all tools are known.
@@ -445,12 +490,16 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         if is_complete:
             return list(patterns)
         may_match = {MCP_TAG, *flags.defer}
-        return [pattern for pattern in patterns if not pattern.startswith(MCP_PREFIX) and pattern not in may_match]
+        return [
+            pattern for pattern in patterns if not pattern.startswith(MCP_PREFIX) and pattern not in may_match
+        ]
 
     allowed = (setup.settings.policy.allow or ()) if flags.allow else ()
     unknown = drop_expected(find_unmatched(allowed, names))
     if unknown and not names:
-        raise UsageError(f"--allow {unknown[0]!r} matches no tool: none are loaded (use --builtin or --tools)")
+        raise UsageError(
+            f"--allow {unknown[0]!r} matches no tool: none are loaded (use --builtin or --tools)"
+        )
     if unknown:
         if builtins is not None:
             builtins.check_usable(unknown[0])
@@ -478,7 +527,9 @@ def _list_names(tools: Iterable[Any]) -> list[str]:
     for item in tools:
         name = tool(item).name if callable(item) else getattr(item, "name", "")
         if not name:
-            raise InvalidTool(f"{item!r} is not a tool: --tools accepts functions, tools, registries, and lists of these")
+            raise InvalidTool(
+                f"{item!r} is not a tool: --tools accepts functions, tools, registries, and lists of these"
+            )
         names.append(name)
     return names
 
@@ -491,5 +542,7 @@ def require_key(engine: Engine) -> None:
     if engine.keys.is_explicit or describe_key_origin(profile):
         return
     variables = " or ".join((*profile.key_env, *profile.token_env))
-    alternative = _SIGN_IN_HINTS.get(profile.sign_in, f"store a key with toolglot login {keyring_account(profile.id)}")
+    alternative = _SIGN_IN_HINTS.get(
+        profile.sign_in, f"store a key with toolglot login {keyring_account(profile.id)}"
+    )
     raise UsageError(f"no key for {profile.title}: set {variables}, or {alternative}")

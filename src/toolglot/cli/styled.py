@@ -69,9 +69,12 @@ class Line:
         return line.append("…")
 
     def wrap(self, width: int, indent: str) -> "list[Line]":
-        """Return rows of at most `width` columns. All but the first begin with the indent, so that none can look like a line.
+        """Return rows of at most `width` columns.
 
-        Terminals do not agree on the width of many characters: each counts as the widest that one of them draws.
+        All but the first begin with the indent, so that none can look like a line.
+
+        Terminals do not agree on the width of many characters: each counts as the widest that one of them
+        draws.
         """
         rows, used = [Line()], 0
         for text, style in self.parts:
@@ -161,7 +164,9 @@ class WordWrapper:
         if self._column and self._column + cell_width(before + word) > limit:
             before, self._column = "\n", 0
         pieces = list(chop(word, limit))  # one, unless the word is longer than a line
-        self._column = cell_width(pieces[-1]) if pieces[1:] else self._column + cell_width(before.strip("\n") + word)
+        self._column = (
+            cell_width(pieces[-1]) if pieces[1:] else self._column + cell_width(before.strip("\n") + word)
+        )
         return before + "\n".join(pieces)
 
 

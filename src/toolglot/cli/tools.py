@@ -1,7 +1,7 @@
 """`toolglot tools`: show any tool as any model sees it, using the encoder of real requests, and what is lost.
 
-With `--json`, stdout is exactly the value of the tools field that a run would send (null if the field is left out), and losses
-go to stderr. Without a model and a wire, the tools are shown as they were defined.
+With `--json`, stdout is exactly the value of the tools field that a run would send (null if the field is left
+out), and losses go to stderr. Without a model and a wire, the tools are shown as they were defined.
 """
 
 import sys
@@ -44,7 +44,9 @@ from toolglot.wire.spec import SPECS
     shell_complete=complete_model,
 )
 @click.option("--wire", type=WIRE, help="Show the tools in this API format.")
-@click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a plug-in or module:object.")
+@click.option(
+    "--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a plug-in or module:object."
+)
 @click.option("--facades", is_flag=True, help="List the facades with their programs and models.")
 @DEFER
 @CODE_MODE
@@ -79,14 +81,18 @@ def tools(
             loaded += load_tools_or_definitions(name)
         ignored = describe_withheld(read_configuration())
         if ignored:  # an alias, for example
-            print_note(f"ignoring {escape_line(ignored)}: the directory is not trusted (run `toolglot trust`)")
+            print_note(
+                f"ignoring {escape_line(ignored)}: the directory is not trusted (run `toolglot trust`)"
+            )
     else:
         flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp)
         with prepare(flags, want_builtin=True, use_servers="wait") as cli_setup:
             loaded = cli_setup.tools
             if cli_setup.builtins is not None:
                 unusable = cli_setup.builtins.unusable
-    configuration = read_configuration(flags={"facade": facade, "defer": defer or None, "code_mode": code_mode})
+    configuration = read_configuration(
+        flags={"facade": facade, "defer": defer or None, "code_mode": code_mode}
+    )
     settings = configuration.settings
     setup = Setup(settings)
     # With a wire, a name without a provider is a model of the wire's vendor.
@@ -103,7 +109,9 @@ def tools(
         json=json,
     )
     for name, reason in unusable.items():
-        Printer(sys.stderr if json else sys.stdout).print_text(f"not offered: {name}: {reason}", "dim", "", "  ")
+        Printer(sys.stderr if json else sys.stdout).print_text(
+            f"not offered: {name}: {reason}", "dim", "", "  "
+        )
     return exit_code
 
 
@@ -130,7 +138,9 @@ def show_tools(
     view: ModelView | None = None
     if facade != "auto" or (profile is not None and profile.model):
         view = _open_view(profile, registry, facade, directory, defer, code_mode)
-        definitions = view.tools([make_code_tool(view.code_language)] if view.code_language is not None else ())
+        definitions = view.tools(
+            [make_code_tool(view.code_language)] if view.code_language is not None else ()
+        )
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
@@ -139,7 +149,9 @@ def show_tools(
     if profile is not None:
         title = _describe_target(profile, view)
         # Agents enable caching, and the cache marks are part of the tools field.
-        encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
+        encoded = encode_request(
+            Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile
+        )
         fields = encoded.body.get("tools")
         definitions = decode_request(profile.wire, {"tools": fields or []}).tools
         notes += [(line, "red") for line in describe_losses(encoded.losses, every_keyword=True)]
@@ -163,7 +175,9 @@ def _open_view(
     defer: Defer,
     code_mode: bool | Language | None,
 ) -> ModelView:
-    """Return how a model sees the tools, as an agent offers them: some models call the built-in tools from code."""
+    """Return how a model sees the tools, as an agent offers them: some models call the built-in tools from
+    code.
+    """
     chosen: Facade | str = facade
     if facade != "auto":
         chosen = load_facade_by_name(facade, directory, model=profile.model if profile is not None else "")
@@ -180,7 +194,9 @@ def _describe_target(profile: Profile, view: ModelView | None) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _print_definitions(title: str, definitions: Iterable[ToolDefinition], notes: Iterable[tuple[str, str]]) -> None:
+def _print_definitions(
+    title: str, definitions: Iterable[ToolDefinition], notes: Iterable[tuple[str, str]]
+) -> None:
     printer = Printer(sys.stdout)
     printer.print_text(title, "bold")
     for definition in definitions:
@@ -196,7 +212,9 @@ def _print_facades(*, json: bool) -> None:
         generations = [row for row in GENERATIONS if row.facade == facade.id]
         for row in generations:
             program = f"{row.program}@{row.version}".removesuffix("@")
-            rows.append({"facade": facade.id, "program": program, "models": row.models, "released": row.date or "-"})
+            rows.append(
+                {"facade": facade.id, "program": program, "models": row.models, "released": row.date or "-"}
+            )
         if not generations:
             models = "on request" if facade.provider else "all others"
             rows.append({"facade": facade.id, "program": "-", "models": models, "released": "-"})

@@ -22,9 +22,10 @@ from toolglot.errors import UsageError
 def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
     """Trust a project: its settings, instructions and MCP servers.
 
-    A trusted toolglot.toml can change any setting: load tools, set URLs, relax rules. AGENTS.md and skills are used, and the
-    MCP servers in .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY defaults to the current directory
-    and its parents, up to the root of the repository, as far as they have any of these.
+    A trusted toolglot.toml can change any setting: load tools, set URLs, relax rules. AGENTS.md and skills
+    are used, and the MCP servers in .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY
+    defaults to the current directory and its parents, up to the root of the repository, as far as they have
+    any of these.
     """
     if list_all:
         for trusted in list_trusted_directories():
@@ -61,7 +62,9 @@ def _grant(directories: list[Path]) -> None:
         each for each in directories if not is_trusted(each)
     ):  # before any of them is trusted, which also trusts its subdirectories
         _show_effects(directory, is_removed=False)
-    effect = f"{PROJECT_FILE} files in it and below it can change any setting, and its instructions will be used"
+    effect = (
+        f"{PROJECT_FILE} files in it and below it can change any setting, and its instructions will be used"
+    )
     for directory in directories:
         if is_trusted(directory):
             print_line(f"{directory} is already trusted")
@@ -100,7 +103,11 @@ def _show_effects(directory: Path, *, is_removed: bool) -> None:
     for entry in catalog.servers:
         use, place = entry.find_workspace_use()
         if use and entry.settings.sandbox is None and place.is_relative_to(directory):
-            print_line(escape_line(f"your MCP server {entry.name} {verb}: {entry.target}, in {entry.describe_directory()}"))
+            print_line(
+                escape_line(
+                    f"your MCP server {entry.name} {verb}: {entry.target}, in {entry.describe_directory()}"
+                )
+            )
     if configuration.project == directory:
         effect = "are now ignored" if is_removed else "need trust"
         show_withheld(configuration, f"settings in its {PROJECT_FILE} that {effect}:")

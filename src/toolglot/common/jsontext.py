@@ -1,7 +1,8 @@
 """JSON text and values. All parsing and writing of JSON goes through here.
 
-msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so whatever it refuses
-is tried again with the standard library. What fails after that raises `ValueError` and nothing else.
+msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so
+whatever it refuses is tried again with the standard library. What fails after that raises `ValueError` and
+nothing else.
 """
 
 import json
@@ -18,7 +19,8 @@ decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 MAX_DEPTH = 128
-"""Levels of a value that a conversation stores. A deeper one can be read, but not written again from a deeper stack."""
+"""Levels of a value that a conversation stores. A deeper one can be read, but not written again from a deeper
+stack."""
 _CONTAINERS = (dict, list)
 _TYPE_NAMES: dict[type, str] = {
     type(None): "null",
@@ -83,7 +85,9 @@ def dumps_verbatim(value: Any) -> str:
 
 
 def is_portable(value: Any) -> bool:
-    """Return whether a value can be written as JSON and read anywhere: no NaN, no infinity, at most `MAX_DEPTH` levels."""
+    """Return whether a value can be written as JSON and read anywhere: no NaN, no infinity, at most
+    `MAX_DEPTH` levels.
+    """
     level: list[Any] = [value]
     for depth in range(MAX_DEPTH + 1):
         below: list[Any] = []
@@ -109,7 +113,8 @@ _MIN_INTEGER = -_MAX_INTEGER
 
 
 def to_plain(value: Any, *, allow_nan: bool = False) -> Any:
-    """Return a value as plain JSON: itself if it is that, else a copy with tuples as lists and subclasses as their base.
+    """Return a value as plain JSON: itself if it is that, else a copy with tuples as lists and subclasses as
+    their base.
 
     Raises ValueError, with the path, for what JSON cannot express and for more than `MAX_DEPTH` levels.
     """
@@ -145,10 +150,15 @@ def _copy_plain(value: Any, path: str, allow_nan: bool, depth: int) -> Any:
         for key in fields:
             if not isinstance(key, str):
                 raise ValueError(f"{path}: a key is {key!r:.60}, and JSON has only strings as keys")
-        return {str.__str__(key): _copy_plain(item, f"{path}.{key}", allow_nan, depth + 1) for key, item in fields.items()}
+        return {
+            str.__str__(key): _copy_plain(item, f"{path}.{key}", allow_nan, depth + 1)
+            for key, item in fields.items()
+        }
     if isinstance(value, list | tuple):
         items = cast(Iterable[Any], value)
-        return [_copy_plain(item, f"{path}[{index}]", allow_nan, depth + 1) for index, item in enumerate(items)]
+        return [
+            _copy_plain(item, f"{path}[{index}]", allow_nan, depth + 1) for index, item in enumerate(items)
+        ]
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

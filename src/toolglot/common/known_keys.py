@@ -1,7 +1,7 @@
 """The keys that this process knows, to be hidden wherever text is shown.
 
-Whoever obtains a key remembers it here. Keys that are somewhere already, such as in the environment, are not copied: a source
-reads them when they are needed.
+Whoever obtains a key remembers it here. Keys that are somewhere already, such as in the environment, are not
+copied: a source reads them when they are needed.
 """
 
 from collections import deque

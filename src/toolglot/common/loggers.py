@@ -1,4 +1,7 @@
-"""The loggers of toolglot: keys reach no handler, whoever configured it. Nothing is done for records that nobody wants."""
+"""The loggers of toolglot: keys reach no handler, whoever configured it.
+
+Nothing is done for records that nobody wants.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -15,7 +18,10 @@ STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return a logger whose records have no keys. A filter of a parent would not do: it does not see its children's records."""
+    """Return a logger whose records have no keys.
+
+    A filter of a parent would not do: it does not see its children's records.
+    """
     logger = logging.getLogger(name)
     if _FILTER not in logger.filters:
         logger.addFilter(_FILTER)
@@ -23,7 +29,10 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def hide_keys(value: Any, keys: Iterable[str], name: str = "") -> Any:
-    """Hide keys in an extra field. A field whose name says that it is secret is hidden whatever its value looks like."""
+    """Hide keys in an extra field.
+
+    A field whose name says that it is secret is hidden whatever its value looks like.
+    """
     match value:
         case str():
             return _hide_in_text(value, keys, name)
@@ -63,7 +72,10 @@ def _hide_in_field(value: Any, keys: Iterable[str], name: str) -> Any:
 
 
 class _KeyFilter(logging.Filter):
-    """Hides keys in a record. Whatever has none stays as it is, with the arguments and the exception that tools group by."""
+    """Hides keys in a record.
+
+    Whatever has none stays as it is, with the arguments and the exception that tools group by.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         keys = known_keys()

@@ -15,7 +15,10 @@ _SIGNATURES: tuple[tuple[bytes, MediaKind, str], ...] = (
 
 
 def detect_media(head: bytes) -> tuple[MediaKind, str] | None:
-    """Return the kind and media type of data that models can look at, or None. The first 16 bytes are enough."""
+    """Return the kind and media type of data that models can look at, or None.
+
+    The first 16 bytes are enough.
+    """
     # RIFF is a container: only its form type tells WebP from sound and video.
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image", "image/webp"

@@ -1,4 +1,6 @@
-"""Signatures that name every option, for `help` and editors that run code: `**options: Unpack[…]` is for type checkers only."""
+"""Signatures that name every option, for `help` and editors that run code: `**options: Unpack[…]` is for type
+checkers only.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -19,12 +21,18 @@ def show_options(options: type[Any]) -> Callable[[_Function], _Function]:
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        parameters = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+        parameters = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
+        ]
         explicit = {parameter.name for parameter in parameters}
         for name, kind in options.__annotations__.items():
             if name not in explicit:
                 default = _Default()
-                option = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                option = inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+                )
                 parameters.append(option)
         function.__dict__["__signature__"] = signature.replace(parameters=parameters)
         return function

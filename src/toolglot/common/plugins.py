@@ -1,7 +1,7 @@
 """Plug-ins: what installed packages add through entry points (`[project.entry-points."toolglot.tools"]`).
 
-Entry points are read when a name is used that is not built in, and only the plug-in with that name is imported. Built-in names
-take precedence.
+Entry points are read when a name is used that is not built in, and only the plug-in with that name is
+imported. Built-in names take precedence.
 """
 
 from collections.abc import Collection, Mapping
@@ -55,7 +55,10 @@ def plugin_names(kind: PluginKind) -> tuple[str, ...]:
 
 
 def load_plugin(kind: PluginKind, name: str) -> Any:
-    """Import the plug-in with this name. Raises UnknownName; UsageError if it cannot be imported, or two packages have it."""
+    """Import the plug-in with this name.
+
+    Raises UnknownName; UsageError if it cannot be imported, or two packages have it.
+    """
     if kind not in PLUGIN_KINDS:
         raise UnknownName("kind of plug-in", kind, PLUGIN_KINDS)
     plugin = find_plugin(kind, name)
@@ -66,7 +69,10 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
 
 @cache
 def find_plugin(kind: PluginKind, name: str) -> Any:
-    """Import the plug-in with this name; None if there is none. Raises UsageError if it cannot be imported, or two have it."""
+    """Import the plug-in with this name; None if there is none.
+
+    Raises UsageError if it cannot be imported, or two have it.
+    """
     plugins = [plugin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
     if not plugins:
         return None
@@ -82,12 +88,15 @@ def plugin_error(kind: PluginKind, name: str, problem: str) -> UsageError:
     """Return the error for a plug-in that does not work. `problem`: "is not a Facade"."""
     origins = [plugin.origin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
     package = " and ".join(origins) or "that was installed"
-    return UsageError(f"the {PLUGIN_KINDS[kind]} {name!r} of the package {package} {problem}; update or uninstall the package")
+    return UsageError(
+        f"the {PLUGIN_KINDS[kind]} {name!r} of the package {package} {problem}; update or uninstall the "
+        "package"
+    )
 
 
 def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[str]:
-    """Return a sentence for every package that cannot be read, every name that several packages have, and every plug-in that
-    cannot be imported. Imports all plug-ins to find out.
+    """Return a sentence for every package that cannot be read, every name that several packages have, and
+    every plug-in that cannot be imported. Imports all plug-ins to find out.
 
     `own_names`: the built-in names, by kind.
     """
@@ -95,7 +104,11 @@ def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[s
     for plugin in list_plugins():
         origins = ["toolglot"] if plugin.name in own_names.get(plugin.kind, ()) else list[str]()
         packages.setdefault((plugin.kind, plugin.name), origins).append(plugin.origin)
-    conflicts = [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
+    conflicts = [
+        _describe_conflict(kind, name, origins)
+        for (kind, name), origins in packages.items()
+        if len(origins) > 1
+    ]
     broken: list[str] = []
     for (kind, name), origins in packages.items():
         if len(origins) > 1:
@@ -114,20 +127,27 @@ def _describe_conflict(kind: PluginKind, name: str, origins: list[str]) -> str:
 
 @cache
 def _read_entry_points() -> tuple[dict[Plugin, Any], list[str]]:
-    """Return every plug-in with its entry point, and a sentence for each package whose entry points cannot be read."""
-    from importlib.metadata import distributions  # not at the top: it takes longer to import than this whole package
+    """Return every plug-in with its entry point, and a sentence for each package whose entry points cannot be
+    read.
+    """
+    # not at the top: it takes longer to import than this whole package
+    from importlib.metadata import distributions
 
     kinds: dict[str, PluginKind] = {f"toolglot.{kind}": kind for kind in PLUGIN_KINDS}
     plugins: dict[Plugin, Any] = {}
     packages: set[str] = set()
     problems: list[str] = []
-    # Not `entry_points()`: a single package with a damaged file, even an unrelated one, would hide all others.
+    # Not `entry_points()`: a single package with a damaged file, even an unrelated one, would hide all
+    # others.
     for distribution in distributions():
         try:
             entries = [entry for entry in distribution.entry_points if entry.group in kinds]
         except Exception as e:
             name = distribution.metadata["Name"] or "without a name"
-            problems.append(f"the entry points of the package {name} cannot be read: {type(e).__name__}: {e}; reinstall it")
+            problems.append(
+                f"the entry points of the package {name} cannot be read: {type(e).__name__}: {e}; reinstall "
+                "it"
+            )
             continue
         if not entries:
             continue

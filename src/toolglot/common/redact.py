@@ -1,9 +1,10 @@
 """Hides secrets in text: known keys, and whatever looks like one. Used wherever text leaves the program.
 
-Time grows only with the length of the text, because every look-ahead is bounded. JSON stays JSON, unless `by_name` is set.
+Time grows only with the length of the text, because every look-ahead is bounded. JSON stays JSON, unless
+`by_name` is set.
 
-A known key is also hidden in the usual encodings, reversed, and from half of it on. That is for accidents: a provider that has
-received a key and wants to show it can always encode it in a way that nobody expects.
+A known key is also hidden in the usual encodings, reversed, and from half of it on. That is for accidents: a
+provider that has received a key and wants to show it can always encode it in a way that nobody expects.
 """
 
 import re
@@ -18,7 +19,8 @@ REDACTED = "[hidden]"
 _MIN_SECRET_LENGTH = 6  # a shorter one may be an ordinary word
 _MIN_PREFIX_LENGTH = 8  # of a secret at the end of a truncated text
 _MIN_PART_LENGTH = 12  # of a part of a secret elsewhere
-_SCHEMES = frozenset({"bearer", "basic", "token"})  # of an Authorization header: no secret, the word after it is
+# of an Authorization header: no secret, the word after it is
+_SCHEMES = frozenset({"bearer", "basic", "token"})
 _RANDOM_TEXT = re.compile(r"[\w.~+/=-]+", re.ASCII)  # no URL, no sentence: parts of those may be anywhere
 # A key starts where a word does, also after an escape of JSON (\n, \u00e4) or of a URL (%3D).
 _KEY_BOUNDARY = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
@@ -73,13 +75,17 @@ _NAMED_SECRET_PATTERN = re.compile(
 
 
 def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> str:
-    """Hide the given secrets and anything that looks like a key. `by_name` also hides values called key, token or password."""
+    """Hide the given secrets and anything that looks like a key.
+
+    `by_name` also hides values called key, token or password.
+    """
     for secret in sorted(secrets, key=len, reverse=True):  # one secret may contain another
         if len(secret) >= _MIN_SECRET_LENGTH:
             for form in encode_secret(secret):
                 text = text.replace(form, REDACTED)
             if _RANDOM_TEXT.fullmatch(secret):
-                for form in (secret, *encode_secret(secret)):  # itself first: encodings have parts of it in common
+                # itself first: encodings have parts of it in common
+                for form in (secret, *encode_secret(secret)):
                     text = _hide_parts(text, form)
             for form in _quoted_forms(secret):
                 text = _hide_truncated_secret(text, form)
@@ -90,7 +96,9 @@ def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> 
 
 
 def redact_words(words: Sequence[str]) -> list[str]:
-    """Hide secrets in the words of a command or a list, also a whole word because of the one before it: `--api-key`, `KEY`."""
+    """Hide secrets in the words of a command or a list, also a whole word because of the one before it:
+    `--api-key`, `KEY`.
+    """
     shown: list[str] = []
     for previous, word in zip(("", *words), words, strict=False):
         if _is_named_by(previous, word):
@@ -108,7 +116,9 @@ def find_secrets(words: Sequence[str]) -> list[str]:
             secrets.append(word)
             continue
         secrets += (match[0] for match in _KEY_PATTERN.finditer(word))
-        secrets += (match[0].removeprefix(_shown_part(match)) for match in _NAMED_SECRET_PATTERN.finditer(word))
+        secrets += (
+            match[0].removeprefix(_shown_part(match)) for match in _NAMED_SECRET_PATTERN.finditer(word)
+        )
     return secrets
 
 

@@ -4,16 +4,30 @@ import re
 import unicodedata
 from functools import cache
 
-# Characters that a terminal interprets or cannot encode: C0 except tab and newline, DEL, C1, bidi controls, surrogates.
+# Characters that a terminal interprets or cannot encode: C0 except tab and newline, DEL, C1, bidi controls,
+# surrogates.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Characters that render as nothing although Unicode does not classify them as format characters (Cf).
-_INVISIBLE = frozenset("\u2028\u2029\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\u00ad\U00016fe4\U0001d159")
+_INVISIBLE = frozenset(
+    "\u2028\u2029\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\u00ad\U00016fe4\U0001d159"
+)
 # The "control pictures" of Unicode: U+2400 is the symbol for NUL, U+2401 for SOH, and so on.
 _SYMBOLS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\x7f": "␡"}
 # Letters of other alphabets that look like ASCII letters, and whole alphabets that have such letters.
 _LOOK_ALIKES = frozenset("асеорхуіјѕԁһԛԝкАВЕЗКМНОРСТУХІЈЅԌοανρικυχγτηΑΒΕΖΗΙΚΜΝΟΡΤΥΧոսհօցզԼՕՏɑɡıȷɩſǃǀ")
-_ALPHABETS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "DESERET", "LATIN LETTER SMALL CAPITAL")
-_PUNCTUATION = frozenset("\u2010\u2011\u2024\u2044\u2212\u2215\u2236\u29f8\ua789\u02d0\uff61\uff0e\uff0f\uff20\uff3c")
+_ALPHABETS = (
+    "CYRILLIC",
+    "GREEK",
+    "ARMENIAN",
+    "CHEROKEE",
+    "COPTIC",
+    "LISU",
+    "DESERET",
+    "LATIN LETTER SMALL CAPITAL",
+)
+_PUNCTUATION = frozenset(
+    "\u2010\u2011\u2024\u2044\u2212\u2215\u2236\u29f8\ua789\u02d0\uff61\uff0e\uff0f\uff20\uff3c"
+)
 _WORD = re.compile(r"\w+")
 _MAX_BLANKS = 80
 
@@ -22,7 +36,9 @@ def escape_controls(text: str) -> str:
     """Replace control characters with visible symbols; use it for output of models and tools."""
     if not _CONTROL_CHARACTERS.search(text):
         return text
-    return _CONTROL_CHARACTERS.sub(lambda match: _SYMBOLS.get(match[0]) or _code_point(match[0]), text.replace("\r\n", "\n"))
+    return _CONTROL_CHARACTERS.sub(
+        lambda match: _SYMBOLS.get(match[0]) or _code_point(match[0]), text.replace("\r\n", "\n")
+    )
 
 
 def escape_json(text: str) -> str:
@@ -35,7 +51,9 @@ def escape_invisible(text: str) -> str:
     text = escape_controls(text)
     if text.isascii():
         return text
-    invisible = {ord(character): _code_point(character) for character in set(text) if _is_invisible(character)}
+    invisible = {
+        ord(character): _code_point(character) for character in set(text) if _is_invisible(character)
+    }
     return text.translate(invisible)
 
 
@@ -44,13 +62,15 @@ def _is_invisible(character: str) -> bool:
     if character in _INVISIBLE:
         return True
     code = ord(character)
-    if 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF or 0x180B <= code <= 0x180F:  # variation selectors and tags
+    # variation selectors and tags
+    if 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF or 0x180B <= code <= 0x180F:
         return True
     return code > 0x7F and unicodedata.category(character) == "Cf"
 
 
 def escape_deceptive(text: str) -> str:
-    """Replace also what looks like something else, and long runs of blanks; use it where a user approves something.
+    """Replace also what looks like something else, and long runs of blanks; use it where a user approves
+    something.
 
     A word of another alphabet stays as it is, unless it could be taken for an English one.
     """
@@ -60,7 +80,9 @@ def escape_deceptive(text: str) -> str:
         return text
     is_foreign_text = any(map(_looks_foreign, text))
     text = _WORD.sub(lambda match: _escape_word(match[0], is_foreign_text), text)
-    deceptive = {ord(character): _code_point(character) for character in set(text) if _is_deceptive_mark(character)}
+    deceptive = {
+        ord(character): _code_point(character) for character in set(text) if _is_deceptive_mark(character)
+    }
     return text.translate(deceptive)
 
 
@@ -90,7 +112,9 @@ def escape_line(text: str) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """Like `escape_deceptive`, with a mark at the beginning of each line: none of them can look like one of ours."""
+    """Like `escape_deceptive`, with a mark at the beginning of each line: none of them can look like one of
+    ours.
+    """
     return "\n".join(f"> {line}" for line in escape_deceptive(text).split("\n"))
 
 
@@ -101,7 +125,8 @@ def _looks_english(character: str) -> bool:
         return False
     if character in _LOOK_ALIKES:
         return True
-    # Full-width and mathematical letters have a compatible form in ASCII; letters with accents have a canonical one.
+    # Full-width and mathematical letters have a compatible form in ASCII; letters with accents have a
+    # canonical one.
     compatible = unicodedata.normalize("NFKD", character)
     canonical = unicodedata.normalize("NFD", character)
     has_form = compatible.isascii() and compatible.isalnum() and not canonical.isascii()

@@ -1,7 +1,8 @@
 """Agent Skills (agentskills.io): directories with a SKILL.md, which a model reads when a task needs it.
 
-A skill is only text and files. It is loaded leniently, as the specification asks of clients: one that breaks the rules but is
-usable is used, and reported in `problems`. Its `allowed-tools` is ignored: the user decides what calls may do.
+A skill is only text and files. It is loaded leniently, as the specification asks of clients: one that breaks
+the rules but is usable is used, and reported in `problems`. Its `allowed-tools` is ignored: the user decides
+what calls may do.
 """
 
 import os
@@ -17,7 +18,15 @@ from toolglot.common.regular_files import read_regular_file
 from toolglot.common.textutil import truncate
 from toolglot.errors import UsageError
 
-__all__ = ["SKILL_FILE", "Skill", "find_skills", "list_skill_files", "read_skill", "read_skill_text", "render_skill_list"]
+__all__ = [
+    "SKILL_FILE",
+    "Skill",
+    "find_skills",
+    "list_skill_files",
+    "read_skill",
+    "read_skill_text",
+    "render_skill_list",
+]
 
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 256 * 1024
@@ -27,10 +36,13 @@ MAX_LIST_CHARS = 16_000
 """Characters of the list of skills in the system prompt: descriptions are shortened until it fits."""
 MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500  # from the specification
 _FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
-# Not in the specification, but honoured here as in other programs: with it, a skill is only for the user to send.
+# Not in the specification, but honoured here as in other programs: with it, a skill is only for the user to
+# send.
 _UNLISTED_FIELD = "disable-model-invocation"
 _DESCRIPTION_LENGTHS = (MAX_DESCRIPTION_CHARS, 250, 100, 0)  # tried in this order
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)", re.DOTALL | re.MULTILINE
+)
 _SIMPLE_FIELD = re.compile(r"^(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>\S.*)$", re.MULTILINE)
 
 
@@ -52,10 +64,13 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """Violations of the specification."""
 
 
-def find_skills(directories: Iterable[Path], origin: str, within: Path | None = None) -> tuple[list[Skill], list[str]]:
+def find_skills(
+    directories: Iterable[Path], origin: str, within: Path | None = None
+) -> tuple[list[Skill], list[str]]:
     """Return the skills in these directories, and a sentence for each that cannot be used.
 
-    If two have the same name, the first is used. `within`: symbolic links out of this directory are not followed.
+    If two have the same name, the first is used. `within`: symbolic links out of this directory are not
+    followed.
     """
     skills: dict[str, Skill] = {}
     problems: list[str] = []
@@ -99,7 +114,9 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
     if name != unicodedata.normalize("NFKC", directory.name):
         problems.append(f"its directory is named {directory.name!r}, not {name!r}")
     if len(description) > MAX_DESCRIPTION_CHARS:
-        problems.append(f"its description has {len(description)} characters, more than {MAX_DESCRIPTION_CHARS}")
+        problems.append(
+            f"its description has {len(description)} characters, more than {MAX_DESCRIPTION_CHARS}"
+        )
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY_CHARS:
         problems.append(f"its compatibility is not text of at most {MAX_COMPATIBILITY_CHARS} characters")
@@ -141,7 +158,9 @@ def list_skill_files(skill: Skill) -> list[str]:
 
 
 def render_skill_list(skills: Iterable[Skill]) -> str:
-    """Return the names and descriptions for a system prompt; long descriptions are shortened if there are too many."""
+    """Return the names and descriptions for a system prompt; long descriptions are shortened if there are too
+    many.
+    """
     listed = [skill for skill in skills if skill.is_listed]
     text = ""
     for length in _DESCRIPTION_LENGTHS:
@@ -184,20 +203,26 @@ def _parse_front_matter(text: str) -> tuple[dict[str, Any], list[str], str]:
     import yaml  # not at the top: few programs have skills
 
     try:
-        # Nodes instead of values, so that every scalar stays text, and that aliases, which can expand to gigabytes, are seen.
+        # Nodes instead of values, so that every scalar stays text, and that aliases, which can expand to
+        # gigabytes, are seen.
         loader = yaml.SafeLoader(match["fields"])
         fields = _read_node(loader.get_single_node(), problems, set())
     except (yaml.YAMLError, ValueError, RecursionError):
         # The usual mistake is a colon in an unquoted description.
         problems.append("its front matter is not valid YAML")
-        fields = {field["key"]: field["value"].strip(" \"'") for field in _SIMPLE_FIELD.finditer(match["fields"])}
+        fields = {
+            field["key"]: field["value"].strip(" \"'") for field in _SIMPLE_FIELD.finditer(match["fields"])
+        }
     if not isinstance(fields, dict):
         raise UsageError("its front matter is not a YAML mapping")
     return cast(dict[str, Any], fields), problems, match["body"]
 
 
 def _read_node(node: Any, problems: list[str], visited: set[int]) -> Any:
-    """Return a YAML node as text, lists and dicts. The specification's own validator allows block style only."""
+    """Return a YAML node as text, lists and dicts.
+
+    The specification's own validator allows block style only.
+    """
     import yaml
 
     if id(node) in visited:  # YAML's loader repeats the node that an alias stands for

@@ -127,7 +127,9 @@ def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
 
 
 def unified_diff(before: str, after: str, path: str, *, limit: float = _MAX_DIFF_CHARS) -> str:
-    """Return a unified diff of two texts, "" if they are equal; one of more characters than the limit is truncated."""
+    """Return a unified diff of two texts, "" if they are equal; one of more characters than the limit is
+    truncated.
+    """
     old = _mark_final_newline(before)
     new = _mark_final_newline(after)
     old_path = path if before else "/dev/null"
@@ -135,9 +137,11 @@ def unified_diff(before: str, after: str, path: str, *, limit: float = _MAX_DIFF
 
 
 def excerpt_changes(before: str, after: str, context_lines: int = 5) -> str:
-    """Return the changed lines of a text as they are now, with lines around each change; `...` stands for omitted lines.
+    """Return the changed lines of a text as they are now, with lines around each change; `...` stands for
+    omitted lines.
 
-    If nothing was there before, or nothing changed, it is the whole text. A final newline ends an excerpt that reaches the end.
+    If nothing was there before, or nothing changed, it is the whole text. A final newline ends an excerpt
+    that reaches the end.
     """
     lines = after.replace("\r\n", "\n").split("\n")
     edits = find_line_edits(split_lines(before), split_lines(after)) if before else []
@@ -171,9 +175,16 @@ def _mark_final_newline(text: str) -> list[str]:
 
 
 def render_diff(
-    old_path: str, new_path: str, lines: Sequence[str], edits: Sequence[LineEdit], *, limit: float = _MAX_DIFF_CHARS
+    old_path: str,
+    new_path: str,
+    lines: Sequence[str],
+    edits: Sequence[LineEdit],
+    *,
+    limit: float = _MAX_DIFF_CHARS,
 ) -> str:
-    """Return known edits of `lines` as a unified diff, "" without any; one of more characters than the limit is truncated."""
+    """Return known edits of `lines` as a unified diff, "" without any; one of more characters than the limit
+    is truncated.
+    """
     if not edits:
         return ""
     output = [f"--- {old_path}", f"+++ {new_path}"]

@@ -1,7 +1,8 @@
 """The type parameters of public classes.
 
-Their defaults (PEP 696) make a bare `Tool` or `Context` mean one of anything. They are for type checkers only: `typing` has
-them from Python 3.13 on, and importing `typing_extensions` takes longer than the rest of the package.
+Their defaults (PEP 696) make a bare `Tool` or `Context` mean one of anything. They are for type checkers
+only: `typing` has them from Python 3.13 on, and importing `typing_extensions` takes longer than the rest of
+the package.
 """
 
 from typing import TYPE_CHECKING, Any

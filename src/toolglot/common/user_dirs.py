@@ -1,6 +1,7 @@
 """Where toolglot keeps its files: in the per-user directories of each platform, as `platformdirs` names them.
 
-Asking for a path creates nothing. A directory is created, readable by its owner only, when something is written to it.
+Asking for a path creates nothing. A directory is created, readable by its owner only, when something is
+written to it.
 """
 
 import os
@@ -54,10 +55,16 @@ def state_directory(environ: Environ | None = None) -> Path:
 def own_paths() -> tuple[Path, ...]:
     """Return everything that toolglot keeps for the user, whether it exists or not, as real paths.
 
-    The usual places are among them even if variables name others: the next start may be without these variables.
+    The usual places are among them even if variables name others: the next start may be without these
+    variables.
     """
     usual = (_user_directory("config"), _user_directory("data"), _user_directory("state"))
-    return tuple({Path(os.path.realpath(path)) for path in (*usual, config_file(), data_directory(), state_directory())})
+    return tuple(
+        {
+            Path(os.path.realpath(path))
+            for path in (*usual, config_file(), data_directory(), state_directory())
+        }
+    )
 
 
 def create_own_path(path: Path) -> None:
@@ -97,12 +104,14 @@ def is_writable(directory: Path) -> bool:
 def ensure_private_directory(directory: Path) -> Path:
     """Create the directory and those above it that are missing, for their owner only. Raises UsageError."""
     try:
-        for path in reversed((directory, *directory.parents)):  # mkdir(parents=True) would create the upper ones for everybody
+        # mkdir(parents=True) would create the upper ones for everybody
+        for path in reversed((directory, *directory.parents)):
             if not path.is_dir():
                 path.mkdir(mode=0o700, exist_ok=True)
     except OSError as e:
         raise UsageError(
-            f"cannot create the directory {str(directory)!r}: {e.strerror}; set TOOLGLOT_STATE to use another one"
+            f"cannot create the directory {str(directory)!r}: {e.strerror}; set TOOLGLOT_STATE to use "
+            "another one"
         ) from None
     return directory
 

@@ -11,7 +11,15 @@ from msgspec.structs import asdict, force_setattr
 
 from toolglot.errors import UsageError
 
-__all__ = ["Accepts", "as_items", "check_arguments", "check_texts", "check_values", "find_accepted", "keep_iterables"]
+__all__ = [
+    "Accepts",
+    "as_items",
+    "check_arguments",
+    "check_texts",
+    "check_values",
+    "find_accepted",
+    "keep_iterables",
+]
 
 
 class Accepts(msgspec.Struct, frozen=True):
@@ -21,7 +29,10 @@ class Accepts(msgspec.Struct, frozen=True):
     words: str
 
 
-_CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {Sequence: tuple, Collection: frozenset}
+_CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {
+    Sequence: tuple,
+    Collection: frozenset,
+}
 _PYTHON_NAMES = {"`array`": "a list", "null": "None"}
 
 
@@ -41,7 +52,9 @@ def check_values(value: msgspec.Struct) -> None:
             message = message.replace(json_name, python_name)
         choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
         advice = f"; known: {choices}" if choices else ""
-        raise UsageError(f"{part}{name} of {kind.__name__}: {message[0].lower()}{message[1:]}{advice}") from None
+        raise UsageError(
+            f"{part}{name} of {kind.__name__}: {message[0].lower()}{message[1:]}{advice}"
+        ) from None
     for name in kind.__struct_fields__:
         if isinstance(getattr(value, name), dict):  # a struct may be given as its fields
             force_setattr(value, name, getattr(converted, name))
@@ -56,7 +69,10 @@ def _name_object(leaves: Sequence[Any]) -> str:
 
 
 def check_texts(value: msgspec.Struct) -> None:
-    """Check every field, and keep texts as plain ones: JSON cannot be written from a subclass of str. Raises UsageError."""
+    """Check every field, and keep texts as plain ones: JSON cannot be written from a subclass of str.
+
+    Raises UsageError.
+    """
     check_values(value)
     for name in value.__struct_fields__:
         field = getattr(value, name)
@@ -65,7 +81,9 @@ def check_texts(value: msgspec.Struct) -> None:
 
 
 def keep_iterables(value: msgspec.Struct) -> None:
-    """Keep any iterable as a tuple in fields declared as Sequence, as a frozenset in a Collection; a text is one item."""
+    """Keep any iterable as a tuple in fields declared as Sequence, as a frozenset in a Collection; a text is
+    one item.
+    """
     for name, container in _container_fields(type(value)):
         field = getattr(value, name)
         if field is not None and not isinstance(field, container):
@@ -80,7 +98,9 @@ def as_items(value: Any) -> list[Any]:
 
 
 def find_accepted(options: type[Any]) -> dict[str, tuple[Any, str]]:
-    """Return what the keys of a TypedDict accept, as `check_arguments` takes it; those that accept anything are left out."""
+    """Return what the keys of a TypedDict accept, as `check_arguments` takes it; those that accept anything
+    are left out.
+    """
     accepted: dict[str, tuple[Any, str]] = {}
     for name, annotation in options.__annotations__.items():
         for item in getattr(annotation, "__metadata__", ()):
@@ -112,7 +132,9 @@ def _twin(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 
 @cache
-def _container_fields(kind: type[msgspec.Struct]) -> list[tuple[str, type[tuple[Any, ...]] | type[frozenset[Any]]]]:
+def _container_fields(
+    kind: type[msgspec.Struct],
+) -> list[tuple[str, type[tuple[Any, ...]] | type[frozenset[Any]]]]:
     """Return the fields of a struct that are kept as a tuple or a frozenset."""
     fields: list[tuple[str, type[tuple[Any, ...]] | type[frozenset[Any]]]] = []
     for name, field in _field_types(kind).items():

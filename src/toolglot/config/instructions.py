@@ -1,7 +1,8 @@
 """Existing instructions for coding agents: AGENTS.md files and Agent Skills.
 
-A project's are used only if the user trusts their directory, because anybody may have written them. They are searched for from
-the workspace up to the root of its Git repository, or only in the workspace if there is none. The user's own are always used.
+A project's are used only if the user trusts their directory, because anybody may have written them. They are
+searched for from the workspace up to the root of its Git repository, or only in the workspace if there is
+none. The user's own are always used.
 """
 
 import os
@@ -23,14 +24,17 @@ __all__ = ["Instructions", "load_instructions", "read_instructions"]
 USER_FILE = "AGENTS.md"
 NAMES, MAX_CHARS = InstructionSettings().files, InstructionSettings().max_chars
 SKILL_DIRECTORIES = (".toolglot/skills", ".agents/skills", ".claude/skills")
-"""In a project's directory or the user's home directory; if two skills have the same name, the first is used."""
+"""In a project's directory or the user's home directory; if two skills have the same name, the first is
+used."""
 _HEADING = (
-    "The user has these instructions for coding agents. Follow them. If they conflict, later ones take precedence, and what "
+    "The user has these instructions for coding agents. Follow them. If they conflict, later ones take "
+    "precedence, and what "
     "the user says in this conversation overrides all of them."
 )
 _NESTED = "A subdirectory may have its own {name}: read it before you work there."
 _SKILLS_HEADING = (
-    "These skills are instructions for specific tasks. When a task matches one, load it by name with the skill tool before you "
+    "These skills are instructions for specific tasks. When a task matches one, load it by name with the "
+    "skill tool before you "
     "begin, and follow it."
 )
 
@@ -58,7 +62,9 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         if not self.files:
             return ""
         parts = [_HEADING]
-        parts += [f'<instructions path="{path}">\n{text}\n</instructions>' for path, text in self.files.items()]
+        parts += [
+            f'<instructions path="{path}">\n{text}\n</instructions>' for path, text in self.files.items()
+        ]
         if self.project_names:
             parts.append(_NESTED.format(name=self.project_names[0]))
         return "\n\n".join(parts)
@@ -74,8 +80,12 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
 
     def estimate_tokens(self, model: str) -> dict[str, int]:
         """Return how many tokens each part of the prompt has for a model, by its source."""
-        texts = {str(path): text for path, text in self.files.items()} | {"the list of skills": self.render_skills()}
-        return {source: int(token_factor(model) * estimate_text(text)) for source, text in texts.items() if text}
+        texts = {str(path): text for path, text in self.files.items()} | {
+            "the list of skills": self.render_skills()
+        }
+        return {
+            source: int(token_factor(model) * estimate_text(text)) for source, text in texts.items() if text
+        }
 
 
 def load_instructions(root: Path, settings: InstructionSettings) -> Instructions:
@@ -128,7 +138,9 @@ def read_instructions(
     return Instructions(
         files=files,
         skills=(*project_skills, *other_skills),
-        withheld={path: owner for path, owner in (found_files | found_skills).items() if owner not in trusted},
+        withheld={
+            path: owner for path, owner in (found_files | found_skills).items() if owner not in trusted
+        },
         problems=(*problems, *project_problems, *user_problems),
         project_names=tuple(names) if trusted else (),
     )
@@ -145,7 +157,9 @@ def _find_files(directories: Sequence[Path], names: Sequence[str]) -> dict[Path,
     return found
 
 
-def _find_skill_directories(directories: Sequence[Path], user_directories: Sequence[Path]) -> dict[Path, Path]:
+def _find_skill_directories(
+    directories: Sequence[Path], user_directories: Sequence[Path]
+) -> dict[Path, Path]:
     """Return the directories with skills of a project, innermost first, and the directories they belong to."""
     found: dict[Path, Path] = {}
     for directory in reversed(directories):
@@ -164,7 +178,10 @@ def _project_directories(root: Path) -> list[Path]:
 
 
 def _read_file(path: Path, top: Path, max_chars: int, problems: list[str]) -> str:
-    """Return a file's text, "" if there is none. A symbolic link out of the project is ignored: it could expose any file."""
+    """Return a file's text, "" if there is none.
+
+    A symbolic link out of the project is ignored: it could expose any file.
+    """
     is_own = path == config_file().parent / USER_FILE
     if not os.path.isfile(path):
         return ""

@@ -1,7 +1,8 @@
 """The configuration from its layers: defaults < user file < project file < environment < flags.
 
-Every value knows its origin. What an untrusted project file may not do is withheld and reported. Environment and flags are the
-user's own and may do anything. Tables with names of the user's choice are merged entry by entry.
+Every value knows its origin. What an untrusted project file may not do is withheld and reported. Environment
+and flags are the user's own and may do anything. Tables with names of the user's choice are merged entry by
+entry.
 """
 
 import os
@@ -68,7 +69,9 @@ _QUOTED = re.compile(
     re.DOTALL,
 )
 _LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){20}")
-_KEY = re.compile(r"""\s*(?P<key>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", re.ASCII)
+_KEY = re.compile(
+    r"""\s*(?P<key>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", re.ASCII
+)
 
 
 class SettingValue(msgspec.Struct, frozen=True):
@@ -99,8 +102,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     trusted: bool = False
     """Whether that directory is trusted."""
     code_directories: dict[str, Path] = {}
-    """For `tools` and `facade`: where to look for the modules they name, unless they are installed. This is the directory of
-    the file that names them, or the current directory if a flag does, or a variable does and the user trusts it."""
+    """For `tools` and `facade`: where to look for the modules they name, unless they are installed. This is
+    the directory of the file that names them, or the current directory if a flag does, or a variable does and
+    the user trusts it."""
     project_servers: frozenset[str] = frozenset()
     """The MCP servers that the project's file configures."""
 
@@ -120,7 +124,8 @@ def read_configuration(
         flags: Dotted keys -> values; None: not set.
         trusted: Whether the project's directory is trusted. Default: the user's decision.
 
-    Raises UsageError: one sentence with the file, variable or flag. MalformedData: the list of trusted directories is damaged.
+    Raises UsageError: one sentence with the file, variable or flag. MalformedData: the list of trusted
+    directories is damaged.
     """
     if environ is None:
         environ = os.environ
@@ -142,7 +147,8 @@ def read_configuration(
             layers.project_servers = {path[2] for path in entries if path[:2] == ("mcp", "servers")}
 
     for variable, entries in _read_environment(environ):
-        # A variable is the user's own, but a module of that name in the current directory is not, unless it is trusted.
+        # A variable is the user's own, but a module of that name in the current directory is not, unless it
+        # is trusted.
         names_code = not _CODE_SETTINGS.isdisjoint(entries)
         code_directory = Path.cwd() if names_code and is_trusted(Path(), environ) else None
         layers.add_layer(entries, f"variable {variable}", code_directory)
@@ -166,11 +172,16 @@ def describe_withheld(configuration: Configuration) -> str:
     """Name the withheld settings and their file; "" if there are none."""
     if configuration.project is None or not configuration.withheld:
         return ""
-    return f"{', '.join(setting.key for setting in configuration.withheld)} in {configuration.project}/{PROJECT_FILE}"
+    return (
+        f"{', '.join(setting.key for setting in configuration.withheld)} in "
+        f"{configuration.project}/{PROJECT_FILE}"
+    )
 
 
 def find_project_file(directory: Path | None = None) -> Path | None:
-    """Return the nearest `toolglot.toml`, in the directory or above it, as far as `list_project_directories` goes."""
+    """Return the nearest `toolglot.toml`, in the directory or above it, as far as `list_project_directories`
+    goes.
+    """
     files = (candidate / PROJECT_FILE for candidate in list_project_directories(directory))
     return next(filter(os.path.isfile, files), None)
 
@@ -178,8 +189,8 @@ def find_project_file(directory: Path | None = None) -> Path | None:
 def list_project_directories(directory: Path | None = None) -> list[Path]:
     """Return the directories that may contain a project's files: this one, and those above it.
 
-    The search ends at a repository's root and at the home directory, and before a world-writable directory above the first one,
-    where anybody could plant a file.
+    The search ends at a repository's root and at the home directory, and before a world-writable directory
+    above the first one, where anybody could plant a file.
     """
     try:
         start = Path.cwd() if directory is None else directory.absolute()
@@ -215,7 +226,12 @@ class _Layers:
         }
 
     def add_layer(
-        self, entries: Mapping[SettingPath, Any], origin: str, directory: Path | None = None, *, trusted: bool = True
+        self,
+        entries: Mapping[SettingPath, Any],
+        origin: str,
+        directory: Path | None = None,
+        *,
+        trusted: bool = True,
     ) -> None:
         """Put one layer on top of the others; unless it is trusted, the trust rules apply.
 
@@ -235,13 +251,16 @@ class _Layers:
     def _forget_replaced_servers(self, entries: Iterable[SettingPath]) -> None:
         """Forget all about the servers that get a new command or url.
 
-        Another program or address must not get what was meant for the former one: variables with keys, headers.
+        Another program or address must not get what was meant for the former one: variables with keys,
+        headers.
         """
         for path in entries:
             is_target = path[:2] == ("mcp", "servers") and path[3:] in (("command",), ("url",))
             if is_target:
                 server = path[:3]
-                self._current = {known: value for known, value in self._current.items() if known[:3] != server}
+                self._current = {
+                    known: value for known, value in self._current.items() if known[:3] != server
+                }
 
     def _add_untrusted(self, entries: Mapping[SettingPath, Any], origin: str) -> None:
         for path, value in entries.items():
@@ -264,9 +283,12 @@ class _Layers:
         return msgspec.convert(document, Settings)
 
     def list_values(self) -> Iterator[SettingValue]:
-        """Yield every setting in the order of declaration; the settings of a provider or a server stay together."""
+        """Yield every setting in the order of declaration; the settings of a provider or a server stay
+        together.
+        """
         for section in dict.fromkeys(field.key[0] for field in setting_fields()):
-            tables: dict[SettingPath, list[SettingPath]] = {}  # of tables, such as `providers`: the keys in each
+            # of tables, such as `providers`: the keys in each
+            tables: dict[SettingPath, list[SettingPath]] = {}
             for field in setting_fields():
                 if field.key[0] != section:
                     continue
@@ -309,7 +331,8 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
         return value, ""
     match field.trust:
         case "superset":
-            # Unset, built-in tools ask before everything except reading: any list could only name fewer effects.
+            # Unset, built-in tools ask before everything except reading: any list could only name fewer
+            # effects.
             if current is None:
                 return current, "only a trusted directory may set which effects need approval"
             return (*current, *(name for name in value if name not in current)), ""
@@ -348,13 +371,17 @@ def _allows_no_more(field: SettingField, value: Any, current: Any) -> bool:
         case RequestRate(), RequestRate():
             periods = _periods(value.seconds, current.seconds)
             pairs = ((value.requests, current.requests), (value.tokens, current.tokens))
-            return all(most is None or (count is not None and count * periods <= most) for count, most in pairs)
+            return all(
+                most is None or (count is not None and count * periods <= most) for count, most in pairs
+            )
         case _:
             return _allowed_amount(field, value) <= _allowed_amount(field, current)
 
 
 def _periods(seconds: float, current_seconds: float) -> int:
-    """Return how many periods of a rate the current one's period may touch: in each of them, it allows its number again."""
+    """Return how many periods of a rate the current one's period may touch: in each of them, it allows its
+    number again.
+    """
     return ceil(min(current_seconds / seconds, 2**63))
 
 
@@ -372,12 +399,17 @@ def _allowed_amount(field: SettingField, limit: Any) -> float:
 
 @cache
 def setting_variables() -> dict[str, SettingField]:
-    """Return the environment variables of all settings that have one: TOOLGLOT_ and the key in capitals, with `_` for dots."""
+    """Return the environment variables of all settings that have one: TOOLGLOT_ and the key in capitals, with
+    `_` for dots.
+    """
     return {field.variable: field for field in setting_fields() if field.variable}
 
 
 def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[SettingPath, Any]]]:
-    """Yield the variables that are set, with their settings. An empty variable is treated as unset. Raises UsageError."""
+    """Yield the variables that are set, with their settings.
+
+    An empty variable is treated as unset. Raises UsageError.
+    """
     known = setting_variables()
     _check_variable_names(environ, known)
     for name, field in known.items():
@@ -399,7 +431,9 @@ def _check_variable_names(environ: Mapping[str, str], known: Mapping[str, Settin
     for key in tables:
         name = "TOOLGLOT_" + "_".join(key).upper()
         if name in environ:
-            raise UsageError(f"the variable {name} cannot hold a table; set {'.'.join(key)} in a configuration file")
+            raise UsageError(
+                f"the variable {name} cannot hold a table; set {'.'.join(key)} in a configuration file"
+            )
     for key, new_key in FORMER_NAMES.items():
         name = "TOOLGLOT_" + key.replace(".", "_").upper()
         if name in environ:
@@ -431,7 +465,9 @@ def _read_flag(key: str, value: Any) -> tuple[str, dict[SettingPath, Any]]:
 
 
 def _resolve_path(field: SettingField, value: Any, directory: Path | None = None) -> Any:
-    """Make a setting that is a file absolute: in a file it is relative to that file, otherwise to the current directory."""
+    """Make a setting that is a file absolute: in a file it is relative to that file, otherwise to the current
+    directory.
+    """
     if not field.declared.is_path or not isinstance(value, str):
         return value
     return str((directory or Path()) / os.path.expanduser(value))
@@ -488,7 +524,9 @@ def _parse_toml(file: Path, text: str) -> dict[str, Any]:
             raise UsageError(f"{file}: invalid TOML: {reason}") from None
         lines = text.splitlines() or [""]
         line, column = (position[1], position[2]) if position[1] else (len(lines), len(lines[-1]) + 1)
-        raise UsageError(f"{file}, line {line}, column {column}: invalid TOML: {str(e)[: position.start()]}") from None
+        raise UsageError(
+            f"{file}, line {line}, column {column}: invalid TOML: {str(e)[: position.start()]}"
+        ) from None
 
 
 def _find_line(text: str, path: SettingPath) -> int | None:
@@ -506,8 +544,8 @@ def _find_line(text: str, path: SettingPath) -> int | None:
 def _list_keys(text: str) -> Iterator[tuple[int, SettingPath]]:
     """Yield the keys and headers of a file with the numbers of their lines.
 
-    tomllib keeps no positions, so this reads the keys again: table headers, dotted keys, and strings of several lines, whose
-    content must not be taken for keys.
+    tomllib keeps no positions, so this reads the keys again: table headers, dotted keys, and strings of
+    several lines, whose content must not be taken for keys.
     """
     table: SettingPath = ()
     open_quotes = ""

@@ -25,12 +25,14 @@ _PLUGIN_NAME = re.compile(r"[\w-]+")
 
 
 def import_object(name: str, directory: Path | None = None) -> Any:
-    """Import the object that `module:object` or `file.py:object` names, or the module itself if it names no object.
+    """Import the object that `module:object` or `file.py:object` names, or the module itself if it names no
+    object.
 
     Args:
         name: What to import.
-        directory: Where to look for modules that are not installed, and what a file is relative to. None: nowhere, so that
-            a user's name never refers to a file of a project that happens to be the current directory.
+        directory: Where to look for modules that are not installed, and what a file is relative to. None:
+            nowhere, so that a user's name never refers to a file of a project that happens to be the current
+            directory.
 
     Raises UsageError.
     """
@@ -41,10 +43,14 @@ def import_object(name: str, directory: Path | None = None) -> Any:
         if directory is not None:
             file = directory / file
         elif not file.is_absolute():
-            hint = "use its full path, pass it with a flag, or trust the current directory (run `toolglot trust .`)"
+            hint = (
+                "use its full path, pass it with a flag, or trust the current directory (run `toolglot "
+                "trust .`)"
+            )
             raise UsageError(f"cannot load the file {name!r}: {hint}")
     search_directory = directory if file is None else file.parent
-    # At the end of the path: what lies beside a tool never takes the place of an installed module that the tool imports.
+    # At the end of the path: what lies beside a tool never takes the place of an installed module that the
+    # tool imports.
     is_added = search_directory is not None and str(search_directory) not in sys.path
     if is_added:
         sys.path.append(str(search_directory))
@@ -78,15 +84,18 @@ def _import_file(file: Path) -> ModuleType:
         installed = find_spec(file.stem)
     except (ImportError, ValueError):
         installed = None
-    if installed is None or installed.origin == str(file):  # otherwise others who import that name must get the installed one
+    # otherwise others who import that name must get the installed one
+    if installed is None or installed.origin == str(file):
         sys.modules.setdefault(file.stem, module)
     return module
 
 
 def load_tools(name: str, directory: Path | None = None) -> list[Any]:
-    """Load tools: a function, a Tool, a ToolRegistry, a list of them, an object whose public methods are tools, or a module.
+    """Load tools: a function, a Tool, a ToolRegistry, a list of them, an object whose public methods are
+    tools, or a module.
 
-    Of a module, all that `@tool` made are loaded. A name without a colon means the tools of a plug-in, if one is so called.
+    Of a module, all that `@tool` made are loaded. A name without a colon means the tools of a plug-in, if one
+    is so called.
     """
     from toolglot.tools.tool import tools_of
 
@@ -140,7 +149,9 @@ def _list_tools_of_module(name: str, module: ModuleType) -> list[Any]:
 
 
 def load_facade_by_name(name: str, directory: Path | None = None, *, model: str = "") -> Facade:
-    """Load a facade by its id or alias, by PROGRAM@VERSION, of a plug-in, or as `module:object`. Raises UsageError.
+    """Load a facade by its id or alias, by PROGRAM@VERSION, of a plug-in, or as `module:object`.
+
+    Raises UsageError.
 
     Args:
         name: Which one.

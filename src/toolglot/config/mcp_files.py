@@ -1,7 +1,8 @@
-"""Files that define MCP servers, in other programs' formats: Claude's and Cursor's `mcpServers`, VS Code's `servers`.
+"""Files that define MCP servers, in other programs' formats: Claude's and Cursor's `mcpServers`, VS Code's
+`servers`.
 
-An invalid entry has a `problem` and does not affect the others. Unknown keys are reported, never ignored silently. A file
-cannot grant approvals: keys that would (`alwaysAllow`) are reported, too.
+An invalid entry has a `problem` and does not affect the others. Unknown keys are reported, never ignored
+silently. A file cannot grant approvals: keys that would (`alwaysAllow`) are reported, too.
 """
 
 import os
@@ -60,7 +61,18 @@ _OAUTH_KEYS = {
 _APPROVALS = frozenset({"alwaysAllow", "autoApprove", "trust"})
 # Meant for other programs, or for people.
 _IGNORED = frozenset(
-    {"description", "name", "title", "displayName", "version", "gallery", "icon", "dev", "alwaysLoad", "$schema"}
+    {
+        "description",
+        "name",
+        "title",
+        "displayName",
+        "version",
+        "gallery",
+        "icon",
+        "dev",
+        "alwaysLoad",
+        "$schema",
+    }
 )
 _TRANSPORTS = {
     **dict.fromkeys(("stdio", "local"), "command"),
@@ -120,7 +132,10 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
     content = cast(dict[str, Any], document) if isinstance(document, dict) else {}
     tables = [content[key] for key in ("mcpServers", "servers") if key in content]
     if not tables:
-        raise UsageError(f'{path} defines no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS Code)')
+        raise UsageError(
+            f'{path} defines no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS '
+            "Code)"
+        )
     notes: list[str] = []
     unknown = [key for key in content if key not in ("mcpServers", "servers", "inputs", *_IGNORED)]
     if len(unknown) == 1:
@@ -131,7 +146,10 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
     servers: dict[str, FileServer] = {}
     for table in tables:
         if not isinstance(table, dict):
-            raise UsageError(f"{path}: the servers must be an object with one entry per server, not {json_type_name(table)}")
+            raise UsageError(
+                f"{path}: the servers must be an object with one entry per server, not "
+                f"{json_type_name(table)}"
+            )
         for name, entry in cast(dict[str, Any], table).items():
             reader = _EntryReader(f"{path}: {name}")
             servers[name] = reader.read(entry)
@@ -206,7 +224,9 @@ class _EntryReader:
         except msgspec.ValidationError as e:
             message, _, place = str(e).partition(" - at ")
             name = place.strip("`").removeprefix("$.") or "it"
-            return FileServer(problem=f"{self._place} is not valid: {name}: {message[:1].lower()}{message[1:]}")
+            return FileServer(
+                problem=f"{self._place} is not valid: {name}: {message[:1].lower()}{message[1:]}"
+            )
         problem = self._check_transport(given.get("type", given.get("transport")), settings)
         env_file = given.get("envFile")
         if not isinstance(env_file, str):
@@ -214,13 +234,17 @@ class _EntryReader:
         return FileServer(settings=settings, env_file=env_file, problem=problem)
 
     def _read_keys(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of the keys that need no conversion, under our names; report keys that are not used."""
+        """Return the values of the keys that need no conversion, under our names; report keys that are not
+        used.
+        """
         fields: dict[str, Any] = {}
         for key, value in entry.items():
             if key in _KEYS:
                 fields[_KEYS[key]] = value
             elif key in _APPROVALS:
-                self._note(f"{key!r} was ignored: only you approve calls (policy.approve, mcp.servers.NAME.trust)")
+                self._note(
+                    f"{key!r} was ignored: only you approve calls (policy.approve, mcp.servers.NAME.trust)"
+                )
             elif key not in _OTHER_KEYS and key not in _IGNORED:
                 hint = did_you_mean(suggest(key, [*_KEYS, *_OTHER_KEYS], limit=1))
                 self._note(f"the key {key!r} is unknown and was ignored{hint and f'; {hint}'}")
@@ -245,7 +269,9 @@ class _EntryReader:
     def _check_transport(self, transport: Any, settings: ServerSettings) -> str:
         """Return why the server cannot be used; "" if it can."""
         if transport == "sse":
-            return f"{self._place} uses SSE, which MCP has replaced: use its Streamable HTTP URL, with type http"
+            return (
+                f"{self._place} uses SSE, which MCP has replaced: use its Streamable HTTP URL, with type http"
+            )
         needed = ""
         if transport is not None:
             is_known = isinstance(transport, str) and transport in _TRANSPORTS
@@ -273,7 +299,10 @@ def _read_texts(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
-    """Read the variables in a file. `within`: a directory that must contain it. Raises UsageError with a brief reason."""
+    """Read the variables in a file.
+
+    `within`: a directory that must contain it. Raises UsageError with a brief reason.
+    """
     real_path = os.path.realpath(path)
     if within is not None and not Path(real_path).is_relative_to(os.path.realpath(within)):
         raise UsageError("it is not in the project's directory")

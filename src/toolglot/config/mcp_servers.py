@@ -1,10 +1,11 @@
 """The configured MCP servers: where each comes from, and what it starts with.
 
-Servers come from `--mcp-config` files, the settings `[mcp.servers.NAME]`, and the project's files, in this order: if two have
-the same name, the first is used, and the user is notified. Settings without a command or a url override those of a server in a
-project's file. A project's servers are used only if its directory is trusted, and run in the same sandbox as commands unless
-the user configures otherwise. So does a server of the user that runs in the workspace, unless that is trusted. Variables are
-expanded when a server is started, so that nothing else ever sees their values.
+Servers come from `--mcp-config` files, the settings `[mcp.servers.NAME]`, and the project's files, in this
+order: if two have the same name, the first is used, and the user is notified. Settings without a command or a
+url override those of a server in a project's file. A project's servers are used only if its directory is
+trusted, and run in the same sandbox as commands unless the user configures otherwise. So does a server of the
+user that runs in the workspace, unless that is trusted. Variables are expanded when a server is started, so
+that nothing else ever sees their values.
 """
 
 import os
@@ -78,7 +79,9 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_project or bool(self.find_workspace_use(expand)[0])
 
     def find_workspace_use(self, expand: Callable[[str], str] | None = None) -> tuple[str, Path]:
-        """Return what a server would run or load from a workspace that is not trusted, in words, and the directory to trust."""
+        """Return what a server would run or load from a workspace that is not trusted, in words, and the
+        directory to trust.
+        """
         expand = expand or _Expander(self, None).expand_known
         env_file = self._join(expand(self.env_file)) if self.env_file else None
         for description, path in list_code_paths(self._expand(expand), env_file, self.directory):
@@ -87,7 +90,9 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             trusted = is_trusted(path) if self.is_workspace_trusted is None else self.is_workspace_trusted
             if not trusted:
                 real = Path(os.path.realpath(path))
-                directories = (root.path for root in self.workspace if real.is_relative_to(os.path.realpath(root.path)))
+                directories = (
+                    root.path for root in self.workspace if real.is_relative_to(os.path.realpath(root.path))
+                )
                 return description, next(directories, real)
         return "", self.directory
 
@@ -131,11 +136,18 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claim(self) -> str:
-        """What trusting it means, for display: its command or URL, and which of the user's variables it receives."""
+        """What trusting it means, for display: its command or URL, and which of the user's variables it
+        receives.
+        """
         settings, places = self.settings, _Expander(self, None).places
         texts = (
             *(settings.command, *settings.args, *settings.env.values(), settings.cwd or "", self.env_file),
-            *(settings.url, *settings.headers.values(), settings.oauth.client_id, settings.oauth.client_secret),
+            *(
+                settings.url,
+                *settings.headers.values(),
+                settings.oauth.client_id,
+                settings.oauth.client_secret,
+            ),
         )
         variables: dict[str, None] = {}
         for text in texts:
@@ -159,7 +171,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             use, place = self.find_workspace_use(expand)
             if use:  # and `sandbox = false`
                 raise UsageError(
-                    f"the MCP server {self.name} was not started: {use} is in the workspace, which is not trusted; "
+                    f"the MCP server {self.name} was not started: {use} is in the workspace, which is not "
+                    "trusted; "
                     f"run toolglot trust {shlex.quote(str(place))}, or set sandbox = true for it"
                 )
         oauth: McpOAuth | None = replace(
@@ -193,7 +206,9 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         try:
             variables = read_env_file(path, within=self.directory if self.is_project else None)
         except UsageError as e:
-            raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {e}") from None
+            raise UsageError(
+                f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {e}"
+            ) from None
         return {name: value for name, value in variables.items() if name not in self.forbidden_variables}
 
 
@@ -212,7 +227,8 @@ class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
         return next((entry for entry in (*self.servers, *self.withheld) if entry.name == name), None)
 
     def confine(self, server: McpServer, directory: Path) -> tuple[McpServer, str]:
-        """Return a server that is not configured here but by an editor, in the sandbox if need be, and why it is there.
+        """Return a server that is not configured here but by an editor, in the sandbox if need be, and why it
+        is there.
 
         `directory`: the directory of the session.
         """
@@ -236,7 +252,8 @@ def find_servers(
     Args:
         configuration: The settings.
         files: The `--mcp-config` files.
-        directory: Where to look for the project's files; its parents are searched, too. Default: the current directory.
+        directory: Where to look for the project's files; its parents are searched, too. Default: the current
+            directory.
         trusted: Whether the project is trusted. Default: the user's decision about each directory.
     """
     workspace = (directory or Path()).absolute()
@@ -252,11 +269,18 @@ def find_servers(
     finder.apply_overlays()
 
     directories = _find_workspace(configuration, workspace)
-    servers = [replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in finder.found.values()]
-    withheld = [replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in finder.withheld.values()]
+    servers = [
+        replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in finder.found.values()
+    ]
+    withheld = [
+        replace(entry, workspace=directories, is_workspace_trusted=trusted)
+        for entry in finder.withheld.values()
+    ]
     for entry in servers:
         finder.notes += _describe_workspace_use(entry)
-    return ServerCatalog(servers=tuple(servers), withheld=tuple(withheld), notes=tuple(finder.notes), workspace=directories)
+    return ServerCatalog(
+        servers=tuple(servers), withheld=tuple(withheld), notes=tuple(finder.notes), workspace=directories
+    )
 
 
 class _ServerFinder:
@@ -305,7 +329,8 @@ class _ServerFinder:
         for name in sorted(self._configuration.project_servers):
             if servers[name].trust:
                 self.notes.append(
-                    f"mcp.servers.{name}.trust was ignored, because {PROJECT_FILE} defines or changes this server: allow its "
+                    f"mcp.servers.{name}.trust was ignored, because {PROJECT_FILE} defines or changes this "
+                    "server: allow its "
                     "tools with a rule in your own settings"
                 )
 
@@ -332,10 +357,13 @@ class _ServerFinder:
             entry = table.get(name)
             if entry is None:
                 self.notes.append(
-                    f"mcp.servers.{name} has neither a command nor a url, and no project file defines that server"
+                    f"mcp.servers.{name} has neither a command nor a url, and no project file defines that "
+                    "server"
                 )
                 continue
-            changes = {field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)}
+            changes = {
+                field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)
+            }
             changes["env"] = {**entry.settings.env, **overlay.env}
             changes["headers"] = {**entry.settings.headers, **overlay.headers}
             table[name] = replace(entry, settings=replace(entry.settings, **changes))
@@ -350,7 +378,9 @@ class _ServerFinder:
 
     def _report_conflict(self, other: ServerEntry, used: ServerEntry) -> None:
         if other.settings != used.settings:
-            self.notes.append(f"the MCP server {used.name} is in {used.origin} and in {other.origin}: the first is used")
+            self.notes.append(
+                f"the MCP server {used.name} is in {used.origin} and in {other.origin}: the first is used"
+            )
 
 
 def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[WorkspaceDirectory, ...]:
@@ -360,7 +390,8 @@ def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[Work
     for path in (settings.root or workspace, *settings.write):
         directories.append(Path(path).expanduser().absolute())
     home = Path(os.path.realpath(os.path.expanduser("~")))
-    # Above the current directory, the repository counts, but the user's home directory is nobody else's project.
+    # Above the current directory, the repository counts, but the user's home directory is nobody else's
+    # project.
     for path in list_project_directories(workspace)[-1:]:
         if not home.is_relative_to(os.path.realpath(path)):
             directories.append(path)
@@ -381,7 +412,8 @@ def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
     use, place = entry.find_workspace_use()
     if use and settings.sandbox is None:
         yield (
-            f"the MCP server {entry.name} runs in the sandbox: {use} is in the workspace, which is not trusted "
+            f"the MCP server {entry.name} runs in the sandbox: {use} is in the workspace, which is not "
+            "trusted "
             f"(run `toolglot trust {shlex.quote(str(place))}` to run it with your permissions)"
         )
     if settings.cwd is not None or entry.is_sandboxed:
@@ -389,7 +421,8 @@ def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
     words = [*list_relied_paths(settings, entry.directory)]
     if words:
         yield (
-            f"the MCP server {entry.name} does not start in the workspace, so {words[0]!r} is not looked for there: "
+            f"the MCP server {entry.name} does not start in the workspace, so {words[0]!r} is not looked for "
+            "there: "
             f'if it should be, set cwd = "${{workspaceFolder}}" for it'
         )
 
@@ -398,12 +431,15 @@ def _read_settings(configuration: Configuration, workspace: Path) -> Iterable[Se
     """Yield the tables `[mcp.servers.NAME]`."""
     for name, server in configuration.settings.mcp.servers.items():
         if name not in configuration.project_servers:
-            yield ServerEntry(name=name, settings=server, origin=str(config_file()), directory=workspace, is_setting=True)
+            yield ServerEntry(
+                name=name, settings=server, origin=str(config_file()), directory=workspace, is_setting=True
+            )
             continue
         directory = configuration.project or workspace
         yield ServerEntry(
             name=name,
-            # What a project defines or changes is its server: neither it nor your trust in the former one makes it trusted.
+            # What a project defines or changes is its server: neither it nor your trust in the former one
+            # makes it trusted.
             settings=replace(server, trust=False),
             origin=str(directory / PROJECT_FILE),
             directory=directory,
@@ -473,12 +509,15 @@ class _Expander:
         name, _, default = word.removeprefix("env:").partition(":-")
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the value instead, "
+                f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the "
+                "value instead, "
                 f"or $${{{word}}} if the program itself substitutes it"
             )
-        if not {name, name.upper()}.isdisjoint(self._entry.forbidden_variables):  # names are case-insensitive on Windows
+        # names are case-insensitive on Windows
+        if not {name, name.upper()}.isdisjoint(self._entry.forbidden_variables):
             raise UsageError(
-                f"the MCP server {self._entry.name} in {self._entry.origin} requests {name}, which is a provider key: "
+                f"the MCP server {self._entry.name} in {self._entry.origin} requests {name}, which is a "
+                "provider key: "
                 "add it to policy.keep_env to allow that"
             )
         if value := read_key_variable(name):
@@ -496,7 +535,9 @@ class _Expander:
             return self._inputs[id]
         wanted = self._entry.inputs.get(id)
         if wanted is None:
-            raise UsageError(f"the MCP server {self._entry.name} uses ${{input:{id}}}, which its file does not define")
+            raise UsageError(
+                f"the MCP server {self._entry.name} uses ${{input:{id}}}, which its file does not define"
+            )
         if self._ask is not None:
             answer = self._ask(wanted)
         else:

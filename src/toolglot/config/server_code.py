@@ -1,4 +1,7 @@
-"""Where the code of an MCP server comes from, as far as its configuration says. Only paths are compared; nothing is started."""
+"""Where the code of an MCP server comes from, as far as its configuration says.
+
+Only paths are compared; nothing is started.
+"""
 
 import os
 import re
@@ -15,15 +18,39 @@ __all__ = ["list_code_paths", "list_relied_paths"]
 _INTERPRETER = re.compile(
     r"(?:python|pypy|node|nodejs|ruby|perl|php|lua|java|Rscript|deno|bun|tsx|ts-node)[\d.]*(?:\.exe|\.cmd)?"
 )
-_RUNNER = re.compile(r"(?:npm|npx|pnpm|pnpx|yarn|bunx|uvx?|pipx|env|sh|bash|pwsh|powershell|cmd)[\d.]*(?:\.exe|\.cmd)?")
+_RUNNER = re.compile(
+    r"(?:npm|npx|pnpm|pnpx|yarn|bunx|uvx?|pipx|env|sh|bash|pwsh|powershell|cmd)[\d.]*(?:\.exe|\.cmd)?"
+)
 _SCRIPT = re.compile(
-    r".*\.(?:pyz?w?|[mc]?[jt]sx?|sh|bash|zsh|rb|pl|php|lua|jar|R|ps1|cmd|bat|whl|tgz|tar\.gz|zip)", re.IGNORECASE
+    r".*\.(?:pyz?w?|[mc]?[jt]sx?|sh|bash|zsh|rb|pl|php|lua|jar|R|ps1|cmd|bat|whl|tgz|tar\.gz|zip)",
+    re.IGNORECASE,
 )
 # Options before a place with code; a directory after another word is data, such as what a file server serves.
 _PLACE_OPTIONS = frozenset(
     {
-        *("--directory", "--project", "--prefix", "--from", "--cwd", "--dir", "-C", "--with-editable", "--require", "-r"),
-        *("--import", "--chdir", "--file", "-f", "--gemfile", "--justfile", "--makefile", "--manifest-path", "--project-dir"),
+        *(
+            "--directory",
+            "--project",
+            "--prefix",
+            "--from",
+            "--cwd",
+            "--dir",
+            "-C",
+            "--with-editable",
+            "--require",
+            "-r",
+        ),
+        *(
+            "--import",
+            "--chdir",
+            "--file",
+            "-f",
+            "--gemfile",
+            "--justfile",
+            "--makefile",
+            "--manifest-path",
+            "--project-dir",
+        ),
         *("--project-directory", "--working-directory", "-p"),
     }
 )
@@ -33,9 +60,24 @@ _ABSOLUTE_PATH = re.compile(r"(?<![\w.])/[^\s'\";:,()\[\]<>|&]+")
 # Variables that make programs load code.
 _CODE_VARIABLES = frozenset(
     {
-        *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "NODE_PATH", "NODE_OPTIONS", "RUBYLIB", "RUBYOPT", "PERL5LIB"),
+        *(
+            "PYTHONPATH",
+            "PYTHONHOME",
+            "PYTHONSTARTUP",
+            "NODE_PATH",
+            "NODE_OPTIONS",
+            "RUBYLIB",
+            "RUBYOPT",
+            "PERL5LIB",
+        ),
         *("PERL5OPT", "CLASSPATH", "JAVA_TOOL_OPTIONS", "BASH_ENV", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH"),
-        *("DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "UV_PROJECT", "UV_CONFIG_FILE", "NPM_CONFIG_USERCONFIG"),
+        *(
+            "DYLD_INSERT_LIBRARIES",
+            "DYLD_LIBRARY_PATH",
+            "UV_PROJECT",
+            "UV_CONFIG_FILE",
+            "NPM_CONFIG_USERCONFIG",
+        ),
         *("NPM_CONFIG_PREFIX", "npm_config_userconfig", "npm_config_prefix"),
     }
 )
@@ -61,10 +103,14 @@ def list_code_paths(server: McpServer, env_file: Path | None, base: Path) -> Ite
 
 
 def _list_arguments(words: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """Yield the absolute paths of code among a program's arguments; relative ones belong to the program's own directory."""
+    """Yield the absolute paths of code among a program's arguments; relative ones belong to the program's own
+    directory.
+    """
     program = program_name(words[0])
     is_interpreter = _INTERPRETER.fullmatch(program) is not None
-    is_launcher = _RUNNER.fullmatch(program) is not None or program in _DIRECTORY_COMMANDS or runs_code(program)
+    is_launcher = (
+        _RUNNER.fullmatch(program) is not None or program in _DIRECTORY_COMMANDS or runs_code(program)
+    )
     if not is_interpreter and not is_launcher:
         return
     previous = ""
@@ -107,7 +153,9 @@ def _is_script(path: str) -> bool:
 
 
 def list_relied_paths(server: McpServer, workspace: Path) -> Iterator[str]:
-    """Yield the arguments that would mean something if a server without `cwd` started in the workspace, which it does not."""
+    """Yield the arguments that would mean something if a server without `cwd` started in the workspace, which
+    it does not.
+    """
     previous = ""
     for word in server.args:
         if previous == "-m" and _has_module(workspace, word):

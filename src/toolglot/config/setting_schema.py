@@ -1,7 +1,8 @@
-"""The fields of `Settings` as a flat list: every key that can be set, what it accepts, and how values are converted to it.
+"""The fields of `Settings` as a flat list: every key that can be set, what it accepts, and how values are
+converted to it.
 
-A field's key has `*` for names of the user's choice: `aliases.*`, `providers.*.headers.*`. A path is such a key with names
-filled in.
+A field's key has `*` for names of the user's choice: `aliases.*`, `providers.*.headers.*`. A path is such a
+key with names filled in.
 """
 
 import re
@@ -45,7 +46,8 @@ SettingPath = tuple[str, ...]
 WILDCARD = "*"
 PROVIDER_NAMES = frozenset({*PROFILES, *ALIASES, *SURFACES, "simulator"})
 _RATES_BY_MODEL = ("limits", "request_rates")  # PROVIDER or PROVIDER:MODEL
-# Structs that are one value, each with an example: calls mean nothing without their seconds, so both are set at once.
+# Structs that are one value, each with an example: calls mean nothing without their seconds, so both are set
+# at once.
 _WHOLE_VALUES: dict[type[msgspec.Struct], str] = {
     Rate: "{ calls = 10, seconds = 60 }",
     RequestRate: "{ requests = 50, tokens = 80000, seconds = 60 }",
@@ -59,7 +61,8 @@ FORMER_NAMES = {
     "policy.max_requests_per_minute": "limits.request_rates",
     "policy.max_tokens_per_minute": "limits.request_rates",
 }
-"""Names that settings had while 0.1.0 was in development -> names now. Files of its early users still have them."""
+"""Names that settings had while 0.1.0 was in development -> names now. Files of its early users still have
+them."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string", dict: "a table"}
@@ -114,8 +117,13 @@ def setting_fields() -> tuple[SettingField, ...]:
     return tuple(list_fields(Settings))
 
 
-def list_fields(struct: Any, prefix: SettingPath = (), section_rule: TrustRule | None = None) -> Iterator[SettingField]:
-    """Yield the settings of a struct and of the structs in it. `section_rule`: who may change them, unless they say so."""
+def list_fields(
+    struct: Any, prefix: SettingPath = (), section_rule: TrustRule | None = None
+) -> Iterator[SettingField]:
+    """Yield the settings of a struct and of the structs in it.
+
+    `section_rule`: who may change them, unless they say so.
+    """
     for field in msgspec.structs.fields(struct):
         # What is declared: Annotated[type, Setting(...)], or only the type.
         metadata: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
@@ -149,11 +157,15 @@ def find_field(path: SettingPath) -> SettingField:
     key = _resolve_key(path)
     if key not in _fields_by_key():
         example = next(field.key_text for field in setting_fields() if field.key[: len(key)] == key)
-        raise SettingError(f"{format_path(path)!r} is a section: name a setting in it, such as {example!r}", path)
+        raise SettingError(
+            f"{format_path(path)!r} is a section: name a setting in it, such as {example!r}", path
+        )
     return _fields_by_key()[key]
 
 
-def flatten_document(table: Mapping[str, Any], parent: SettingPath = ()) -> Iterator[tuple[SettingPath, SettingField, Any]]:
+def flatten_document(
+    table: Mapping[str, Any], parent: SettingPath = ()
+) -> Iterator[tuple[SettingPath, SettingField, Any]]:
     """Return the settings in a document, with their values unconverted. Raises SettingError."""
     for name, value in table.items():
         path = (*parent, name)
@@ -185,7 +197,9 @@ def _resolve_key(path: SettingPath) -> SettingPath:
 
 
 def _check_chosen_name(parent: SettingPath, name: str) -> None:
-    """Raise SettingError if an entry of a table cannot have this name: an alias that means something, or no provider."""
+    """Raise SettingError if an entry of a table cannot have this name: an alias that means something, or no
+    provider.
+    """
     if parent == ("aliases",):
         _check_alias(name)
     elif parent == ("providers",):
@@ -204,7 +218,9 @@ def _check_provider(provider: str, path: SettingPath) -> None:
     if provider in PROVIDER_NAMES or provider in plugin_names("profiles"):
         return
     similar = [format_path((*path[:-1], known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
-    raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", path)
+    raise SettingError(
+        f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", path
+    )
 
 
 def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:
@@ -265,7 +281,9 @@ def _allows_no_limit(types: frozenset[Any]) -> bool:
 
 
 def _has_unknown_key(field: SettingField, value: Any) -> bool:
-    """Whether a table that is one value has a key that it does not know: a misspelt limit must not be no limit."""
+    """Whether a table that is one value has a key that it does not know: a misspelt limit must not be no
+    limit.
+    """
     if field.type not in _WHOLE_VALUES or not isinstance(value, Mapping):
         return False
     return not cast(Mapping[str, Any], value).keys() <= {*field.type.__struct_fields__}
@@ -297,7 +315,10 @@ def _show_value(field: SettingField, value: Any) -> str:
 
 
 def parse_text(field: SettingField, text: str) -> Any:
-    """Convert a text from the environment; lists are separated by commas. Raises ValueError: what it must be."""
+    """Convert a text from the environment; lists are separated by commas.
+
+    Raises ValueError: what it must be.
+    """
     types, choices, _ = _inspect_type(field.type)
     stripped = text.strip()
     if tuple in types:
@@ -313,7 +334,9 @@ def parse_text(field: SettingField, text: str) -> Any:
 
 
 def _parse_number(text: str) -> int | float | str:
-    """Return the number that a text stands for, as an integer if possible; the text itself if it is not a number."""
+    """Return the number that a text stands for, as an integer if possible; the text itself if it is not a
+    number.
+    """
     for parse in (int, float):
         with suppress(ValueError):
             return parse(text)

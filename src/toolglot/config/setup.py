@@ -1,7 +1,9 @@
-"""From settings to running parts: engines, tool rules, options, agents. Programs and the command line build them the same way.
+"""From settings to running parts: engines, tool rules, options, agents.
 
-What is set for a provider applies to that provider only, even after a switch or a fallback. A key is sent only to the address
-it was set for. All engines of a setup share one transport.
+Programs and the command line build them the same way.
+
+What is set for a provider applies to that provider only, even after a switch or a fallback. A key is sent
+only to the address it was set for. All engines of a setup share one transport.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,7 +65,8 @@ Limit = TypeVar("Limit")
 _AGENT_OPTIONS = (
     AgentOptions.__annotations__.keys() - EngineOptions.__annotations__.keys()
 )  # the others are for `create_engine`
-_POLICY_NAMES = {*ToolConfig.__struct_fields__} & {*PolicySettings.__struct_fields__}  # `[policy]` sets these by name
+# `[policy]` sets these by name
+_POLICY_NAMES = {*ToolConfig.__struct_fields__} & {*PolicySettings.__struct_fields__}
 
 
 @show_options(AgentOptions)
@@ -74,7 +77,9 @@ def from_config(
     flags: Mapping[str, Any] | None = None,
     **options: Unpack[AgentOptions[Data, OutputValue]],
 ) -> Agent[Data, OutputValue]:
-    """Create an agent from the configuration. `options`: for `Agent`; `tools` are added to those of the configuration.
+    """Create an agent from the configuration.
+
+    `options`: for `Agent`; `tools` are added to those of the configuration.
 
     Raises UsageError.
     """
@@ -103,10 +108,13 @@ class Setup:
     Args:
         settings: The settings.
         transport: For all engines; default: HTTP with the configured timeouts.
-        code_directory: Where to look for a facade given as `module:object` that is not installed; None: nowhere.
+        code_directory: Where to look for a facade given as `module:object` that is not installed; None:
+            nowhere.
     """
 
-    def __init__(self, settings: Settings, *, transport: Transport | None = None, code_directory: Path | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, transport: Transport | None = None, code_directory: Path | None = None
+    ) -> None:
         self.settings, self._code_directory = settings, code_directory
         self._transport = transport
         self._own_transport: Transport | None = None
@@ -118,7 +126,10 @@ class Setup:
     # ---- models
 
     def resolve_model(self, name: str | None = None) -> str:
-        """Return PROVIDER:MODEL for a name or an alias; None: the configured model, else the simulator. Raises UsageError."""
+        """Return PROVIDER:MODEL for a name or an alias; None: the configured model, else the simulator.
+
+        Raises UsageError.
+        """
         name = self._resolve_alias(name or self.settings.model or SIMULATOR)
         if ":" in name or name == SIMULATOR:
             return name
@@ -131,10 +142,12 @@ class Setup:
         if provider in PROFILES or provider in SURFACES or provider in plugin_names("profiles"):
             raise UsageError(f"{name!r} is a provider: add a model, as in {name}:MODEL")
         if self.settings.aliases:
-            raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
+            raise UnknownName(
+                "model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR)
+            )
         raise UsageError(
-            f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-5, nor an alias in [aliases]"
-            + suggest_model(name)
+            f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-5, nor an alias in "
+            "[aliases]" + suggest_model(name)
         )
 
     def _resolve_alias(self, name: str) -> str:
@@ -148,7 +161,9 @@ class Setup:
         return name
 
     def engine(self, model: str | None = None, **overrides: Any) -> Engine:
-        """Return the engine for a model or an alias, always the same one; `overrides`, for `create_engine`, get a new one."""
+        """Return the engine for a model or an alias, always the same one; `overrides`, for `create_engine`,
+        get a new one.
+        """
         name = self.resolve_model(model)
         if overrides:
             return create_engine(name, **{**self._engine_options(name), **overrides})
@@ -174,7 +189,9 @@ class Setup:
         provider, _, name = model.partition(":")
         if provider == SIMULATOR:
             if section.base_url or section.key_env or section.url_parameters:
-                raise UsageError("the simulator has no base URL and no key: remove them from [providers.simulator]")
+                raise UsageError(
+                    "the simulator has no base URL and no key: remove them from [providers.simulator]"
+                )
             return {**options, "transport": self._transport}
         profile = resolve_profile(provider, name)
         for parameter in section.url_parameters:
@@ -231,7 +248,9 @@ class Setup:
         options: dict[str, Any] = {}
         extras: dict[str, dict[str, Any]] = {}
         for generation in (self.settings.generation, *(section.generation for section in sections)):
-            options |= {name: value for name, value in msgspec.structs.asdict(generation).items() if value is not None}
+            options |= {
+                name: value for name, value in msgspec.structs.asdict(generation).items() if value is not None
+            }
             extras = {**extras, **generation.extras}
         options["extras"] = extras
         return self.adjust_options(Options(**options, cache=True))
@@ -248,7 +267,9 @@ class Setup:
 
     # ---- agents
 
-    def create_agent(self, model: str | None = None, *, tools: "Iterable[Any] | ToolRegistry" = (), **options: Any) -> Agent:
+    def create_agent(
+        self, model: str | None = None, *, tools: "Iterable[Any] | ToolRegistry" = (), **options: Any
+    ) -> Agent:
         """Create an agent that stays configured when it switches models.
 
         `options`: for `Agent` and `create_engine`; they override the settings.
@@ -308,7 +329,9 @@ class Setup:
 
 
 class _ConfiguredAgent(Agent):
-    """An agent whose models come from a setup; it has the rules and options of its current provider, except explicit ones."""
+    """An agent whose models come from a setup; it has the rules and options of its current provider, except
+    explicit ones.
+    """
 
     def __init__(self, engine: Engine, *, setup: Setup, **options: Any) -> None:
         self._source, self._explicit_options = setup, frozenset(options)
@@ -328,13 +351,16 @@ class _ConfiguredAgent(Agent):
 class _ConfiguredSetup(AgentSetup):
     """What such an agent is at present."""
 
-    def __init__(self, config: AgentConfig, models: Models, source: Setup, explicit_options: frozenset[str]) -> None:
+    def __init__(
+        self, config: AgentConfig, models: Models, source: Setup, explicit_options: frozenset[str]
+    ) -> None:
         self._source, self._explicit_options = source, explicit_options
         super().__init__(config, models)
         self.adapt()
 
     def _check_names(self, config: AgentConfig) -> None:
-        if "config" in self._explicit_options:  # the others are reported once, in the words of the configuration
+        # the others are reported once, in the words of the configuration
+        if "config" in self._explicit_options:
             super()._check_names(config)
 
     def adapt(self) -> None:
@@ -362,7 +388,9 @@ def _open_transport(settings: Settings) -> Transport:
         raise UnknownName("transport", name, plugin_names("transports"))
     transport = create(settings.timeouts) if callable(create) else create
     if not isinstance(transport, Transport):
-        raise plugin_error("transports", name, "is not a function that returns a Transport for given Timeouts")
+        raise plugin_error(
+            "transports", name, "is not a function that returns a Transport for given Timeouts"
+        )
     return transport
 
 
@@ -370,7 +398,9 @@ def _open_transport(settings: Settings) -> Transport:
 
 
 def _provider_sections(settings: Settings, model: str) -> list[ProviderSettings]:
-    """Return the sections for a model's provider, from the most general name (`openai`) to the one that was used."""
+    """Return the sections for a model's provider, from the most general name (`openai`) to the one that was
+    used.
+    """
     provider, _, name = model.partition(":")
     if provider == SIMULATOR:
         sections = _imitated_sections(settings, name)
@@ -394,7 +424,9 @@ def _imitated_sections(settings: Settings, name: str) -> list[ProviderSettings]:
     """Return the sections for the provider that the simulator stands in for, without those about its address."""
     provider, _, model = name.partition("/")
     sections = _provider_sections(settings, f"{provider or 'anthropic'}:{model}")
-    return [replace(section, base_url=None, key_env=None, headers={}, url_parameters={}) for section in sections]
+    return [
+        replace(section, base_url=None, key_env=None, headers={}, url_parameters={}) for section in sections
+    ]
 
 
 def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings:
@@ -420,11 +452,17 @@ def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, 
     """Return the patterns that match none of the names, and no built-in tool under a model's own name."""
     tools = tuple(names)
     resolver = _policy_names(tools)
-    return tuple(pattern for pattern in patterns if not any(resolver.covers(pattern.partition("(")[0], name) for name in tools))
+    return tuple(
+        pattern
+        for pattern in patterns
+        if not any(resolver.covers(pattern.partition("(")[0], name) for name in tools)
+    )
 
 
 def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the patterns in rules of the configuration that match no tool, whether built-in tools are used or not."""
+    """Return the patterns in rules of the configuration that match no tool, whether built-in tools are used
+    or not.
+    """
     policy = settings.policy
     patterns = dict.fromkeys((*policy.deny, *policy.approve, *policy.max_uses, *policy.rates))
     return find_unmatched(patterns, (*names, *BASE_TOOLS))
@@ -434,8 +472,13 @@ def _policy_names(tools: tuple[str, ...]) -> PolicyNames:
     return PolicyNames(lambda name: find_named_tools(name, tools), lambda name: name in tools)
 
 
-def _by_tool(limits: Mapping[str, Limit], tools: tuple[str, ...], amount: Callable[[Limit], float]) -> dict[str, Limit]:
-    """Return limits by tool name instead of by pattern; if several match, the strictest. `amount`: how much one allows."""
+def _by_tool(
+    limits: Mapping[str, Limit], tools: tuple[str, ...], amount: Callable[[Limit], float]
+) -> dict[str, Limit]:
+    """Return limits by tool name instead of by pattern; if several match, the strictest.
+
+    `amount`: how much one allows.
+    """
     names = _policy_names(tools)
     found = {tool: names.find_limits(tool, limits) for tool in tools}
     return {tool: min(own_limits, key=amount) for tool, own_limits in found.items() if own_limits}
@@ -443,7 +486,9 @@ def _by_tool(limits: Mapping[str, Limit], tools: tuple[str, ...], amount: Callab
 
 def _filter_tools(tools: tuple[str, ...], tool_filter: ToolFilter) -> frozenset[str] | None:
     """Return the tools that pass a filter; None: all of them."""
-    return find_allowed(ToolConfig(allow=tool_filter.allow, deny=tool_filter.deny), tools, _policy_names(tools))
+    return find_allowed(
+        ToolConfig(allow=tool_filter.allow, deny=tool_filter.deny), tools, _policy_names(tools)
+    )
 
 
 def _append_audit_line(line: bytes) -> None:

@@ -1,7 +1,8 @@
-"""Add an MCP server to a configuration file, or remove one, without changing anything else: comments, order, blank lines.
+"""Add an MCP server to a configuration file, or remove one, without changing anything else: comments, order,
+blank lines.
 
-The file is edited as text, because Python's standard library can only read TOML. The result is parsed before it is written, to
-ensure that only that server differs.
+The file is edited as text, because Python's standard library can only read TOML. The result is parsed before
+it is written, to ensure that only that server differs.
 """
 
 import re
@@ -20,7 +21,10 @@ _SECTION = ("mcp", "servers")
 
 
 def add_server(text: str, name: str, fields: Mapping[str, Any]) -> str:
-    """Return the text with a server added. Raises UsageError if it already has one with that name, or is not TOML."""
+    """Return the text with a server added.
+
+    Raises UsageError if it already has one with that name, or is not TOML.
+    """
     servers = _list_servers(_parse(text))
     if name in servers:
         raise UsageError(f"an MCP server {name!r} already exists: remove it first with toolglot mcp remove")
@@ -44,7 +48,10 @@ def _format(value: Any) -> str:
 
 
 def remove_server(text: str, name: str) -> str:
-    """Return the text without a server. Raises UsageError if it cannot be found, or not be removed on its own."""
+    """Return the text without a server.
+
+    Raises UsageError if it cannot be found, or not be removed on its own.
+    """
     servers = _list_servers(_parse(text))
     if name not in servers:
         raise UsageError(f"it has no MCP server {name!r}")

@@ -1,7 +1,9 @@
-"""The directories that the user trusts: their project files may do anything. Refusals are stored too, so that we ask once.
+"""The directories that the user trusts: their project files may do anything.
 
-The nearest decision applies, for the directory itself or for a parent. An unreadable file is an error, so that nothing is
-trusted by accident. Directories are compared by their real path.
+Refusals are stored too, so that we ask once.
+
+The nearest decision applies, for the directory itself or for a parent. An unreadable file is an error, so
+that nothing is trusted by accident. Directories are compared by their real path.
 """
 
 import os
@@ -92,11 +94,15 @@ def _load_decisions(environ: Environ | None = None) -> dict[str, bool]:
     except OSError as e:
         raise UsageError(f"cannot read the list of trusted directories {str(file)!r}: {e.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as e:
-        raise MalformedData(f"the list of trusted directories {str(file)!r} is damaged ({e}): repair or delete it") from None
+        raise MalformedData(
+            f"the list of trusted directories {str(file)!r} is damaged ({e}): repair or delete it"
+        ) from None
     return {**dict.fromkeys(stored.trusted, True), **dict.fromkeys(stored.refused, False)}
 
 
 def _save_decisions(decisions: dict[str, bool]) -> None:
     trusted = tuple(path for path, is_trusted in decisions.items() if is_trusted)
     refused = tuple(path for path, is_trusted in decisions.items() if not is_trusted)
-    write_private(trust_file(), msgspec.json.format(msgspec.json.encode(_TrustFile(trusted, refused)), indent=2) + b"\n")
+    write_private(
+        trust_file(), msgspec.json.format(msgspec.json.encode(_TrustFile(trusted, refused)), indent=2) + b"\n"
+    )

@@ -1,7 +1,8 @@
-"""Child processes: started without our environment, always reaped, and confined to a directory if the kernel can.
+"""Child processes: started without our environment, always reaped, and confined to a directory if the kernel
+can.
 
-A program that is confined (by Landlock) can read below one directory and the system's own files, and can write nowhere,
-whatever links or renames happen meanwhile.
+A program that is confined (by Landlock) can read below one directory and the system's own files, and can
+write nowhere, whatever links or renames happen meanwhile.
 """
 
 import os
@@ -39,7 +40,9 @@ class ProcessStopped(Exception):
     """The process took too long, or wrote too much."""
 
 
-def read_output(process: Process, should_stop: Callable[[int], bool], limit: int | None = None) -> Iterator[bytes]:
+def read_output(
+    process: Process, should_stop: Callable[[int], bool], limit: int | None = None
+) -> Iterator[bytes]:
     """Yield what a program writes. Raises ProcessStopped. Afterwards the program has ended in any case."""
     assert process.stdout is not None
     fd, size = process.stdout.fileno(), 0
@@ -78,7 +81,9 @@ def split_records(chunks: Iterator[bytes], separator: bytes) -> Iterator[bytes]:
 
 
 def library_variables() -> dict[str, str]:
-    """Return the variables without which our own Python may not start; it loads no library from the workspace."""
+    """Return the variables without which our own Python may not start; it loads no library from the
+    workspace.
+    """
     variables = safe_variables(current_workspace())
     return {name: variables[name] for name in _LIBRARY_VARIABLES if name in variables}
 
@@ -101,7 +106,8 @@ def start_python_worker(
 
 
 def measure_memory(variable: str) -> dict[int, int]:
-    """Return the memory in bytes of each process that was started with this variable (NAME=value), and of its descendants.
+    """Return the memory in bytes of each process that was started with this variable (NAME=value), and of its
+    descendants.
 
     Empty on systems without /proc.
     """
@@ -129,7 +135,9 @@ def measure_memory(variable: str) -> dict[int, int]:
 SYSTEM_PATHS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
 
 
-def start_confined(program: str, arguments: list[str], root_fd: int, stderr: BinaryIO, *pass_fds: int) -> Process:
+def start_confined(
+    program: str, arguments: list[str], root_fd: int, stderr: BinaryIO, *pass_fds: int
+) -> Process:
     """Start a program that is confined to the root, in the root, without input. Raises OSError."""
     # Not at the top: it needs Linux.
     from toolglot.confine.supervisor import EXECUTE, LIST, READ, apply_landlock
@@ -148,7 +156,7 @@ def start_confined(program: str, arguments: list[str], root_fd: int, stderr: Bin
             pass_fds=pass_fds,
         )
 
-    # Landlock restricts the calling thread and its children for good, so a thread of its own starts the program. It may not
-    # open /dev/null itself.
+    # Landlock restricts the calling thread and its children for good, so a thread of its own starts the
+    # program. It may not open /dev/null itself.
     with open(os.devnull, "rb") as empty, ThreadPoolExecutor(1) as executor:
         return executor.submit(start).result()

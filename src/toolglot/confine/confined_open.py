@@ -1,8 +1,8 @@
 """Opens a path below a directory so that nothing can lead out of it.
 
-Linux: one `openat2` call with RESOLVE_BENEATH, so the kernel does the check. Elsewhere, and on kernels before 5.6: component by
-component, reading and following links by hand. Both return a descriptor of what was really opened; whoever swaps directories
-meanwhile causes an error, never an escape.
+Linux: one `openat2` call with RESOLVE_BENEATH, so the kernel does the check. Elsewhere, and on kernels before
+5.6: component by component, reading and following links by hand. Both return a descriptor of what was really
+opened; whoever swaps directories meanwhile causes an error, never an escape.
 """
 
 import ctypes
@@ -16,7 +16,11 @@ from functools import cache, lru_cache
 
 __all__ = ["NOT_SUPPORTED", "PATH_ONLY", "close_quietly", "combine_flags", "has_openat2", "open_beneath"]
 
-NOT_SUPPORTED = "" if hasattr(os, "O_NOFOLLOW") else "the built-in tools need Linux or macOS: this system cannot confine them"
+NOT_SUPPORTED = (
+    ""
+    if hasattr(os, "O_NOFOLLOW")
+    else "the built-in tools need Linux or macOS: this system cannot confine them"
+)
 """Why nothing can be confined on this system; "" if it can. The modules can be imported everywhere."""
 
 
@@ -26,7 +30,8 @@ def combine_flags(*names: str) -> int:
 
 
 _O_PATH = combine_flags("O_PATH")
-# Opens a path without reading it. Systems without O_PATH get a descriptor that at least never blocks on a pipe.
+# Opens a path without reading it. Systems without O_PATH get a descriptor that at least never blocks on a
+# pipe.
 PATH_ONLY = _O_PATH or combine_flags("O_RDONLY", "O_NONBLOCK")
 _OPENAT2 = 437  # the system call has the same number on every architecture
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
@@ -47,7 +52,13 @@ _OPEN_HOW_SIZE = ctypes.sizeof(_OpenHow)
 def _syscall() -> Callable[..., int]:
     """Return `syscall` of the C library: glibc has no wrapper for openat2."""
     function = ctypes.CDLL(None, use_errno=True).syscall
-    function.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
+    function.argtypes = (
+        ctypes.c_long,
+        ctypes.c_long,
+        ctypes.c_char_p,
+        ctypes.POINTER(_OpenHow),
+        ctypes.c_size_t,
+    )
     function.restype = ctypes.c_long
     return function
 
@@ -68,7 +79,10 @@ def has_openat2() -> bool:
 
 
 def open_beneath(dir_fd: int, path: str, flags: int) -> int:
-    """Open a relative path that exists below the directory. Raises OSError; EXDEV means that it would lead out."""
+    """Open a relative path that exists below the directory.
+
+    Raises OSError; EXDEV means that it would lead out.
+    """
     # O_PATH refuses most other flags.
     flags |= os.O_CLOEXEC if flags & _O_PATH else _DEFAULT_FLAGS
     return _openat2(dir_fd, path or ".", flags) if has_openat2() else _open_by_walking(dir_fd, path, flags)
@@ -100,7 +114,10 @@ def _openat2(dir_fd: int, path: str, flags: int) -> int:
 
 
 def _open_by_walking(dir_fd: int, path: str, flags: int) -> int:
-    """Open component by component. `parents` holds a descriptor of every directory on the way, so `..` cannot be redirected."""
+    """Open component by component.
+
+    `parents` holds a descriptor of every directory on the way, so `..` cannot be redirected.
+    """
     parents = [os.dup(dir_fd)]
     links, follow = 0, not flags & os.O_NOFOLLOW
     try:
@@ -124,7 +141,8 @@ def _open_by_walking(dir_fd: int, path: str, flags: int) -> int:
                 fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=parents[-1])
                 try:
                     if flags & _O_PATH and follow and stat.S_ISLNK(os.fstat(fd).st_mode):
-                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it became a link after the check
+                        # it became a link after the check
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
                 except OSError:
                     close_quietly(fd)
                     raise

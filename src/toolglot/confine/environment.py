@@ -1,4 +1,6 @@
-"""The environment variables that a command sees: a few harmless ones, and none that is named or looks like a secret."""
+"""The environment variables that a command sees: a few harmless ones, and none that is named or looks like a
+secret.
+"""
 
 import os
 import re
@@ -12,14 +14,42 @@ __all__ = ["OFFLINE_VARIABLES", "safe_environment", "validate_environment"]
 # An allowlist, as there is no list of all variables that contain secrets or change what programs load.
 _SAFE_NAMES = frozenset(
     {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "HOSTNAME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "JAVA_HOME"),
+        *(
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "LANG",
+            "LANGUAGE",
+            "TZ",
+            "HOSTNAME",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+        ),
+        *(
+            "VIRTUAL_ENV",
+            "CONDA_PREFIX",
+            "PYENV_ROOT",
+            "NVM_DIR",
+            "GOPATH",
+            "GOROOT",
+            "CARGO_HOME",
+            "RUSTUP_HOME",
+            "JAVA_HOME",
+        ),
         *("NODE_PATH", "PNPM_HOME", "BUN_INSTALL", "DENO_DIR", "GEM_HOME", "MANPATH", "COLORTERM", "CI"),
     }
 )
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|SESSION|AUTH", re.IGNORECASE)
 # No pager and no editor: nobody is there to leave them, and git must not ask for a password.
-_FIXED_VARIABLES = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+_FIXED_VARIABLES = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+}
 # Without network access, trying again only takes time: npm would need over a minute.
 OFFLINE_VARIABLES = {"NPM_CONFIG_FETCH_RETRIES": "0", "PIP_RETRIES": "0", "CARGO_NET_RETRY": "0"}
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
@@ -28,7 +58,9 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the part of our own environment that a command may see, with settings that keep programs from prompting."""
+    """Return the part of our own environment that a command may see, with settings that keep programs from
+    prompting.
+    """
     source = os.environ if environ is None else environ
     variables = {name: value for name, value in source.items() if _is_harmless(name, value)}
     return {"PATH": _DEFAULT_PATH, **variables, **_FIXED_VARIABLES}
@@ -54,7 +86,9 @@ def validate_environment(variables: Mapping[str, str] | None) -> dict[str, str]:
         try:
             os.fsencode(value)
         except UnicodeEncodeError:
-            raise invalid_argument("env", f"has an unpaired surrogate (invalid Unicode) in the value of {name}") from None
+            raise invalid_argument(
+                "env", f"has an unpaired surrogate (invalid Unicode) in the value of {name}"
+            ) from None
         if "\0" in value or len(value) > _MAX_VALUE_LENGTH:
             problem = f"has a value for {name} with a NUL byte or more than {_MAX_VALUE_LENGTH} characters"
             raise invalid_argument("env", problem)

@@ -1,7 +1,8 @@
 """What commands see of the home directory: toolchains and package stores that builds need, and nothing else.
 
-Credentials, histories, mail and other projects have no complete list of names, so everything is hidden that is not listed here.
-Nothing of it is writable: programs of the user would later run what a command left in a toolchain or a shared cache.
+Credentials, histories, mail and other projects have no complete list of names, so everything is hidden that
+is not listed here. Nothing of it is writable: programs of the user would later run what a command left in a
+toolchain or a shared cache.
 """
 
 import os
@@ -87,7 +88,9 @@ CHECKED_IN_HOME = (
 )
 # Variables that name a toolchain, and what of it builds need.
 _TOOLCHAIN_VARIABLES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "GOROOT", "RUSTUP_HOME", "JAVA_HOME"), ("",)),
+    **dict.fromkeys(
+        ("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "GOROOT", "RUSTUP_HOME", "JAVA_HOME"), ("",)
+    ),
     **dict.fromkeys(("NODE_PATH", "PNPM_HOME", "GEM_HOME"), ("",)),
     "BUN_INSTALL": ("bin", "install"),
     "CARGO_HOME": ("bin", "env", "registry", "git"),
@@ -95,14 +98,36 @@ _TOOLCHAIN_VARIABLES: dict[str, tuple[str, ...]] = {
 }
 # Variables that name a file or directory with credentials, wherever it is.
 _CREDENTIAL_VARIABLES = (
-    *("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AZURE_CONFIG_DIR", "CLOUDSDK_CONFIG", "DOCKER_CONFIG", "GNUPGHOME"),
-    *("GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "NETRC", "NPM_CONFIG_USERCONFIG", "PGPASSFILE", "PIP_CONFIG_FILE"),
+    *(
+        "AWS_CONFIG_FILE",
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "AZURE_CONFIG_DIR",
+        "CLOUDSDK_CONFIG",
+        "DOCKER_CONFIG",
+        "GNUPGHOME",
+    ),
+    *(
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "KUBECONFIG",
+        "NETRC",
+        "NPM_CONFIG_USERCONFIG",
+        "PGPASSFILE",
+        "PIP_CONFIG_FILE",
+    ),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
 )
-_SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers.d")
+_SYSTEM_SECRETS = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/shadow-",
+    "/etc/gshadow-",
+    "/etc/ssl/private",
+    "/etc/sudoers.d",
+)
 _SYSTEM_DIRECTORIES = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/nix", "/proc", "/sbin", "/sys", "/usr")
 _MAX_SCANNED, _MAX_SETTINGS = 50_000, 100_000
-# What git needs for a commit. Its other settings may have credentials in them, or name keys and programs that are hidden.
+# What git needs for a commit. Its other settings may have credentials in them, or name keys and programs that
+# are hidden.
 _GIT_KEY = re.compile(
     r"user\.(name|email)|init\.defaultbranch|safe\.directory|filter\.lfs\.\w+|(pull|rebase|merge|rerere|color|column)\.\w+"
     r"|core\.(autocrlf|eol|safecrlf|excludesfile|attributesfile|quotepath|whitespace)|diff\.(algorithm|renames|colormoved)"
@@ -112,11 +137,14 @@ _HIDDEN_ERRORS = ("No such file or directory", "Permission denied", "ENOENT", "E
 
 
 def find_hidden_paths(roots: Sequence[Root], extra_paths: Iterable[str] = ()) -> list[str]:
-    """Return the real paths that no command may read: home directories, credentials, and what only root can read."""
+    """Return the real paths that no command may read: home directories, credentials, and what only root can
+    read.
+    """
     root_paths = [str(root.path) for root in roots]
     paths = [*_list_credential_paths(root_paths), *extra_paths]
     for home in _find_homes():
-        # A workspace at or above the home directory stays visible, and so do system directories, but not their dot files.
+        # A workspace at or above the home directory stays visible, and so do system directories, but not
+        # their dot files.
         if _is_system_directory(home) or _is_below_any(home, root_paths):
             paths += _list_dot_files(home)
         else:
@@ -154,7 +182,9 @@ def _list_dot_files(home: str) -> list[str]:
 
 
 def _has_readable_content(path: str) -> bool:
-    """Whether there is something to hide: each mount takes time, and what is empty or cannot be read needs none."""
+    """Whether there is something to hide: each mount takes time, and what is empty or cannot be read needs
+    none.
+    """
     if not os.access(path, os.R_OK):
         return False
     if os.path.isdir(path):
@@ -162,13 +192,19 @@ def _has_readable_content(path: str) -> bool:
     return os.path.getsize(path) > 0
 
 
-def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], extra_paths: Collection[str] = ()) -> list[str]:
-    """Return the existing paths inside hidden ones that commands may read: the listed ones, and programs of the user."""
+def find_visible_paths(
+    roots: Sequence[Root], hidden_paths: Collection[str], extra_paths: Collection[str] = ()
+) -> list[str]:
+    """Return the existing paths inside hidden ones that commands may read: the listed ones, and programs of
+    the user.
+    """
     homes = _find_homes()
     wanted_paths = _list_program_paths()
     for home in homes:
         wanted_paths += _list_home_paths(home, extra_paths)
-    existing_paths = {os.path.normpath(path) for path in wanted_paths if os.path.isabs(path) and os.path.exists(path)}
+    existing_paths = {
+        os.path.normpath(path) for path in wanted_paths if os.path.isabs(path) and os.path.exists(path)
+    }
     visible_paths: set[str] = set()
     for path in existing_paths:
         target = os.path.realpath(path)
@@ -179,7 +215,9 @@ def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], ext
 
 
 def _is_safe_to_show(path: str, target: str, homes: Sequence[str], roots: Sequence[Root]) -> bool:
-    """Whether what is at a path, and at the target of its links, is no home directory, and nothing that a command put there."""
+    """Whether what is at a path, and at the target of its links, is no home directory, and nothing that a
+    command put there.
+    """
     if _contains_any(target, homes):
         return False
     wide_roots = [root for root in roots if _contains_any(str(root.path), homes)]
@@ -192,7 +230,9 @@ def _is_safe_to_show(path: str, target: str, homes: Sequence[str], roots: Sequen
 
 
 def _list_program_paths() -> list[str]:
-    """Return where PATH, our own Python and the variables of toolchains say that programs are; some may not exist."""
+    """Return where PATH, our own Python and the variables of toolchains say that programs are; some may not
+    exist.
+    """
     paths = [*os.environ.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix]
     for variable, parts in _TOOLCHAIN_VARIABLES.items():
         paths += [os.path.join(os.environ.get(variable, ""), part) for part in parts]
@@ -257,12 +297,16 @@ def _find_homes() -> list[str]:
         import pwd
 
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
-    return list(dict.fromkeys(os.path.realpath(home) for home in homes if os.path.isabs(home) and os.path.isdir(home)))
+    return list(
+        dict.fromkeys(os.path.realpath(home) for home in homes if os.path.isabs(home) and os.path.isdir(home))
+    )
 
 
 @cache
 def _find_root_only() -> tuple[str, ...]:
-    """Return what others cannot read in /etc and /var: root's commands have no capabilities, but own these files."""
+    """Return what others cannot read in /etc and /var: root's commands have no capabilities, but own these
+    files.
+    """
     if sys.platform != "linux" or os.geteuid() != 0:
         return ()
     groups = {os.getegid(), *os.getgroups()}
@@ -306,7 +350,9 @@ def explain_hidden_paths(output: str, roots: Sequence[Root]) -> list[str]:
 
 
 def private_settings(scratch: str, visible_paths: Collection[str]) -> dict[str, str]:
-    """Return variables for files of the conversation that replace those of the user, without which programs would fail."""
+    """Return variables for files of the conversation that replace those of the user, without which programs
+    would fail.
+    """
     names = {"GIT_CONFIG_GLOBAL": ".gitconfig", "NPM_CONFIG_USERCONFIG": ".npmrc", "NPM_CONFIG_CACHE": ".npm"}
     shown = {os.path.basename(path) for path in visible_paths}
     return {variable: f"{scratch}/{name}" for variable, name in names.items() if name not in shown}
@@ -315,7 +361,9 @@ def private_settings(scratch: str, visible_paths: Collection[str]) -> dict[str, 
 def write_git_config(scratch: Path, roots: Sequence[Root]) -> None:
     """Write the user's git settings without credentials: they are the global ones of commands."""
     # Only --global is read, not the configuration of the repository, whose place matters for includeIf.
-    variables = {name: os.environ[name] for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL") if name in os.environ}
+    variables = {
+        name: os.environ[name] for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL") if name in os.environ
+    }
     git = find_program("git", roots)
     with suppress(OSError, subprocess.SubprocessError):
         listing = run_program(

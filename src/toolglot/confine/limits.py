@@ -1,7 +1,8 @@
 """How much a command may use: processes, memory and disk.
 
-cgroups limit the processes and the memory of a command with everything it starts, where we can create them: as root, and where
-systemd delegates them. Elsewhere rlimits limit each process. Linux kills commands first when the machine has no memory left.
+cgroups limit the processes and the memory of a command with everything it starts, where we can create them:
+as root, and where systemd delegates them. Elsewhere rlimits limit each process. Linux kills commands first
+when the machine has no memory left.
 """
 
 import itertools
@@ -31,7 +32,8 @@ __all__ = [
 
 _REMOVE_ATTEMPTS, _RETRY_DELAY = 100, 0.002
 _MIN_FREE_DISK = 2 * 1024**3
-# The files that limit a cgroup of version 1 and 2. A group that has the first one can be used; the others may be missing.
+# The files that limit a cgroup of version 1 and 2. A group that has the first one can be used; the others may
+# be missing.
 _VERSION_1: dict[str, tuple[str, ...]] = {
     "pids": ("pids.max",),
     "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
@@ -54,7 +56,9 @@ class CommandLimits(msgspec.Struct, frozen=True):
 
 
 def _machine_memory() -> int:
-    """Return the memory of the machine, or what the cgroups that we are in leave us of it: those of a container."""
+    """Return the memory of the machine, or what the cgroups that we are in leave us of it: those of a
+    container.
+    """
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for controller, top, own in _own_groups():
         if controller not in ("", "memory"):
@@ -71,7 +75,9 @@ def _machine_memory() -> int:
 
 
 def _own_groups() -> list[tuple[str, Path, Path]]:
-    """Return the cgroups that we are in: the controller ("" for version 2), the directory of all its groups, and our group."""
+    """Return the cgroups that we are in: the controller ("" for version 2), the directory of all its groups,
+    and our group.
+    """
     try:
         lines = [line.split(":", 2) for line in _OWN_CGROUPS.read_text().splitlines()]
     except OSError:
@@ -99,25 +105,39 @@ def create_cgroups(limits: CommandLimits) -> tuple[Path, ...]:
 
 
 def enter_limits(groups: Iterable[Path], argv: list[str]) -> list[str]:
-    """Return the arguments that start a program in its groups: a shell moves itself there and becomes the program."""
-    # Without memory, Linux ends the process with the highest score: a command, not what the user is working with.
+    """Return the arguments that start a program in its groups: a shell moves itself there and becomes the
+    program.
+    """
+    # Without memory, Linux ends the process with the highest score: a command, not what the user is working
+    # with.
     entries = [str(group / "cgroup.procs") for group in groups]
     enter = 'echo $$ >"$1" && shift && ' * len(entries)
-    return ["/bin/sh", "-c", f'echo 1000 2>&- >/proc/self/oom_score_adj; {enter}exec "$@"', "sh", *entries, *argv]
+    return [
+        "/bin/sh",
+        "-c",
+        f'echo 1000 2>&- >/proc/self/oom_score_adj; {enter}exec "$@"',
+        "sh",
+        *entries,
+        *argv,
+    ]
 
 
 def was_out_of_memory(groups: Iterable[Path]) -> bool:
     """Whether processes in the groups were killed because they used too much memory."""
     for file in (group / name for group in groups for name in ("memory.events", "memory.oom_control")):
         with suppress(OSError):
-            if any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in file.read_text().splitlines()):
+            if any(
+                line.startswith("oom_kill ") and line != "oom_kill 0"
+                for line in file.read_text().splitlines()
+            ):
                 return True
     return False
 
 
 def remove_cgroups(groups: Iterable[Path]) -> None:
     """Remove the groups once they are empty."""
-    # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until then.
+    # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until
+    # then.
     for group in groups:
         for _ in range(_REMOVE_ATTEMPTS):
             with suppress(OSError):
@@ -133,7 +153,8 @@ def _parent_groups() -> tuple[tuple[Path, tuple[str, ...]], ...]:
     parents: list[tuple[Path, tuple[str, ...]]] = []
     for name, top, own in _own_groups():
         files = _VERSION_1.get(name, ()) if name else _VERSION_2
-        # Version 2 limits no groups inside one that has processes, such as our own, but perhaps groups beside it.
+        # Version 2 limits no groups inside one that has processes, such as our own, but perhaps groups beside
+        # it.
         candidates = [own] if name else [own, own.parent]
         for parent in candidates:
             if files and parent.is_relative_to(top) and _can_use(parent, files):
@@ -185,7 +206,9 @@ def describe_limits() -> dict[str, str]:
 
 
 def ulimit_prelude(shell: str, limits: CommandLimits, directories: Iterable[Path] = ()) -> str:
-    """Return shell code that limits a command: no core files, no file that fills half of every disk, memory, processes."""
+    """Return shell code that limits a command: no core files, no file that fills half of every disk, memory,
+    processes.
+    """
     if not shell.endswith("bash"):  # others have other units
         return "ulimit -c 0; "
     sizes = {"c": 0}
@@ -239,7 +262,9 @@ class DiskWatch:
 
 @cache
 def tmpfs_size(bubblewrap: str) -> tuple[str, ...]:
-    """Return the options of this bwrap that limit the next directory in memory: to an eighth of the machine's."""
+    """Return the options of this bwrap that limit the next directory in memory: to an eighth of the
+    machine's.
+    """
     with suppress(OSError, subprocess.SubprocessError):
         usage = run_program([bubblewrap, "--help"], roots=(), env={}, capture_output=True, timeout=5).stdout
         if b"--size" in usage:  # since 0.7

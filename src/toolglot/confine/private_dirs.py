@@ -1,7 +1,8 @@
-"""Private directories for what commands leave behind: one for each conversation, and those that are kept for a while.
+"""Private directories for what commands leave behind: one for each conversation, and those that are kept for
+a while.
 
-What commands wrote there may be anything: links, deep trees, directories without rights, huge files. Nothing here follows a
-link or recurses.
+What commands wrote there may be anything: links, deep trees, directories without rights, huge files. Nothing
+here follows a link or recurses.
 """
 
 import errno
@@ -25,7 +26,9 @@ _DIRECTORY = combine_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 class ConversationDirectory:
-    """A directory that is deleted with the conversation. If the process is killed before, the next one deletes it.
+    """A directory that is deleted with the conversation.
+
+    If the process is killed before, the next one deletes it.
 
     Its owner holds a lock on it: one without a lock belongs to a dead process.
     """
@@ -83,7 +86,9 @@ def delete_abandoned(base: Path, prefix: str) -> None:
 
 
 def make_accessible(dir_fd: int, name: str) -> None:
-    """Give ourselves all rights to a directory of ours: one that is read-only cannot be moved to another, or emptied."""
+    """Give ourselves all rights to a directory of ours: one that is read-only cannot be moved to another, or
+    emptied.
+    """
     with suppress(OSError):
         fd = os.open(name, PATH_ONLY | _DIRECTORY, dir_fd=dir_fd)
         try:
@@ -127,8 +132,12 @@ def delete_tree(dir_fd: int, name: str) -> None:
     os.rmdir(name, dir_fd=dir_fd)
 
 
-def prune_directory(directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_seconds: float = _MAX_KEPT_SECONDS) -> None:
-    """Delete old entries of a directory of ours; if it is large, also less old ones, but none of the last days."""
+def prune_directory(
+    directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_seconds: float = _MAX_KEPT_SECONDS
+) -> None:
+    """Delete old entries of a directory of ours; if it is large, also less old ones, but none of the last
+    days.
+    """
     with suppress(OSError):
         fd = os.open(directory, _DIRECTORY)
         try:

@@ -1,10 +1,12 @@
-"""Finds and starts programs outside a sandbox. None of them is one that a tool, or a project's files, could have placed.
+"""Finds and starts programs outside a sandbox.
 
-Invariants: what lies below a writable root of the workspace, or is reached through a link there, is passed over: PATH often has
-a directory of the project in it (an activated virtual environment), and commands may write there. Our own Python, with the
-programs installed beside it, is the exception: where it lies inside a root, `own_program_paths` is read-only for every tool.
-Whatever starts a program calls `start_program` or `run_program`; `tests/confine/test_programs.py` knows the few places that
-cannot.
+None of them is one that a tool, or a project's files, could have placed.
+
+Invariants: what lies below a writable root of the workspace, or is reached through a link there, is passed
+over: PATH often has a directory of the project in it (an activated virtual environment), and commands may
+write there. Our own Python, with the programs installed beside it, is the exception: where it lies inside a
+root, `own_program_paths` is read-only for every tool. Whatever starts a program calls `start_program` or
+`run_program`; `tests/confine/test_programs.py` knows the few places that cannot.
 """
 
 import errno
@@ -45,7 +47,14 @@ __all__ = [
 SYSTEM_DIRECTORIES = ("/usr/bin", "/bin", "/usr/local/bin")
 # Lists of directories from which a program starts others, or loads code.
 _PATH_VARIABLES = (
-    *("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "PYTHONPATH", "NODE_PATH"),
+    *(
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH",
+        "DYLD_FALLBACK_LIBRARY_PATH",
+        "PYTHONPATH",
+        "NODE_PATH",
+    ),
     *("PERL5LIB", "RUBYLIB"),
 )
 _MAX_LINKS = 40
@@ -68,14 +77,18 @@ class WorkspaceDirectory(NamedTuple):
 
 
 def current_workspace() -> tuple[WorkspaceDirectory, ...]:
-    """Return the workspace where nobody has named one: the current directory, and the repository that it belongs to."""
+    """Return the workspace where nobody has named one: the current directory, and the repository that it
+    belongs to.
+    """
     try:
         here = Path.cwd()
     except OSError:  # it has been removed
         return ()
     home = Path(os.path.realpath(os.path.expanduser("~")))
     # Whoever keeps a home directory in a repository has written it.
-    above = (path for path in here.parents if os.path.lexists(path / ".git") and not home.is_relative_to(path))
+    above = (
+        path for path in here.parents if os.path.lexists(path / ".git") and not home.is_relative_to(path)
+    )
     # Services run in the root directory: that is nobody's project, and all programs are below it.
     return tuple(WorkspaceDirectory(path) for path in (here, *above) if path != path.parent)
 
@@ -84,7 +97,12 @@ def current_workspace() -> tuple[WorkspaceDirectory, ...]:
 
 
 def start_program(
-    argv: Sequence[str], *, roots: Iterable[ProgramRoot], env: Mapping[str, str], cwd: str = "/", **options: Any
+    argv: Sequence[str],
+    *,
+    roots: Iterable[ProgramRoot],
+    env: Mapping[str, str],
+    cwd: str = "/",
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
     """Start a program outside the roots, with these variables and no others. Raises OSError."""
     _check_program(argv[0], roots)
@@ -93,9 +111,17 @@ def start_program(
 
 
 def run_program(
-    argv: Sequence[str], *, roots: Iterable[ProgramRoot], env: Mapping[str, str], cwd: str = "/", **options: Any
+    argv: Sequence[str],
+    *,
+    roots: Iterable[ProgramRoot],
+    env: Mapping[str, str],
+    cwd: str = "/",
+    **options: Any,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program outside the roots to its end, with these variables and no others. Raises OSError, SubprocessError."""
+    """Run a program outside the roots to its end, with these variables and no others.
+
+    Raises OSError, SubprocessError.
+    """
     _check_program(argv[0], roots)
     run: Any = subprocess.run
     return run(argv, env=env, cwd=cwd, check=False, **options)
@@ -103,7 +129,8 @@ def run_program(
 
 @contextmanager
 def safe_programs() -> Generator[None]:
-    """While this lasts, packages that start programs by their names (`az`, `gcloud`) find none of the current workspace.
+    """While this lasts, packages that start programs by their names (`az`, `gcloud`) find none of the current
+    workspace.
 
     A command that starts meanwhile gets the same PATH: it may lack the project's programs for a moment.
     """
@@ -115,11 +142,14 @@ def safe_programs() -> Generator[None]:
 
 
 class _SafeEnvironment:
-    """Our environment while several threads want it without the workspace: the first changes it, and the last restores it."""
+    """Our environment while several threads want it without the workspace: the first changes it, and the last
+    restores it.
+    """
 
     def __init__(self) -> None:
         self._lock, self._users = Lock(), 0
-        self._changes: dict[str, tuple[str | None, str | None]] = {}  # of each variable: its value before, and now
+        # of each variable: its value before, and now
+        self._changes: dict[str, tuple[str | None, str | None]] = {}
 
     def begin(self) -> None:
         with self._lock:
@@ -155,19 +185,27 @@ def _check_program(path: str, roots: Iterable[ProgramRoot]) -> None:
     if not os.path.isabs(path):  # the system would look for it in PATH, or in the current directory
         raise FileNotFoundError(errno.ENOENT, "it was not found outside the workspace", path)
     if not is_startable(path, roots):
-        raise PermissionError(errno.EACCES, "it is inside the workspace, where a command can replace it", path)
+        raise PermissionError(
+            errno.EACCES, "it is inside the workspace, where a command can replace it", path
+        )
 
 
 # ---- finding
 
 
-def find_program(name: str, roots: Iterable[ProgramRoot] = (), directories: Sequence[str] | None = None) -> str:
+def find_program(
+    name: str, roots: Iterable[ProgramRoot] = (), directories: Sequence[str] | None = None
+) -> str:
     """Return the path of a program outside the roots; "" if there is none."""
     return next(find_programs(name, roots, directories), "")
 
 
-def find_programs(name: str, roots: Iterable[ProgramRoot] = (), directories: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield the paths of a program outside the roots, best first: in these directories, or in those of PATH and the system."""
+def find_programs(
+    name: str, roots: Iterable[ProgramRoot] = (), directories: Sequence[str] | None = None
+) -> Iterator[str]:
+    """Yield the paths of a program outside the roots, best first: in these directories, or in those of PATH
+    and the system.
+    """
     roots = tuple(roots)
     if os.path.dirname(name):  # `shutil.which` would look relative to the current directory
         return
@@ -180,13 +218,17 @@ def find_programs(name: str, roots: Iterable[ProgramRoot] = (), directories: Seq
 
 
 def safe_search_path(roots: Iterable[ProgramRoot], search_path: str | None = None) -> str:
-    """Return PATH, or this one, without what is inside the roots, for programs that start others by their names."""
+    """Return PATH, or this one, without what is inside the roots, for programs that start others by their
+    names.
+    """
     directories = _search_path() if search_path is None else search_path.split(os.pathsep)
     return os.pathsep.join(_keep_safe_directories(directories, tuple(roots)) or SYSTEM_DIRECTORIES)
 
 
 def safe_variables(roots: Iterable[ProgramRoot]) -> dict[str, str]:
-    """Return our environment, with lists of directories (PATH, LD_LIBRARY_PATH …) without what is inside the roots."""
+    """Return our environment, with lists of directories (PATH, LD_LIBRARY_PATH …) without what is inside the
+    roots.
+    """
     roots, variables = tuple(roots), dict(os.environ)
     for name in _PATH_VARIABLES:
         if name not in variables:
@@ -212,9 +254,11 @@ def is_outside(path: str, roots: Iterable[ProgramRoot]) -> bool:
 
 
 def is_startable(path: str, roots: Iterable[ProgramRoot]) -> bool:
-    """Whether a program is outside the writable roots, or in a place there that is closed to every tool and to projects.
+    """Whether a program is outside the writable roots, or in a place there that is closed to every tool and
+    to projects.
 
-    Closed are our own Python, and in a home directory that is in a root, what begins with a dot (`~/.local/bin`).
+    Closed are our own Python, and in a home directory that is in a root, what begins with a dot
+    (`~/.local/bin`).
     """
     home = os.path.realpath(os.path.expanduser("~"))
     return _is_safe_way(path, roots, (*map(str, own_program_paths()), os.path.join(home, ".")))
@@ -250,7 +294,9 @@ def _is_safe_way(path: str, roots: Iterable[ProgramRoot], closed: Sequence[str])
 
 
 def _is_open(path: str, directory: str, closed: Sequence[str]) -> bool:
-    """Whether a path is in this root, and not in one of the closed places there; a root as a whole is never closed."""
+    """Whether a path is in this root, and not in one of the closed places there; a root as a whole is never
+    closed.
+    """
     if not _is_below(path, directory):
         return False
     inner_places = [place for place in closed if place != directory and _is_below(place, directory)]
@@ -273,14 +319,23 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def own_python() -> str:
-    """Return the Python for our workers (with -I -S): the one behind a virtual environment, which may be in a project."""
+    """Return the Python for our workers (with -I -S): the one behind a virtual environment, which may be in a
+    project.
+    """
     # sys.executable may be empty (embedded Python), or not executable for this user.
-    candidates = (getattr(sys, "_base_executable", ""), sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
+    candidates = (
+        getattr(sys, "_base_executable", ""),
+        sys.executable,
+        "/usr/bin/python3",
+        "/usr/local/bin/python3",
+    )
     return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
 
 
 def find_package(name: str, roots: Iterable[ProgramRoot]) -> str:
-    """Return the directory that has an optional package, among ours or outside the roots; "" if there is none."""
+    """Return the directory that has an optional package, among ours or outside the roots; "" if there is
+    none.
+    """
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         return ""
@@ -291,7 +346,9 @@ def find_package(name: str, roots: Iterable[ProgramRoot]) -> str:
 
 @cache
 def own_program_paths() -> tuple[Path, ...]:
-    """Return where our own code is: the package, the Python that runs it, and the packages that it may import."""
+    """Return where our own code is: the package, the Python that runs it, and the packages that it may
+    import.
+    """
     own_package, dependencies = Path(__file__).parents[1], Path(msgspec.__file__).parents[1]
     user_packages = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
     prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)

@@ -1,6 +1,7 @@
 """The directories that a workspace consists of: what a path means, and descriptors of what is below them.
 
-Invariants: a root is held open. It stays the directory that it was when it was opened, whatever happens to its name.
+Invariants: a root is held open. It stays the directory that it was when it was opened, whatever happens to
+its name.
 """
 
 import errno
@@ -57,7 +58,9 @@ class HeldRoot:
         try:
             self.fd = os.open(root.path, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as e:
-            raise UsageError(f"the directory {str(root.path)!r} cannot be a workspace: {e.strerror}") from None
+            raise UsageError(
+                f"the directory {str(root.path)!r} cannot be a workspace: {e.strerror}"
+            ) from None
         self._finalizer = weakref.finalize(self, close_quietly, self.fd)  # also if nobody closes it
         self.writable = root.writable
         self._original_path = fd_path(self.fd)
@@ -75,13 +78,17 @@ class HeldRoot:
         self._finalizer()
 
     def relative_path(self, path: str) -> str | None:
-        """Return an absolute path relative to this root, compared component by component; None if it is outside."""
+        """Return an absolute path relative to this root, compared component by component; None if it is
+        outside.
+        """
         candidates = (_relative_to(path, prefix) for prefix in (self.real_path, self._configured_path))
         return next((relative for relative in candidates if relative is not None), None)
 
 
 def _relative_to(path: str, directory: str) -> str | None:
-    parts, parents = ([name for name in text.split("/") if name not in ("", ".")] for text in (path, directory))
+    parts, parents = (
+        [name for name in text.split("/") if name not in ("", ".")] for text in (path, directory)
+    )
     if parts[: len(parents)] != parents:
         return None
     relative = "/".join(parts[len(parents) :])
@@ -118,7 +125,10 @@ class RootSet:
         return ToolError(message, kind="not_allowed", code="path_not_allowed")
 
     def open(self, location: Location, flags: int) -> int:
-        """Open a location. An absolute link that leads back into a root is followed too. Raises ToolError, OSError."""
+        """Open a location.
+
+        An absolute link that leads back into a root is followed too. Raises ToolError, OSError.
+        """
         root, relative = location.root, location.relative
         try:
             return open_beneath(root.fd, relative, flags)
@@ -138,7 +148,9 @@ class RootSet:
         raise self.outside_error(location.raw_path)
 
     def find_real_path(self, fd: int, location: Location) -> tuple[HeldRoot, str, str]:
-        """Return where a descriptor really is: its root (the innermost one), the path below it, and the absolute path."""
+        """Return where a descriptor really is: its root (the innermost one), the path below it, and the
+        absolute path.
+        """
         path = fd_path(fd)
         innermost, shortest = None, ""
         for root in self.held:
@@ -188,7 +200,11 @@ def fd_path(fd: int) -> str:
     with suppress(OSError):
         path = os.readlink(f"/proc/self/fd/{fd}")
         # Linux marks the path of a deleted file; a file may also really be named like that.
-        return path if not path.endswith(_DELETED_SUFFIX) or os.path.lexists(path) else path.removesuffix(_DELETED_SUFFIX)
+        return (
+            path
+            if not path.endswith(_DELETED_SUFFIX) or os.path.lexists(path)
+            else path.removesuffix(_DELETED_SUFFIX)
+        )
     try:
         import fcntl
 

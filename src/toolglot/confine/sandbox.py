@@ -1,6 +1,7 @@
 """How a command is sandboxed: with bubblewrap and seccomp, with Landlock and seccomp, or not at all.
 
-Without a sandbox, every result says so and every command needs an approval. `sandbox_probe` finds out what works here.
+Without a sandbox, every result says so and every command needs an approval. `sandbox_probe` finds out what
+works here.
 """
 
 import ctypes
@@ -31,7 +32,14 @@ from toolglot.confine.home import find_hidden_paths, find_visible_paths, private
 from toolglot.confine.limits import CommandLimits, create_cgroups, enter_limits, tmpfs_size, ulimit_prelude
 from toolglot.confine.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.confine.roots import Root
-from toolglot.confine.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
+from toolglot.confine.seccomp import (
+    AF_INET,
+    AF_INET6,
+    AF_NETLINK,
+    MACHINES,
+    METADATA_CALLS,
+    build_seccomp_filter,
+)
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -50,11 +58,14 @@ __all__ = [
 ]
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_SUPERVISOR_START = "import marshal,sys;code,plan=marshal.load(open(int(sys.argv[1]),'rb'));exec(code);main(plan)"
+_SUPERVISOR_START = (
+    "import marshal,sys;code,plan=marshal.load(open(int(sys.argv[1]),'rb'));exec(code);main(plan)"
+)
 _PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
 _VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
 _HIDE_DIRECTORY, _HIDE_FILE = ["--tmpfs"], ["--ro-bind", "/dev/null"]
-_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
+# for the supervisor to kill a tree; for bwrap to notice that its child is gone
+_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5
 # When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
 _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
 
@@ -127,13 +138,17 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return mounts
 
     def _is_in_private_directory(self, path: str) -> bool:
-        """Whether a path is not there in the sandbox anyway: in a directory that is replaced as a whole, and in no root."""
+        """Whether a path is not there in the sandbox anyway: in a directory that is replaced as a whole, and
+        in no root.
+        """
         if any(Path(path).is_relative_to(root.path) for root in self.roots):
             return False
         return path.startswith(("/tmp/", *(f"{directory}/" for directory in _PRIVATE_DIRECTORIES)))
 
     def mount_options(self, stack: ExitStack) -> tuple[list[str], list[int], list[Path]]:
-        """Return options for all mounts, the descriptors that they need, which the stack closes, and what is not mounted."""
+        """Return options for all mounts, the descriptors that they need, which the stack closes, and what is
+        not mounted.
+        """
         options, handles = self.list_system_mounts(), list[int]()
         mounts = self.plan_mounts()
         writable = [root.path for root in self.roots if root.writable]
@@ -144,13 +159,16 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             if root is None or mounts[path][-1] != path:
                 options += [*mounts[path], path]
                 continue
-            # Another command may exchange what is in a root: bwrap checks that what it mounted is what the descriptor is.
-            # What has gone, or become a link, is not mounted. Any other error has to keep the command from running.
+            # Another command may exchange what is in a root: bwrap checks that what it mounted is what the
+            # descriptor is. What has gone, or become a link, is not mounted. Any other error has to keep the
+            # command from running.
             try:
                 if root not in root_fds:
                     root_fds[root] = os.open(root, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                     stack.callback(close_quietly, root_fds[root])
-                handle = open_beneath(root_fds[root], str(Path(path).relative_to(root)), PATH_ONLY | os.O_NOFOLLOW)
+                handle = open_beneath(
+                    root_fds[root], str(Path(path).relative_to(root)), PATH_ONLY | os.O_NOFOLLOW
+                )
                 stack.callback(close_quietly, handle)
                 if stat.S_ISLNK(os.fstat(handle).st_mode):
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -173,8 +191,13 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private=False),
-            "metadata": {name: number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS},
-            # Devices are allowed one by one, and temporary files of other programs are not there in the other sandbox, either.
+            "metadata": {
+                name: number
+                for name, number in MACHINES[platform.machine()][1].items()
+                if name in METADATA_CALLS
+            },
+            # Devices are allowed one by one, and temporary files of other programs are not there in the other
+            # sandbox, either.
             "hidden": ["/dev", "/tmp", *_PRIVATE_DIRECTORIES, *hidden],
             "read": [*visible, *_find_run_paths(), *read_only],
             "write": [os.path.realpath(self.scratch), *writable],
@@ -182,7 +205,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def find_hidden(self) -> tuple[list[str], list[str]]:
-        """Return what commands cannot read, and what they can read nevertheless although it is inside of that."""
+        """Return what commands cannot read, and what they can read nevertheless although it is inside of
+        that.
+        """
         roots = [str(root.path) for root in self.roots]
         hidden = find_hidden_paths(self.roots, map(str, self.hidden_paths))
         visible = find_visible_paths(self.roots, hidden, self.visible_paths)
@@ -190,7 +215,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         shown = {*roots, *visible, *spills}
         needed: list[str] = []
         for path in hidden:
-            # Inside another hidden path, it has to be hidden again only where something visible is in between.
+            # Inside another hidden path, it has to be hidden again only where something visible is in
+            # between.
             if _find_innermost(path, (*shown, *needed)) not in needed and path not in roots:
                 needed.append(path)
         return needed, [*visible, *spills]
@@ -210,7 +236,9 @@ def _find_innermost(path: str, directories: Collection[str]) -> str:
 
 
 def _find_run_paths() -> list[str]:
-    """Return what commands need below /run, which they do not see otherwise: programs of NixOS, and names of hosts."""
+    """Return what commands need below /run, which they do not see otherwise: programs of NixOS, and names of
+    hosts.
+    """
     paths = (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf"))
     return [path for path in paths if path.startswith("/run/") and os.path.exists(path)]
 
@@ -236,7 +264,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     failure_fd: int = -1
     """Delivers the reason if the command could not be run."""
     info_fd: int = -1
-    """Delivers the first process of the command's PID namespace (when that is gone, so is everything in it), and its end."""
+    """Delivers the first process of the command's PID namespace (when that is gone, so is everything in it),
+    and its end."""
     cgroups: tuple[Path, ...] = ()
     unmounted: tuple[Path, ...] = ()
     """Protected paths that have gone: the kernel does not protect what appears there."""
@@ -255,7 +284,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return ToolError(f"the command could not be run in its sandbox: {reason}", code="sandbox_unavailable")
 
     def wait_for_namespace(self) -> bool:
-        """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others.
+        """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before
+        the others.
 
         Return whether the command was run: if not, the sandbox could not be set up.
         """
@@ -275,7 +305,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
     """Return what to start. `theirs` has what to close once it runs, `ours` what to close at its end."""
     is_bubblewrap = confinement.level is SandboxLevel.BUBBLEWRAP
-    launch = (_prepare_bubblewrap if is_bubblewrap else _prepare_supervisor)(confinement, program, ours, theirs)
+    launch = (_prepare_bubblewrap if is_bubblewrap else _prepare_supervisor)(
+        confinement, program, ours, theirs
+    )
     if confinement.level is SandboxLevel.NONE:  # it has all rights of the user: it is not limited, either
         return launch
     cgroups = create_cgroups(confinement.limits)
@@ -290,8 +322,8 @@ def kill_tree(process: subprocess.Popen[bytes], launch: Launch) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_SECONDS)
             return
-    # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself first would leave
-    # nobody to wait for them.
+    # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself
+    # first would leave nobody to wait for them.
     with suppress(OSError, ValueError), open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
         for word in file.read().split():
             with suppress(ProcessLookupError, PermissionError):
@@ -306,20 +338,30 @@ def kill_tree(process: subprocess.Popen[bytes], launch: Launch) -> None:
 # ---- bubblewrap
 
 
-def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
+def _prepare_bubblewrap(
+    confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack
+) -> Launch:
     bubblewrap = confinement.bubblewrap or find_program("bwrap", confinement.roots)
     if not os.access(bubblewrap, os.X_OK):
         raise ToolError("bubblewrap (bwrap) has gone: the command was not run", code="sandbox_unavailable")
     filter_fd = _open_memory_file(theirs, confinement.build_filter(private=True))
     info_fd, info_write = open_pipe(ours, theirs)
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
-    options = ["--json-status-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
+    options = [
+        "--json-status-fd",
+        str(info_write),
+        "--unshare-all",
+        "--new-session",
+        "--die-with-parent",
+        "--cap-drop",
+        "ALL",
+    ]
     if confinement.network:
         options.append("--share-net")
     mounts, handles, unmounted = confinement.mount_options(theirs)
     options += mounts
-    # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox. Nor as arguments,
-    # which other users can read.
+    # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
+    # Nor as arguments, which other users can read.
     variables = {**_private_variables(confinement, "/tmp"), **program.variables}
     settings = (word for name, value in variables.items() for word in ("--setenv", name, value))
     settings_fd = _open_memory_file(theirs, b"".join(os.fsencode(word) + b"\0" for word in settings))
@@ -327,13 +369,20 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
         options += [_require_program("setsid"), "-c", "-w"]
     pass_fds = (filter_fd, settings_fd, info_write, *handles, *program.pass_fds)
-    return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd, unmounted=tuple(unmounted))
+    return Launch(
+        argv=[bubblewrap, *options, *program.argv],
+        pass_fds=pass_fds,
+        info_fd=info_fd,
+        unmounted=tuple(unmounted),
+    )
 
 
 # ---- the supervisor: Landlock, or no sandbox
 
 
-def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
+def _prepare_supervisor(
+    confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack
+) -> Launch:
     import marshal  # built into Python: the supervisor loads it faster than json
 
     if not (python := own_python()):
@@ -342,13 +391,18 @@ def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitSt
     failure_fd, failure_write = open_pipe(ours, theirs)
     plan: dict[str, Any] = {
         "argv": program.argv,
-        "env": {**safe_environment(), **_private_variables(confinement, str(confinement.scratch)), **program.variables},
+        "env": {
+            **safe_environment(),
+            **_private_variables(confinement, str(confinement.scratch)),
+            **program.variables,
+        },
         "cwd": str(program.cwd),
         "control": control_read,
         "failed": failure_write,
         "keep": list(program.pass_fds),
         "tty": program.tty,
-        "guarded": confinement.level is SandboxLevel.NONE or landlock_version() < 6,  # it can send signals to the supervisor
+        # it can send signals to the supervisor
+        "guarded": confinement.level is SandboxLevel.NONE or landlock_version() < 6,
         "limits": None if confinement.level is SandboxLevel.NONE else confinement.landlock_limits(),
     }
     # Bytecode is for one version of Python: the same as ours, unless ours cannot be started.
@@ -365,7 +419,9 @@ def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitSt
 
 @cache
 def _compile_supervisor() -> CodeType:
-    """Return the program of the supervisor: compiling it each time would take a quarter of the time that it needs to start."""
+    """Return the program of the supervisor: compiling it each time would take a quarter of the time that it
+    needs to start.
+    """
     return compile(_SUPERVISOR.read_text(encoding="utf-8"), str(_SUPERVISOR), "exec")
 
 
@@ -415,7 +471,9 @@ def open_pidfd(pid: int) -> int:
 
 def find_shell() -> str:
     """Return the shell for commands: bash, otherwise sh. Raises ToolError."""
-    return find_program("bash", directories=("/bin", *SYSTEM_DIRECTORIES, "/opt/homebrew/bin")) or _require_program("sh")
+    return find_program(
+        "bash", directories=("/bin", *SYSTEM_DIRECTORIES, "/opt/homebrew/bin")
+    ) or _require_program("sh")
 
 
 def _require_program(name: str) -> str:
@@ -437,8 +495,8 @@ def build_shell_argv(command: str, confinement: Confinement, *, login: bool, cwd
     """Return the arguments that run a command line in the shell, with its limits."""
     shell = find_shell()
     trap = _CWD_TRAP.format(fd=cwd_fd) if shell.endswith("bash") else ""
-    # The command is a parameter, not part of the program: whatever it contains, it cannot end the quoting. The shift keeps
-    # it from seeing itself as $1, and the exit code is that of eval, which is its own.
+    # The command is a parameter, not part of the program: whatever it contains, it cannot end the quoting.
+    # The shift keeps it from seeing itself as $1, and the exit code is that of eval, which is its own.
     program = f'{_build_prelude(shell, confinement)}{trap}eval "shift; $1"'
     options = ["-l", "-c"] if login else ["-c"]
     return [shell, *options, program, os.path.basename(shell), command]

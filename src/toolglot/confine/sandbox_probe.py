@@ -1,4 +1,7 @@
-"""Which sandbox works here. What is promised was tried: a canary that must not get out has run on this machine."""
+"""Which sandbox works here.
+
+What is promised was tried: a canary that must not get out has run on this machine.
+"""
 
 import os
 import platform
@@ -29,11 +32,18 @@ from toolglot.confine.sandbox import (
 from toolglot.confine.seccomp import MACHINES
 from toolglot.errors import ToolError, UsageError
 
-__all__ = ["SandboxProbe", "check_sandbox", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
+__all__ = [
+    "SandboxProbe",
+    "check_sandbox",
+    "describe_sandbox",
+    "describe_weakness",
+    "probe_level",
+    "probe_sandbox",
+]
 
 _CANARY_TIMEOUT = 10
-# Works inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine. A PATH
-# without chmod and touch is not the fault of the sandbox.
+# Works inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this
+# machine. A PATH without chmod and touch is not the fault of the sandbox.
 _CANARY_SCRIPT = (
     'PATH="$PATH:/usr/bin:/bin"; echo in >"$1/in"; chmod 700 "$1/in"; touch -d @1 "$1/in"; '
     'echo in 2>&- >"$1/protected/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; '
@@ -53,7 +63,10 @@ def probe_sandbox(roots: Iterable[Root] = ()) -> SandboxProbe:
     """Return the best level that works here, with programs outside the roots."""
     reasons: dict[str, str] = {}
     programs = dict.fromkeys(map(os.path.realpath, find_programs("bwrap", roots))) or {"": None}
-    for level, program in (*((SandboxLevel.BUBBLEWRAP, program) for program in programs), (SandboxLevel.LANDLOCK, "")):
+    for level, program in (
+        *((SandboxLevel.BUBBLEWRAP, program) for program in programs),
+        (SandboxLevel.LANDLOCK, ""),
+    ):
         reason = probe_level(level, program)
         if not reason:
             return SandboxProbe(level, reasons, program)
@@ -71,7 +84,10 @@ def check_sandbox(purpose: str, roots: Iterable[Root] = ()) -> None:
 
 @cache
 def probe_level(level: SandboxLevel, bubblewrap: str | None = None) -> str:
-    """Return why a level does not work here; "" if it does. Tried once per process and program (default: the first of PATH)."""
+    """Return why a level does not work here; "" if it does.
+
+    Tried once per process and program (default: the first of PATH).
+    """
     if sys.platform != "linux":
         return "it needs Linux"
     if platform.machine() not in MACHINES:
@@ -98,9 +114,21 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         confinement = Confinement(
-            level=level, roots=(Root(work),), scratch=scratch, protected_paths=(protected,), bubblewrap=bubblewrap
+            level=level,
+            roots=(Root(work),),
+            scratch=scratch,
+            protected_paths=(protected,),
+            bubblewrap=bubblewrap,
         )
-        argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
+        argv = [
+            find_shell(),
+            "-c",
+            _CANARY_SCRIPT,
+            "bash",
+            str(work),
+            str(outside),
+            str(listener.getsockname()[1]),
+        ]
         with ExitStack() as stack:
             launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
             stack.callback(remove_cgroups, launch.cgroups)
@@ -130,7 +158,9 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
 
 
 def describe_weakness(roots: Iterable[Root], level: SandboxLevel | None = None) -> str:
-    """Return what the user should know before the start: that commands are not in the best sandbox, and why; "" if they are."""
+    """Return what the user should know before the start: that commands are not in the best sandbox, and why;
+    "" if they are.
+    """
     if level is SandboxLevel.NONE:
         return "commands run without a sandbox, with all your rights, as you asked for"
     if level is SandboxLevel.LANDLOCK:
@@ -147,7 +177,9 @@ def describe_weakness(roots: Iterable[Root], level: SandboxLevel | None = None) 
 
 
 def describe_sandbox(roots: Iterable[Root] = ()) -> dict[str, Any]:
-    """Return what `toolglot doctor` shows: the level, why better ones do not work, and the gaps of the one that does."""
+    """Return what `toolglot doctor` shows: the level, why better ones do not work, and the gaps of the one
+    that does.
+    """
     probe = probe_sandbox(roots)
     gaps: list[str] = []
     if probe.level is SandboxLevel.LANDLOCK:

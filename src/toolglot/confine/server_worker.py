@@ -1,8 +1,9 @@
-"""Run an MCP server in the sandbox of commands, in a Python of its own: `plan_worker` says how to start it, it calls `worker`.
+"""Run an MCP server in the sandbox of commands, in a Python of its own: `plan_worker` says how to start it,
+it calls `worker`.
 
-A server lives longer than a command and speaks through its own pipes, so this process makes the sandbox, passes its streams on
-and waits. Whoever ends it, however hard, ends everything in the sandbox: the kernel ends bubblewrap with its parent, and the
-supervisor ends the server when its control pipe is closed.
+A server lives longer than a command and speaks through its own pipes, so this process makes the sandbox,
+passes its streams on and waits. Whoever ends it, however hard, ends everything in the sandbox: the kernel
+ends bubblewrap with its parent, and the supervisor ends the server when its control pipe is closed.
 """
 
 import ctypes
@@ -50,7 +51,10 @@ class WorkerCommand(msgspec.Struct, frozen=True):
 def plan_worker(
     argv: Sequence[str], cwd: Path, variables: dict[str, str], confinement: Confinement, file: Path
 ) -> WorkerCommand:
-    """Return what to start instead of a server. `file`: where the worker finds how to confine it; it deletes the file."""
+    """Return what to start instead of a server.
+
+    `file`: where the worker finds how to confine it; it deletes the file.
+    """
     from toolglot.confine.child_process import library_variables  # not at the top: the worker does without it
 
     # The program of ours finds other prefixes than this process has, which may be in a virtual environment.
@@ -58,7 +62,9 @@ def plan_worker(
     file.write_bytes(msgspec.json.encode(replace(confinement, visible_paths=visible), enc_hook=str))
     plan = ServerPlan(argv=[*argv], cwd=str(cwd), variables=variables, confinement=str(file))
     # Ours, as it says where credentials are that have to be hidden. The server sees neither this nor that.
-    own = {variable: value for variable, value in os.environ.items() if not variable.startswith(("LD_", "DYLD_"))}
+    own = {
+        variable: value for variable, value in os.environ.items() if not variable.startswith(("LD_", "DYLD_"))
+    }
     packages = (str(Path(__file__).parents[2]), str(Path(msgspec.__file__).parents[1]))
     return WorkerCommand(
         own_python(),
@@ -68,12 +74,17 @@ def plan_worker(
 
 
 def worker() -> None:
-    """Run a server with the streams of this process; exit as it does, or with the reason why it could not be run."""
+    """Run a server with the streams of this process; exit as it does, or with the reason why it could not be
+    run.
+    """
     plan = msgspec.json.decode(os.environ.pop(PLAN_VARIABLE), type=ServerPlan)
     with open(plan.confinement, "rb") as file:
-        confinement = msgspec.json.decode(file.read(), type=Confinement, dec_hook=lambda kind, value: kind(value))
+        confinement = msgspec.json.decode(
+            file.read(), type=Confinement, dec_hook=lambda kind, value: kind(value)
+        )
     os.unlink(plan.confinement)
-    if sys.platform == "linux":  # a program that is killed closes our input, but not every server ends with that
+    # a program that is killed closes our input, but not every server ends with that
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with ExitStack() as ours:
@@ -83,8 +94,11 @@ def worker() -> None:
                 program = Program(argv=argv, cwd=Path(plan.cwd), variables=plan.variables)
                 launch = prepare_launch(confinement, program, ours, theirs)
                 if launch.unmounted:
-                    raise ToolError(f"{launch.unmounted[0]} changed while the sandbox was made: start the server again")
-                # A session of its own: the supervisor has to survive what is sent to our process group, and end the server.
+                    raise ToolError(
+                        f"{launch.unmounted[0]} changed while the sandbox was made: start the server again"
+                    )
+                # A session of its own: the supervisor has to survive what is sent to our process group, and
+                # end the server.
                 process = start_program(
                     launch.argv,
                     roots=confinement.roots,

@@ -1,11 +1,12 @@
 """Start one command and stay with it, in a Python of its own that `sandbox` starts: `main(plan)`.
 
-It imports nothing of toolglot and as little else as possible, so that it starts fast. The kernel's limits (Landlock, seccomp)
-are applied before the command runs and cannot be removed. When the command ends, or its owner closes the control pipe, every
-descendant is killed, including daemons and processes with a session of their own.
+It imports nothing of toolglot and as little else as possible, so that it starts fast. The kernel's limits
+(Landlock, seccomp) are applied before the command runs and cannot be removed. When the command ends, or its
+owner closes the control pipe, every descendant is killed, including daemons and processes with a session of
+their own.
 
-Landlock does not know about modes, owners and times of files. The filter passes the calls that change them to the supervisor,
-which carries them out where the command may write, and nowhere else.
+Landlock does not know about modes, owners and times of files. The filter passes the calls that change them to
+the supervisor, which carries them out where the command may write, and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # without the enums
 
-# Numbers of linux/prctl.h, linux/landlock.h and linux/capability.h, which Python's standard library does not have.
+# Numbers of linux/prctl.h, linux/landlock.h and linux/capability.h, which Python's standard library does not
+# have.
 _NO_NEW_PRIVS, _SUBREAPER, _CAPBSET_DROP = 38, 36, 24
 _CAP_AMBIENT, _CAP_AMBIENT_CLEAR = 47, 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
@@ -36,7 +38,8 @@ _CAPABILITY_VERSION_3 = 0x20080522
 EXECUTE, WRITE, READ, LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _DIRECTORY_RIGHTS = ((1 << 14) - 1) & ~(EXECUTE | WRITE | READ)
-_RIGHT_COUNTS = (13, 14, 15, 15, 16)  # file system rights known by each Landlock version; later ones know the last number
+# file system rights known by each Landlock version; later ones know the last number
+_RIGHT_COUNTS = (13, 14, 15, 15, 16)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # tty: its own, as it starts a session
 _KILL_SECONDS = 5.0  # for killing processes that keep forking
 
@@ -49,13 +52,22 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def main(plan: dict[str, Any]) -> None:
     """Start the command, wait for it, and exit with its exit code."""
     if sys.platform == "linux":
-        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans become our children, so that none can escape by daemonizing
+        # orphans become our children, so that none can escape by daemonizing
+        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_write, False)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only a handler makes Python write to the wakeup pipe
+    # only a handler makes Python write to the wakeup pipe
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     # Only the control pipe ends us: otherwise the command could outlive its supervisor.
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU, signal.SIGTTIN, signal.SIGPIPE):
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGTERM,
+        signal.SIGTTOU,
+        signal.SIGTTIN,
+        signal.SIGPIPE,
+    ):
         signal.signal(number, signal.SIG_IGN)
     limits = plan["limits"]
     gate = MetadataGate(limits) if limits else None
@@ -71,7 +83,8 @@ def main(plan: dict[str, Any]) -> None:
         for fd in (*plan["keep"], plan["failed"]):
             os.close(fd)
         if limits:
-            drop_capabilities(limits["machine"])  # what we do for the command must not be more than it could do
+            # what we do for the command must not be more than it could do
+            drop_capabilities(limits["machine"])
         code = _supervise(child, plan["control"], wakeup_read, gate)
     finally:  # whatever goes wrong here: the command must not outlive us
         _kill_all(child)
@@ -160,14 +173,16 @@ def _exec_command(plan: dict[str, Any], gate: MetadataGate | None) -> None:
     try:
         signal.set_wakeup_fd(-1)
         os.close(plan["control"])
-        # A process between us and the command: a command that kills its parent ends this one, not the supervisor.
+        # A process between us and the command: a command that kills its parent ends this one, not the
+        # supervisor.
         if plan["guarded"] and (command := os.fork()):
             exit_code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
             os._exit(exit_code if exit_code >= 0 else 128 - exit_code)
         for number in range(1, 32):  # ignored signals would stay ignored after exec
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
-        os.set_inheritable(plan["failed"], False)  # a successful exec closes it, which tells that the command runs
+        # a successful exec closes it, which tells that the command runs
+        os.set_inheritable(plan["failed"], False)
         os.setsid()  # a session of its own, which can have a controlling terminal
         if plan["tty"]:
             import termios
@@ -191,7 +206,8 @@ def drop_capabilities(machine: str) -> None:
     """Give up what makes root more than the owner of root's files, in this process and all that it starts."""
     if os.geteuid() == 0:  # root without capabilities is bound by file modes, too
         for number in range(64):
-            if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a capability that this kernel does not have
+            # a capability that this kernel does not have
+            if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:
                 break
         _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR, 0, 0, 0)
         header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
@@ -205,7 +221,8 @@ def _apply_limits(limits: dict[str, Any], gate: MetadataGate, *, tty: bool) -> N
     readable = [path for top in ("/", *limits["read"]) for path in _paths_except(top, hidden)]
     rules = [("/", LIST), *((path, EXECUTE | READ | LIST) for path in readable)]
     rules += [(path, ~_IOCTL) for path in limits["write"]]
-    # Of the terminals only its own: others are the user's, whose keys could be read there, and whose screen be drawn on.
+    # Of the terminals only its own: others are the user's, whose keys could be read there, and whose screen
+    # be drawn on.
     devices = [f"/dev/{name}" for name in _DEVICES] + ([os.ttyname(0)] if tty else [])
     rules += [(path, READ | WRITE | LIST | _IOCTL | _TRUNCATE) for path in devices]
     apply_landlock(rules, network=limits["network"])
@@ -228,7 +245,8 @@ def _apply_limits(limits: dict[str, Any], gate: MetadataGate, *, tty: bool) -> N
 # ---- modes, owners and times of files
 
 
-# Call -> what it sets, and the positions of its directory or descriptor, path, value and flags; -1: it has none.
+# Call -> what it sets, and the positions of its directory or descriptor, path, value and flags; -1: it has
+# none.
 _METADATA_CALLS = {
     "chmod": ("mode", -1, 0, 1, -1),
     "fchmod": ("mode", 0, -1, 1, -1),
@@ -251,10 +269,11 @@ _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 
 
 class MetadataGate:
-    """Carries out calls of the command that change modes, owners and times, if the file is where the command may write.
+    """Carries out calls of the command that change modes, owners and times, if the file is where the command
+    may write.
 
-    The command waits meanwhile. Its arguments are read once, and what was checked is what is changed: an open descriptor. So
-    nothing that another thread of it does to its memory, or to links, makes a difference.
+    The command waits meanwhile. Its arguments are read once, and what was checked is what is changed: an open
+    descriptor. So nothing that another thread of it does to its memory, or to links, makes a difference.
     """
 
     def __init__(self, limits: dict[str, Any]) -> None:
@@ -299,7 +318,8 @@ class MetadataGate:
                 self._change(id, pid, number, arguments)
             except OSError as e:
                 error = -(e.errno or 1)
-            except Exception:  # pointers and times that make no sense; the command must not be able to stop us
+            except Exception:
+                # pointers and times that make no sense; the command must not be able to stop us
                 error = -_EFAULT
             fcntl.ioctl(self._listener, _SEND, struct.pack("=QqiI", id, 0, error, 0))
         except OSError:  # it died meanwhile
@@ -316,8 +336,11 @@ class MetadataGate:
         times = None
         if kind not in ("mode", "owner") and value:
             times = _read_times(pid, value, kind)
-        fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", id))  # otherwise we looked at another process
-        fd = self._open(pid, directory, path, flags, follow=name != "lchown" and not flags & _AT_SYMLINK_NOFOLLOW)
+        # otherwise we looked at another process
+        fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", id))
+        fd = self._open(
+            pid, directory, path, flags, follow=name != "lchown" and not flags & _AT_SYMLINK_NOFOLLOW
+        )
         try:
             target = f"/proc/self/fd/{fd}"
             real_path = os.readlink(target)
@@ -374,7 +397,10 @@ def _read_memory(pid: int, address: int, size: int) -> bytes:
 
 
 def apply_landlock(rules: Iterable[tuple[str | int, int]], *, network: bool) -> None:
-    """Restrict this thread, and what it starts, to these paths or descriptors, and their rights. Raises OSError."""
+    """Restrict this thread, and what it starts, to these paths or descriptors, and their rights.
+
+    Raises OSError.
+    """
     version: int = _libc.syscall(_CREATE_RULESET, None, 0, 1)
     _check_result(version)
     known = (1 << _RIGHT_COUNTS[min(version, len(_RIGHT_COUNTS)) - 1]) - 1
@@ -391,14 +417,17 @@ def apply_landlock(rules: Iterable[tuple[str | int, int]], *, network: bool) -> 
     try:
         for path, rights in rules:
             _add_path_rule(ruleset, path, rights & known)
-        _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))  # setuid programs give no rights; Landlock and seccomp need it
+        # setuid programs give no rights; Landlock and seccomp need it
+        _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
         _check_result(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
 
 
 def _paths_except(directory: str, hidden_paths: set[str]) -> list[str]:
-    """Return paths that together are a directory without the hidden paths in it: Landlock can allow, but not deny."""
+    """Return paths that together are a directory without the hidden paths in it: Landlock can allow, but not
+    deny.
+    """
     prefix = directory.rstrip("/") + "/"
     if not any(path.startswith(prefix) for path in hidden_paths):
         return [directory]
@@ -406,13 +435,18 @@ def _paths_except(directory: str, hidden_paths: set[str]) -> list[str]:
         paths = [prefix + name for name in os.listdir(directory)]
     except OSError:
         return []
-    return [visible for path in paths if path not in hidden_paths for visible in _paths_except(path, hidden_paths)]
+    return [
+        visible for path in paths if path not in hidden_paths for visible in _paths_except(path, hidden_paths)
+    ]
 
 
 def _add_path_rule(ruleset: int, path: str | int, rights: int) -> None:
-    # A rule is about what is at the path, not about where a link leads: another command may have put one on the way there.
+    # A rule is about what is at the path, not about where a link leads: another command may have put one on
+    # the way there.
     try:
-        fd = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = (
+            os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        )
     except OSError:  # it has gone, and needs no rule
         return
     try:

@@ -1,8 +1,9 @@
-"""Decides which web addresses may be opened: http and https on public addresses, and what the user has allowed beside them.
+"""Decides which web addresses may be opened: http and https on public addresses, and what the user has
+allowed beside them.
 
-Invariants: an address is checked as a number, after whatever name or spelling led to it; a name is refused if any of its
-addresses is not public. The machine's own addresses, and those of its neighbours, do not count as public. A connection goes to
-an address that was checked, never to the name again.
+Invariants: an address is checked as a number, after whatever name or spelling led to it; a name is refused if
+any of its addresses is not public. The machine's own addresses, and those of its neighbours, do not count as
+public. A connection goes to an address that was checked, never to the name again.
 """
 
 import asyncio
@@ -25,14 +26,29 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 """Returns the addresses of a name, as texts."""
 MAX_URL = 8_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# IANA's special-purpose registry: this host, private, shared, link-local, documentation, benchmarking, multicast, reserved;
-# and 168.63.129.16, Azure's host service.
+# IANA's special-purpose registry: this host, private, shared, link-local, documentation, benchmarking,
+# multicast, reserved; and 168.63.129.16, Azure's host service.
 _NON_PUBLIC_IPV4 = tuple(
     map(
         IPv4Network,
         (
-            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12"),
-            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+            *(
+                "0.0.0.0/8",
+                "10.0.0.0/8",
+                "100.64.0.0/10",
+                "127.0.0.0/8",
+                "168.63.129.16/32",
+                "169.254.0.0/16",
+                "172.16.0.0/12",
+            ),
+            *(
+                "192.0.0.0/24",
+                "192.0.2.0/24",
+                "192.88.99.0/24",
+                "192.168.0.0/16",
+                "198.18.0.0/15",
+                "198.51.100.0/24",
+            ),
             *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
         ),
     )
@@ -40,11 +56,89 @@ _NON_PUBLIC_IPV4 = tuple(
 _PUBLIC_IPV6 = IPv6Network("2000::/3")
 _NON_PUBLIC_IPV6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _NAT64_PREFIX = IPv6Network("64:ff9b::/96")
-# Ports of other protocols, whose servers could mistake a request for a command (the Fetch standard's list, and databases).
+# Ports of other protocols, whose servers could mistake a request for a command (the Fetch standard's list,
+# and databases).
 _BLOCKED_PORTS = frozenset(
-    {1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111, 113}
-    | {115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554}
-    | {556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6379, 6566}
+    {
+        1,
+        7,
+        9,
+        11,
+        13,
+        15,
+        17,
+        19,
+        20,
+        21,
+        22,
+        23,
+        25,
+        37,
+        42,
+        43,
+        53,
+        69,
+        79,
+        87,
+        95,
+        101,
+        102,
+        103,
+        104,
+        109,
+        110,
+        111,
+        113,
+    }
+    | {
+        115,
+        117,
+        119,
+        123,
+        135,
+        137,
+        139,
+        143,
+        161,
+        179,
+        389,
+        427,
+        465,
+        512,
+        513,
+        514,
+        515,
+        526,
+        530,
+        531,
+        532,
+        540,
+        548,
+        554,
+    }
+    | {
+        556,
+        563,
+        587,
+        601,
+        636,
+        989,
+        990,
+        993,
+        995,
+        1719,
+        1720,
+        1723,
+        2049,
+        3659,
+        4045,
+        4190,
+        5060,
+        5061,
+        6000,
+        6379,
+        6566,
+    }
     | {6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080, 11211}
 )
 _FORBIDDEN_CHARS = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029\ufeff]|[\ud800-\udfff]")
@@ -71,7 +165,9 @@ def parse_site(url: str) -> Site:
     if len(url) > MAX_URL:
         raise _site_error(f"the URL {shown}… has over {MAX_URL} characters")
     if match := _FORBIDDEN_CHARS.search(url):
-        raise _site_error(f"{shown} is not a URL: it contains the character {match[0]!a}; percent-encode or remove it")
+        raise _site_error(
+            f"{shown} is not a URL: it contains the character {match[0]!a}; percent-encode or remove it"
+        )
     if scheme is None:
         raise _site_error(f"{shown} is neither a known ref nor a URL; a URL begins with https://")
     name = scheme[1].lower()
@@ -83,7 +179,9 @@ def parse_site(url: str) -> Site:
     except ValueError:
         raise _site_error(f"{shown} is not a URL: its host or port is malformed") from None
     if "@" in parts.netloc:
-        raise _site_error(f"{shown} contains a user name: remove what stands before '@'", "address_not_allowed")
+        raise _site_error(
+            f"{shown} contains a user name: remove what stands before '@'", "address_not_allowed"
+        )
     if not host or not url[scheme.end() :].startswith("//") or port == 0:
         raise _site_error(f"{shown} is not a URL: it names no host")
     return Site(name, host.rstrip(".").lower(), port or _DEFAULT_PORTS[name])
@@ -109,8 +207,8 @@ def is_neighbour(address: Address) -> bool:
     """Whether an address is one of this machine, or in the same network: /24, or /64 of IPv6."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError, ValueError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        # Sends nothing. The kernel picks the address from which it would send: for a neighbour, one in the same network; for
-        # an address of this machine, that one.
+        # Sends nothing. The kernel picks the address from which it would send: for a neighbour, one in the
+        # same network; for an address of this machine, that one.
         probe.connect((str(address), 9))
         source = ip_address(str(probe.getsockname()[0]).partition("%")[0])
         prefix_length = 24 if address.version == 4 else 64
@@ -141,7 +239,9 @@ class AddressGuard:
         hint: What a refusal says at its end: what to do.
     """
 
-    def __init__(self, allowed: Iterable[str] = (), resolve: Resolver = resolve_name, hint: str = _ALLOW_HINT) -> None:
+    def __init__(
+        self, allowed: Iterable[str] = (), resolve: Resolver = resolve_name, hint: str = _ALLOW_HINT
+    ) -> None:
         self._entries = tuple(map(_parse_allow_entry, allowed))
         self._resolve, self._hint = resolve, hint
 
@@ -198,7 +298,8 @@ def _parse_allow_entry(text: str) -> _AllowEntry:
     match = _ALLOW_ENTRY.fullmatch(text)
     if match is None or int(match["port"] or 0) > 65535:
         raise UsageError(
-            f"allow_private: {text!r} is neither a host nor a network; write localhost, 10.0.0.5:8080 or 10.0.0.0/8"
+            f"allow_private: {text!r} is neither a host nor a network; write localhost, 10.0.0.5:8080 or "
+            "10.0.0.0/8"
         )
     host, port = match["host"].strip("[]").lower(), int(match["port"] or 0)
     with suppress(ValueError):

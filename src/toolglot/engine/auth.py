@@ -1,7 +1,8 @@
 """Where a key comes from and how it is sent. A key never appears in an error, a log, a recording or a URL.
 
-Order: what the caller passed (a string, a function that is called before each request and again after a 401, or a sign-in), the
-vendor's environment variables, the system keyring, the vendor's sign-in. The variables may have been hidden before.
+Order: what the caller passed (a string, a function that is called before each request and again after a 401,
+or a sign-in), the vendor's environment variables, the system keyring, the vendor's sign-in. The variables may
+have been hidden before.
 """
 
 import asyncio
@@ -70,14 +71,16 @@ class KeySource:
     def __init__(self, profile: Profile, key: Key | None = None) -> None:
         self._profile = profile
         self._key = key
-        add_key_variables((*profile.key_env, *profile.token_env))  # which are not known before, if it is not one of ours
+        # which are not known before, if it is not one of ours
+        add_key_variables((*profile.key_env, *profile.token_env))
         self.is_explicit = key is not None
         """Whether the caller passed the key."""
         self._origin: _Origin = ""
         self._variable = ""
         """From which the key was read last."""
         self._keyring_key = ""
-        # A keyring may ask the user for a password: a server that needs no key does not look there before it refuses a request.
+        # A keyring may ask the user for a password: a server that needs no key does not look there before it
+        # refuses a request.
         self._uses_keyring = profile.auth != "optional" and profile.sign_in not in _LOGIN_IN_KEYRING
         # A token may name another address, but not over one that the caller chose.
         row = PROFILES.get(profile.id)
@@ -109,7 +112,11 @@ class KeySource:
             case "sign-in":
                 return "the sign-in"
             case "caller":
-                return f"the key in {self._key.name}" if isinstance(self._key, KeyVariable) else "the key passed as key="
+                return (
+                    f"the key in {self._key.name}"
+                    if isinstance(self._key, KeyVariable)
+                    else "the key passed as key="
+                )
             case "":
                 return f"the key: {self._describe_variables()}"
 
@@ -120,14 +127,19 @@ class KeySource:
             self._uses_keyring = True
 
     async def headers(self) -> dict[str, str]:
-        """The headers that carry the key. Raises AuthenticationFailed, with what to set, if there is no key."""
+        """The headers that carry the key.
+
+        Raises AuthenticationFailed, with what to set, if there is no key.
+        """
         token, self._origin = await self._find_token()
         key = token.text.strip()
         self.base_url = token.base_url if self._allows_other_base_url else ""
         if not key:
             if self._profile.auth == "optional":
                 return {}
-            raise AuthenticationFailed(f"no key for {self._profile.title}: {self._describe_variables()} or pass key=…")
+            raise AuthenticationFailed(
+                f"no key for {self._profile.title}: {self._describe_variables()} or pass key=…"
+            )
         # aiohttp would raise an error that repeats the header.
         if not key.isascii() or not key.isprintable() or " " in key:
             raise AuthenticationFailed(
@@ -143,7 +155,12 @@ class KeySource:
 
     @property
     def _may_need_keyring(self) -> bool:
-        return self._profile.auth == "optional" and not self._origin and not self._uses_keyring and self._key is None
+        return (
+            self._profile.auth == "optional"
+            and not self._origin
+            and not self._uses_keyring
+            and self._key is None
+        )
 
     def _describe_variables(self) -> str:
         names = (*self._profile.key_env, *self._profile.token_env)
@@ -174,13 +191,16 @@ class KeySource:
     async def _fetch_token(self, sign_in: SignIn) -> Token:
         try:
             token = await sign_in.token(fresh=False)
-            # Compare instead of asking for a fresh one after each 401: another conversation may have renewed it already.
+            # Compare instead of asking for a fresh one after each 401: another conversation may have renewed
+            # it already.
             if token.text in self._refused_keys:
                 token = await sign_in.token(fresh=True)
         except AuthenticationFailed as error:
             if error.code != NOT_SIGNED_IN:
                 raise
-            message = f"no key for {self._profile.title}: {self._describe_variables()}, pass key=…, or {error}"
+            message = (
+                f"no key for {self._profile.title}: {self._describe_variables()}, pass key=…, or {error}"
+            )
             raise AuthenticationFailed(message) from None
         return token
 

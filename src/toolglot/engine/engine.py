@@ -1,7 +1,8 @@
 """One model's inference: wire + profile + transport. No tools run here.
 
-Emitted events are never taken back: a stream that has emitted events is not restarted. A request is healed at most once, and
-retried only as the provider allows; both are reported. Keys appear only in the headers of the request.
+Emitted events are never taken back: a stream that has emitted events is not restarted. A request is healed at
+most once, and retried only as the provider allows; both are reported. Keys appear only in the headers of the
+request.
 """
 
 import asyncio
@@ -71,11 +72,20 @@ log = get_logger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
 _MAX_ERROR_BYTES = 1_000_000
 _MAX_REPLY_BYTES = 128 * 1024 * 1024  # unpacked; a stream of 128,000 tokens has about 50 MB
-# Some servers and proxies keep the connection open after a reply. We still wait briefly for the end of the response, without
-# which the connection cannot be reused, and for the usage, which may follow the terminal event.
+# Some servers and proxies keep the connection open after a reply. We still wait briefly for the end of the
+# response, without which the connection cannot be reused, and for the usage, which may follow the terminal
+# event.
 _END_SECONDS, _USAGE_SECONDS = 0.25, 5.0
-# Headers with the provider's id of a request, most specific first (cf-ray is from Cloudflare, which some providers use).
-_REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")
+# Headers with the provider's id of a request, most specific first (cf-ray is from Cloudflare, which some
+# providers use).
+_REQUEST_ID_HEADERS = (
+    "x-request-id",
+    "request-id",
+    "x-goog-request-id",
+    "apim-request-id",
+    "x-github-request-id",
+    "cf-ray",
+)
 _BASE_HEADERS = {"content-type": "application/json", "user-agent": "toolglot"}
 
 
@@ -90,7 +100,9 @@ class EngineResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreparedTools(msgspec.Struct, frozen=True):
-    """The tools that a model will get, also encoded in its provider's format, and what was lost, including omitted tools."""
+    """The tools that a model will get, also encoded in its provider's format, and what was lost, including
+    omitted tools.
+    """
 
     tools: tuple[ToolDefinition, ...]
     problems: tuple[Problem, ...]
@@ -101,7 +113,10 @@ class PreparedTools(msgspec.Struct, frozen=True):
 
 
 class Engine:
-    """Sends requests to one model. It serves any number of conversations at once; each has its own `EngineState`."""
+    """Sends requests to one model.
+
+    It serves any number of conversations at once; each has its own `EngineState`.
+    """
 
     def __init__(
         self,
@@ -123,7 +138,8 @@ class Engine:
         self.keys = KeySource(profile, getattr(transport, "key", None) if key is None else key)
         self.applied_heals: tuple[Repair, ...] = ()
         self.holds_responses = False
-        """Whether the server kept the last response open after its reply; if so, do not wait for the end of the next one."""
+        """Whether the server kept the last response open after its reply; if so, do not wait for the end of
+        the next one."""
         self._extra_headers = _lowercase_names(headers or {})
         self._heals_refusals, self.is_strict = heal, strict
         self._name = name
@@ -151,15 +167,21 @@ class Engine:
         """Return what the model can do with tools, including the provider's limits."""
         return self.profile.features
 
-    def prepare_tools(self, tools: Iterable[ToolDefinition], config: ToolConfig | None = None) -> PreparedTools:
-        """Encode the tools that `config` allows in the provider's format, without those that the provider would refuse."""
+    def prepare_tools(
+        self, tools: Iterable[ToolDefinition], config: ToolConfig | None = None
+    ) -> PreparedTools:
+        """Encode the tools that `config` allows in the provider's format, without those that the provider
+        would refuse.
+        """
         config, profile = config or ToolConfig(), self.profile
         allowed = config.allow
         tools = [tool for tool in tools if config.enabled and (allowed is None or tool.name in allowed)]
         accepted, dropped = drop_refused_tools(tools, profile)
         encoded = encode_tools(accepted, profile, tool_choice=config.tool_choice, parallel=config.parallel)
         losses = (*dropped, *encoded.losses)
-        return PreparedTools(tuple(accepted), tuple(preflight(tools, profile)), losses, encoded.repairs, encoded.body)
+        return PreparedTools(
+            tuple(accepted), tuple(preflight(tools, profile)), losses, encoded.repairs, encoded.body
+        )
 
     def new_state(self, request_rates: Mapping[str, RequestRate] | None = None) -> "EngineState":
         """Return the encoding state for a new conversation. `request_rates`: as in `RunLimits`."""
@@ -195,31 +217,53 @@ class Engine:
         """
         if sent_profile is not self.profile:  # another conversation has healed it since
             return self.applied_heals[-1] if self.applied_heals else None
-        healed = heal_profile(str(error), self.profile) if self._heals_refusals and not error.retryable else None
+        healed = (
+            heal_profile(str(error), self.profile) if self._heals_refusals and not error.retryable else None
+        )
         if healed is None:
             return None
         self.profile, self._heads = healed.profile, HeadCache()  # encoded heads contain what was refused
         repair = Repair(healed.changed_fields, "request", f"{healed.reason}; retried")
         self.applied_heals = (*self.applied_heals, repair)
-        log.info("healed %s: %s", self.name, healed.reason, extra={"model": self.name, "healed": healed.changed_fields})
+        log.info(
+            "healed %s: %s",
+            self.name,
+            healed.reason,
+            extra={"model": self.name, "healed": healed.changed_fields},
+        )
         return repair
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Everything sent that may be secret: keys, the caller's headers, and the user and password in the base URL."""
-        extra = (value.removeprefix("Bearer ") for name, value in self._extra_headers.items() if name not in PUBLIC_HEADERS)
+        """Everything sent that may be secret: keys, the caller's headers, and the user and password in the
+        base URL.
+        """
+        extra = (
+            value.removeprefix("Bearer ")
+            for name, value in self._extra_headers.items()
+            if name not in PUBLIC_HEADERS
+        )
         userinfo = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
         return frozenset({*self.keys.known_keys, *extra, *map(unquote, userinfo.split(":", 1))})
 
-    def build_http_request(self, profile: Profile, body: bytes, key_headers: Mapping[str, str], *, stream: bool) -> HttpRequest:
-        """Return the HTTP request for a body. `profile`: for which it was encoded; the engine's may have been healed since."""
-        # The caller's headers go last: they may replace even the key, for proxies that authenticate on their own.
+    def build_http_request(
+        self, profile: Profile, body: bytes, key_headers: Mapping[str, str], *, stream: bool
+    ) -> HttpRequest:
+        """Return the HTTP request for a body.
+
+        `profile`: for which it was encoded; the engine's may have been healed since.
+        """
+        # The caller's headers go last: they may replace even the key, for proxies that authenticate on their
+        # own.
         own, extra = _lowercase_names(profile.headers), self._extra_headers
         headers = {**_BASE_HEADERS, **own, **key_headers, **extra}
-        if "anthropic-beta" in own and "anthropic-beta" in extra:  # a list: merge the body's needs and the caller's
+        # a list: merge the body's needs and the caller's
+        if "anthropic-beta" in own and "anthropic-beta" in extra:
             headers["anthropic-beta"] = f"{own['anthropic-beta']},{extra['anthropic-beta']}"
         path = profile.stream_path if stream and profile.stream_path else profile.path
-        return HttpRequest(build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream)
+        return HttpRequest(
+            build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream
+        )
 
 
 def _lowercase_names(headers: Mapping[str, str]) -> dict[str, str]:
@@ -311,7 +355,8 @@ class EngineState:
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request as the bytes of a body."""
         engine = self.engine
-        if self._profile is not engine.profile:  # it was healed: bytes encoded for the old profile are useless
+        # it was healed: bytes encoded for the old profile are useless
+        if self._profile is not engine.profile:
             self._profile, self._encoder = engine.profile, engine.new_encoder()
         encoded = self._encoder.encode(request)
         if engine.is_strict and encoded.losses:
@@ -321,9 +366,13 @@ class EngineState:
     def open_reader(
         self, request: Request, encoded: EncodedBody, *, content_type: str, wants_events: bool = True
     ) -> ReplyReader:
-        """Create the reader for the response. `wants_events`: whether anybody looks at more than the reply."""
+        """Create the reader for the response.
+
+        `wants_events`: whether anybody looks at more than the reply.
+        """
         profile, messages = self._profile, request.messages
-        # The same call in a later turn gets another id. The seed includes the last id, as older messages may have been omitted.
+        # The same call in a later turn gets another id. The seed includes the last id, as older messages may
+        # have been omitted.
         results = messages[-1].results if messages else ()
         may_call = profile.text_calls and (request.tool_choice is None or request.tool_choice.mode != "none")
         self._reader = create_reader(
@@ -341,7 +390,9 @@ class EngineState:
 
 
 class _Exchange:
-    """One request until it is answered. Each attempt: `begin_attempt`, `open`, `next` until it returns None, `close`.
+    """One request until it is answered.
+
+    Each attempt: `begin_attempt`, `open`, `next` until it returns None, `close`.
 
     After a failure, the key is renewed once, a refusal is healed once, and anything else is retried.
     """
@@ -383,7 +434,9 @@ class _Exchange:
             return None
         limits = ((slot.rate.requests, "request"), (slot.rate.tokens, "token"))
         limit = " and ".join(pluralize(count, unit) for count, unit in limits if count is not None)
-        event = RequestDelayed(f"{slot.pattern} is limited to {limit} in {slot.rate.seconds:g} s", slot.time - now)
+        event = RequestDelayed(
+            f"{slot.pattern} is limited to {limit} in {slot.rate.seconds:g} s", slot.time - now
+        )
         self._log_info("%s: %s; waiting for %.2f s", event.reason, event.seconds, seconds=event.seconds)
         return event
 
@@ -416,23 +469,37 @@ class _Exchange:
         delay = None
         if not self._has_emitted:  # otherwise the caller would see part of the reply twice
             # Once: a second 401 means that the renewed key is wrong too.
-            if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and self._key_headers is not None:
+            if (
+                isinstance(error, AuthenticationFailed)
+                and not self._has_renewed_key
+                and self._key_headers is not None
+            ):
                 if engine.keys.is_renewable:
                     self._has_renewed_key = True
                     engine.keys.mark_refused(self._key_headers)
                     return 0.0
             # Once: a second heal could undo the first, and the two could alternate forever.
-            if isinstance(error, ProviderError) and not self._heals and (repair := engine.apply_heal(error, self._profile)):
+            if (
+                isinstance(error, ProviderError)
+                and not self._heals
+                and (repair := engine.apply_heal(error, self._profile))
+            ):
                 self._heals.append(repair)
                 return 0.0
             headers: Mapping[str, str] = self._response.headers if self._response else {}
-            delay = retry_delay(error, headers, self.retries, engine.retry, chance=random.random(), now=time.time())
+            delay = retry_delay(
+                error, headers, self.retries, engine.retry, chance=random.random(), now=time.time()
+            )
         if delay is None:
-            self._log_info("%s failed: %s", error, error=error.type, seconds=time.monotonic() - self._started_at)
+            self._log_info(
+                "%s failed: %s", error, error=error.type, seconds=time.monotonic() - self._started_at
+            )
             self._complete(error)
             raise error
         self.retries += 1
-        self._log_info("%s: %s; retrying in %.2f s", error, delay, error=error.type, attempt=self.retries, seconds=delay)
+        self._log_info(
+            "%s: %s; retrying in %.2f s", error, delay, error=error.type, attempt=self.retries, seconds=delay
+        )
         return delay
 
     def _complete(self, error: ToolglotError) -> None:
@@ -450,7 +517,9 @@ class _Exchange:
         state, engine, request, encoded = self._state, self._engine, self._request, self._encoded
         # After encoding, which may fail: a sign-in can take seconds, or ask the user for a password.
         self._key_headers = await engine.keys.headers()
-        http_request = engine.build_http_request(self._profile, encoded.body, self._key_headers, stream=bool(request.stream))
+        http_request = engine.build_http_request(
+            self._profile, encoded.body, self._key_headers, stream=bool(request.stream)
+        )
         self._url = http_request.url
         if log.isEnabledFor(DEBUG):
             size = len(http_request.body)
@@ -462,9 +531,13 @@ class _Exchange:
         response = self._response = await send(engine.transport, http_request)
         self._first_byte_seconds = time.monotonic() - sent_at
         if response.status >= 300:  # a redirect, too: following it could send the key to another host
-            raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
+            raise error_from_response(
+                response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True)
+            )
         content_type = response.headers.get("content-type", "")
-        self._reader = state.open_reader(request, encoded, content_type=content_type, wants_events=self._wants_events)
+        self._reader = state.open_reader(
+            request, encoded, content_type=content_type, wants_events=self._wants_events
+        )
         self._restores_calls = encoded.changes_calls
 
     async def next(self) -> list[EngineEvent] | None:
@@ -509,12 +582,16 @@ class _Exchange:
         self._received_bytes += len(data)
         if self._received_bytes > _MAX_REPLY_BYTES:
             limit = _MAX_REPLY_BYTES // 1024**2
-            raise ReplyTooLarge(f"the reply exceeds {limit} MB, more than any model sends; check the base URL")
+            raise ReplyTooLarge(
+                f"the reply exceeds {limit} MB, more than any model sends; check the base URL"
+            )
         return data
 
     def _emit(self, events: list[Event]) -> list[EngineEvent]:
         self._has_emitted, self._held_events = True, []
-        return cast(list[EngineEvent], restore_events(events, self._encoded) if self._restores_calls else events)
+        return cast(
+            list[EngineEvent], restore_events(events, self._encoded) if self._restores_calls else events
+        )
 
     async def close(self) -> None:
         """Release the connection, and the slot of a request that was not sent."""
@@ -536,7 +613,9 @@ class _Exchange:
         if log.isEnabledFor(INFO):
             stop, usage = result.reply.stop, result.reply.usage
             fields = {"stop": stop, "seconds": seconds, "first_byte": self._first_byte_seconds}
-            self._log_info("%s replied in %.3f s: %s", seconds, stop, **fields, retries=self.retries, usage=usage)
+            self._log_info(
+                "%s replied in %.3f s: %s", seconds, stop, **fields, retries=self.retries, usage=usage
+            )
         return result
 
 

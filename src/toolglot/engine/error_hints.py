@@ -1,4 +1,6 @@
-"""What to do about a request that failed, in a few words: which key it is about, which setting, which command helps."""
+"""What to do about a request that failed, in a few words: which key it is about, which setting, which command
+helps.
+"""
 
 from urllib.parse import urlsplit
 

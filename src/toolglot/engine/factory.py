@@ -99,10 +99,12 @@ def create_engine(
     text_calls: bool | None = None,
     **url_parameters: Unpack[UrlParameters],
 ) -> Engine:
-    """Create an engine for "PROVIDER:MODEL", or "simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL".
+    """Create an engine for "PROVIDER:MODEL", or "simulator", "simulator:PROVIDER",
+    "simulator:PROVIDER/MODEL".
 
     `text_calls`: parse calls that the server leaves in the text; None: the provider's default.
-    `url_parameters`: values for the placeholders in the provider's URL (resource, version, project, location).
+    `url_parameters`: values for the placeholders in the provider's URL (resource, version, project,
+    location).
     Raises UnknownName, UsageError.
     """
     check_arguments(locals(), _ARGUMENTS)
@@ -118,9 +120,11 @@ def create_engine(
         name = name or SIMULATED_MODELS.get(profile.id, "simulated")
         profile = resolve_profile(profile.id, name)
         _check_options(url_parameters, profile)
-        # Override what was passed for the real provider: the simulator has one address, and accepts any key. A longer key would
-        # be redacted in texts, such as "simulated" in the name of the model.
-        base_url, key, engine_name = f"http://simulator/@{profile.id}", "any", f"simulator:{profile.id}/{name}"
+        # Override what was passed for the real provider: the simulator has one address, and accepts any key.
+        # A longer key would be redacted in texts, such as "simulated" in the name of the model.
+        base_url = f"http://simulator/@{profile.id}"
+        key = "any"
+        engine_name = f"simulator:{profile.id}/{name}"
         url_parameters = cast(UrlParameters, dict.fromkeys(profile.url_parameter_env, "simulated"))
         transport = transport or SimulatedTransport()
     else:
@@ -147,7 +151,17 @@ def create_engine(
 
 def _check_options(options: Mapping[str, object], profile: Profile) -> None:
     if unknown := set(options) - set(profile.url_parameter_env):
-        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", "text_calls", *profile.url_parameter_env)
+        known = (
+            "base_url",
+            "key",
+            "transport",
+            "retry",
+            "headers",
+            "heal",
+            "strict",
+            "text_calls",
+            *profile.url_parameter_env,
+        )
         raise UnknownName(f"engine option for {profile.title}", min(unknown), known)
 
 
@@ -157,7 +171,9 @@ def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[s
     base: str = base_url or _read_variable(profile.base_env) or profile.base_url
     if not base:
         variables = " or ".join(profile.base_env)
-        raise UsageError(f"{profile.title} needs a base URL: pass --base-url or set {variables} (in Python: base_url=…)")
+        raise UsageError(
+            f"{profile.title} needs a base URL: pass --base-url or set {variables} (in Python: base_url=…)"
+        )
     if "://" not in base and not base_url:
         # OLLAMA_HOST may be a bare host, with or without a port, as Ollama's own client accepts it.
         base = f"http://{base}"
@@ -171,11 +187,14 @@ def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[s
     for parameter, names in profile.url_parameter_env.items():
         if not any("{" + parameter + "}" in text for text in urls.values()):
             continue
-        value = url_parameters.get(parameter) or _read_variable(names) or _DEFAULT_URL_PARAMETERS.get(parameter)
+        value = (
+            url_parameters.get(parameter) or _read_variable(names) or _DEFAULT_URL_PARAMETERS.get(parameter)
+        )
         if not value:
             variables = " or ".join((*names, *profile.base_env))
             raise UsageError(
-                f"{profile.title} needs {parameter!r}: set {variables} or pass --base-url (in Python: {parameter}=…)"
+                f"{profile.title} needs {parameter!r}: set {variables} or pass --base-url (in Python: "
+                f"{parameter}=…)"
             )
         urls = {key: text.replace("{" + parameter + "}", value) for key, text in urls.items()}
     urls["base_url"] = _VERTEX_HOSTS.get(urls["base_url"], urls["base_url"])
@@ -190,6 +209,10 @@ def _read_variable(names: Iterable[str]) -> str:
 def _is_http_url(base: str) -> bool:
     try:
         parts = urlsplit(base)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s<>]", parts.netloc)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and not re.search(r"[\s<>]", parts.netloc)
+        )
     except ValueError:  # brackets without an address in them
         return False

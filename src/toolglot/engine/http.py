@@ -1,9 +1,10 @@
 """HTTP/1.1 with aiohttp: the default transport.
 
-aiohttp and the certificates are loaded in a thread when the first request is sent, so as not to block the event loop.
-Certificates are always verified. No redirects, no retries, no cookies, no `.netrc`. An error is one sentence that names the
-host and reveals nothing else about the request. Cancelling closes the connection at once. Each event loop has its own
-connections; they are closed by `close`, with the loop (`asyncio.run`), or with the transport.
+aiohttp and the certificates are loaded in a thread when the first request is sent, so as not to block the
+event loop. Certificates are always verified. No redirects, no retries, no cookies, no `.netrc`. An error is
+one sentence that names the host and reveals nothing else about the request. Cancelling closes the connection
+at once. Each event loop has its own connections; they are closed by `close`, with the loop (`asyncio.run`),
+or with the transport.
 """
 
 import asyncio
@@ -33,7 +34,8 @@ __all__ = ["HttpTransport", "SharedTransport"]
 KEEP_ALIVE_SECONDS = 60.0  # longer than aiohttp's 15: tools run between two requests of a conversation
 TCP_PROBE_SECONDS = 60  # of silence; a model may think for minutes, and routers forget idle connections
 IDLE_CHECKS = 4  # checks per idle timeout, so that a silent stream ends after 1 to 1.25 times the timeout
-STREAMED_BODY_BYTES = 1 << 20  # larger bodies are sent in pieces; aiohttp writes bytes in one go and blocks other tasks
+# larger bodies are sent in pieces; aiohttp writes bytes in one go and blocks other tasks
+STREAMED_BODY_BYTES = 1 << 20
 MAX_HEADER_BYTES = 64 * 1024  # aiohttp fails at 8 KB, which some proxies exceed
 USER_AGENT = "toolglot"
 PROXY_SCHEMES = ("http", "https")  # aiohttp does not speak SOCKS
@@ -43,9 +45,10 @@ class HttpTransport:
     """Sends requests over a pool of connections.
 
     Args:
-        timeouts: For connecting (including DNS, proxy and TLS), for the response headers, and between two chunks.
-        proxy: The URL of an HTTP proxy for all requests. Default: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from the
-            environment, in upper or lower case; loopback addresses never use those.
+        timeouts: For connecting (including DNS, proxy and TLS), for the response headers, and between two
+            chunks.
+        proxy: The URL of an HTTP proxy for all requests. Default: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and
+            NO_PROXY from the environment, in upper or lower case; loopback addresses never use those.
         max_connections: Maximum number of concurrent requests per event loop; further requests wait.
     """
 
@@ -102,7 +105,9 @@ class HttpTransport:
             # A key that was read from a file may end in a line break; aiohttp's message would repeat it.
             bad_header = _find_bad_header(request.headers)
             if type(error) is ValueError and bad_header is not None:
-                raise UsageError(f"the header {bad_header} contains a line break or a null character") from None
+                raise UsageError(
+                    f"the header {bad_header} contains a line break or a null character"
+                ) from None
             raise _translate_error(error, _format_host(url), self._timeouts) from None
         finally:
             client.watchdog.remove(timeout)
@@ -140,7 +145,8 @@ class HttpTransport:
         if self._proxy is not None:
             return self._proxy
         key = (url.scheme, url.host, url.port)
-        if key not in self._proxies:  # cached: reading the environment would cost more than the rest of `send`
+        # cached: reading the environment would cost more than the rest of `send`
+        if key not in self._proxies:
             from urllib.request import getproxies_environment
 
             proxies = getproxies_environment()
@@ -150,13 +156,16 @@ class HttpTransport:
         return self._proxies[key]
 
 
-# The clients of each transport. If a reference cycle has the transport, all of it is collected at once, and connections in
-# it would complain that nobody has closed them. Dropped from here instead, their generators let the loop close them.
+# The clients of each transport. If a reference cycle has the transport, all of it is collected at once, and
+# connections in it would complain that nobody has closed them. Dropped from here instead, their generators
+# let the loop close them.
 _CLIENTS: "WeakKeyDictionary[HttpTransport, dict[asyncio.AbstractEventLoop, _Client]]" = WeakKeyDictionary()
 
 
 class SharedTransport(HttpTransport):
-    """A transport shared by all engines in a process: closing one engine does not affect requests of the others."""
+    """A transport shared by all engines in a process: closing one engine does not affect requests of the
+    others.
+    """
 
     async def close(self) -> None:
         """Close this event loop's connections, unless a request is using one."""
@@ -186,7 +195,9 @@ def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
             super().close()
 
     # No limit on connections: the provider's own rate limits are what matters.
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_create_socket)
+    connector = aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_create_socket
+    )
     connector._factory = partial[ResponseHandler](Handler, loop=loop)  # pyright: ignore[reportPrivateUsage]
     return connector
 
@@ -223,7 +234,9 @@ class _Client(msgspec.Struct):
 
 
 class _Watchdog:
-    """Timeouts of equal length for any number of waits. They expire in the order they began, so one timer serves all.
+    """Timeouts of equal length for any number of waits.
+
+    They expire in the order they began, so one timer serves all.
 
     A timer for each request would account for a tenth of the request's cost.
     """
@@ -254,7 +267,9 @@ class _Watchdog:
 
 
 async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
-    """Close the session with its loop, or when the generator is garbage-collected: event loops do both for generators."""
+    """Close the session with its loop, or when the generator is garbage-collected: event loops do both for
+    generators.
+    """
     try:
         yield
     finally:
@@ -269,24 +284,28 @@ class _AiohttpResponse:
         self._client: _Client | None = client
         self._seen_bytes = self._quiet_checks = 0
         self._timer: asyncio.TimerHandle | None = None
-        if timeouts.idle is not None and not response.content.is_eof():  # a 204 or 304 has no body, and no counters either
+        # a 204 or 304 has no body, and no counters either
+        if timeouts.idle is not None and not response.content.is_eof():
             self._seen_bytes = response.content.total_raw_bytes
             interval = timeouts.idle / IDLE_CHECKS
             self._timer = asyncio.get_running_loop().call_later(interval, self._check_idle, interval)
 
     async def read(self) -> bytes:
         try:
-            # Never all at once: an endless body, or a small one that decompresses to a huge one, would exhaust the memory.
+            # Never all at once: an endless body, or a small one that decompresses to a huge one, would
+            # exhaust the memory.
             return await self._response.content.readany()
         except Exception as error:
-            # aiohttp raises before it delivers what has already arrived, which may include the end of the reply.
+            # aiohttp raises before it delivers what has already arrived, which may include the end of the
+            # reply.
             buffer = self._response.content._buffer  # pyright: ignore[reportPrivateUsage]
             if unread := b"".join(buffer):
                 buffer.clear()
                 return unread
             self._release()
             raise _translate_error(error, self._host, self._timeouts, reading=True) from None
-        except BaseException:  # cancelled: the provider must stop generating, so the connection closes at once
+        except BaseException:
+            # cancelled: the provider must stop generating, so the connection closes at once
             self._release()
             raise
 
@@ -294,7 +313,9 @@ class _AiohttpResponse:
         self._release()
 
     def _check_idle(self, interval: float) -> None:
-        """Time out if nothing arrived. aiohttp's own timer is reset for each chunk: 12 % of a paced stream's CPU."""
+        """Time out if nothing arrived. aiohttp's own timer is reset for each chunk: 12 % of a paced stream's
+        CPU.
+        """
         content = self._response.content
         count, waiting = content.total_raw_bytes, not content._buffer  # pyright: ignore[reportPrivateUsage]
         self._quiet_checks = self._quiet_checks + 1 if waiting and count == self._seen_bytes else 0
@@ -308,7 +329,8 @@ class _AiohttpResponse:
             self._release()
 
     def _release(self) -> None:
-        self._response.close()  # has no effect if the body was read to its end: the connection is back in the pool
+        # has no effect if the body was read to its end: the connection is back in the pool
+        self._response.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -349,7 +371,9 @@ def _normalize_proxy(text: str) -> str:
 
 
 def _bypasses_proxy(host: str, port: int | None, exceptions: str) -> bool:
-    """Whether a host is this machine or matches NO_PROXY: a name and its subdomains, an address, a network, or `*`."""
+    """Whether a host is this machine or matches NO_PROXY: a name and its subdomains, an address, a network,
+    or `*`.
+    """
     from ipaddress import ip_address, ip_network
 
     names = exceptions.lower().replace(",", " ").split()
@@ -378,7 +402,9 @@ def _find_bad_header(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False) -> ToolglotError:
+def _translate_error(
+    error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False
+) -> ToolglotError:
     import aiohttp
 
     match error:  # the order matters: a ConnectionTimeoutError is a TimeoutError too
@@ -387,13 +413,23 @@ def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading
         case TimeoutError() if reading:
             return TimedOut(f"{host} sent nothing for {timeouts.idle:g} seconds", "idle")
         case TimeoutError():
-            return TimedOut(f"{host} did not start to respond within {timeouts.first_byte:g} seconds", "first byte")
-        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError() | aiohttp.ServerFingerprintMismatch():
+            return TimedOut(
+                f"{host} did not start to respond within {timeouts.first_byte:g} seconds", "first byte"
+            )
+        case (
+            aiohttp.ClientConnectorError()
+            | aiohttp.ClientHttpProxyError()
+            | aiohttp.ServerFingerprintMismatch()
+        ):
             return ConnectFailed(_describe_connect_error(error, host))
         case aiohttp.ClientResponseError():
-            return ConnectionLost(f"the response of {host} is not HTTP: {error.message.splitlines()[0].rstrip(':')}")
+            return ConnectionLost(
+                f"the response of {host} is not HTTP: {error.message.splitlines()[0].rstrip(':')}"
+            )
         case _:
-            return ConnectionLost(f"the connection to {host} was lost {'during' if reading else 'before'} its response")
+            return ConnectionLost(
+                f"the connection to {host} was lost {'during' if reading else 'before'} its response"
+            )
 
 
 def _describe_connect_error(error: Exception, host: str) -> str:

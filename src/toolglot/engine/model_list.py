@@ -1,4 +1,7 @@
-"""The models that a provider says it has: one GET request. Used for `toolglot models` and for hints about misspelt names."""
+"""The models that a provider says it has: one GET request.
+
+Used for `toolglot models` and for hints about misspelt names.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -16,7 +19,10 @@ _HINT_TIMEOUT = 5.0  # seconds: a hint must not delay an error for long
 
 
 async def list_models(engine: Engine) -> tuple[str, ...]:
-    """The names of a provider's models; () if it has no list. Raises ProviderError, TransportError, MalformedReply."""
+    """The names of a provider's models; () if it has no list.
+
+    Raises ProviderError, TransportError, MalformedReply.
+    """
     profile = engine.profile
     if not profile.models_path or engine.is_simulated:
         return ()
@@ -25,7 +31,8 @@ async def list_models(engine: Engine) -> tuple[str, ...]:
     body = await fetch(engine.transport, HttpRequest(url, headers, b"", method="GET"), engine.secrets)
     try:
         document: Any = loads(body)
-        # OpenAI and those like it: data[].id. Gemini and Ollama: models[].name; Gemini's start with "models/".
+        # OpenAI and those like it: data[].id. Gemini and Ollama: models[].name; Gemini's start with
+        # "models/".
         rows: Any = document.get("data") or document.get("models") or []
         names = [cast(str, row.get("id") or row.get("name")) for row in rows]
         return tuple(sorted(name.removeprefix("models/") for name in names))
@@ -37,4 +44,6 @@ async def complete_hint(error: NotFound, engine: Engine) -> None:
     """Let an error for an unknown model suggest one, if the provider lists its models in time."""
     with suppress(ToolglotError, TimeoutError):
         async with asyncio.timeout(_HINT_TIMEOUT):
-            error.hint = did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4)) or error.hint
+            error.hint = (
+                did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4)) or error.hint
+            )

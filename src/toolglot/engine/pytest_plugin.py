@@ -21,7 +21,9 @@ _MAX_NAME_LENGTH = 100
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that records."""
-    parser.getgroup("toolglot").addoption(_OPTION, action="store_true", help="Record the tests that use recorded_transport.")
+    parser.getgroup("toolglot").addoption(
+        _OPTION, action="store_true", help="Record the tests that use recorded_transport."
+    )
 
 
 @pytest.fixture
@@ -52,7 +54,8 @@ def _recording_path(request: pytest.FixtureRequest) -> Path:
     test: Path = request.path
     function, _, parameters = request.node.name.partition("[")
     name = re.sub(r"[^\w.-]+", "-", parameters.removesuffix("]")).strip("-")
-    if parameters and (name + "]" != parameters or len(name) > _MAX_NAME_LENGTH):  # two tests may be equal but for this
+    # two tests may be equal but for this
+    if parameters and (name + "]" != parameters or len(name) > _MAX_NAME_LENGTH):
         name = f"{name[:_MAX_NAME_LENGTH]}-{crc32(parameters.encode()):08x}"
     group: type | None = getattr(request, "cls", None)  # pytest does not say of which type it is
     parts = (group.__qualname__ if group else "", function, name)

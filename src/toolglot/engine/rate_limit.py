@@ -1,6 +1,7 @@
 """Limits on requests to models: a request beyond them waits. Pure: the clock is an argument.
 
-A limit is shared by everything in the process that sets the same one, because a provider counts per account, not per agent.
+A limit is shared by everything in the process that sets the same one, because a provider counts per account,
+not per agent.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -24,7 +25,10 @@ _TIME = attrgetter("time")
 
 
 class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Maximum requests to a model, and tokens in them and their replies, per `seconds` seconds. None: no limit."""
+    """Maximum requests to a model, and tokens in them and their replies, per `seconds` seconds.
+
+    None: no limit.
+    """
 
     requests: Annotated[int, Meta(ge=1)] | None = None
     tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -35,7 +39,9 @@ class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slot(msgspec.Struct, eq=False):
-    """The moment at which a request may be sent, and the tokens that it counts for: an estimate until it is answered."""
+    """The moment at which a request may be sent, and the tokens that it counts for: an estimate until it is
+    answered.
+    """
 
     time: float
     tokens: int
@@ -69,7 +75,9 @@ def cancel_slot(rates: Mapping[str, RequestRate], name: str, slot: Slot) -> None
                 slots.remove(slot)
 
 
-def _matching_slots(rates: Mapping[str, RequestRate], name: str) -> Iterator[tuple[str, RequestRate, list[Slot]]]:
+def _matching_slots(
+    rates: Mapping[str, RequestRate], name: str
+) -> Iterator[tuple[str, RequestRate, list[Slot]]]:
     provider, _, model = name.partition(":")
     for pattern, rate in rates.items():
         pattern_provider, _, pattern_model = pattern.partition(":")
@@ -79,7 +87,9 @@ def _matching_slots(rates: Mapping[str, RequestRate], name: str) -> Iterator[tup
 
 @cache
 def _slots_of(pattern: str, rate: RequestRate) -> list[Slot]:
-    """The slots of one limit, in the order of time; those that no longer count are removed when the next one is reserved."""
+    """The slots of one limit, in the order of time; those that no longer count are removed when the next one
+    is reserved.
+    """
     return []
 
 

@@ -1,9 +1,9 @@
 """Record exchanges to a JSON Lines file and replay them, for tests without a network.
 
-A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body", "base64"}}. It never contains a key:
-request headers are not recorded, and texts are redacted. A replay answers equal requests in the order in which they were
-recorded; a miss names the nearest recording and the first difference. A streamed reply can also be replayed whole, and vice
-versa, so that one recording serves both `run` and `stream`.
+A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body", "base64"}}. It never
+contains a key: request headers are not recorded, and texts are redacted. A replay answers equal requests in
+the order in which they were recorded; a miss names the nearest recording and the first difference. A streamed
+reply can also be replayed whole, and vice versa, so that one recording serves both `run` and `stream`.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ from toolglot.wire.spec import SPECS
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
 log = get_logger("toolglot.engine")
-_RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
+# all that the engine reads
+_RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
 _STREAM_FIELD = re.compile(r"body\.stream(_options(\..*)?)?")
 _FlatRequest = dict[str, str]
@@ -61,16 +62,18 @@ class _Exchange(msgspec.Struct, frozen=True):
 
 
 class RecordingTransport:
-    """Sends requests through another transport and records every exchange in a file, which is truncated first.
+    """Sends requests through another transport and records every exchange in a file, which is truncated
+    first.
 
-    If an exchange cannot be written, as on a full disk, its reply is delivered all the same, an error is logged, and
-    nothing more is recorded: the file keeps the exchanges before it.
+    If an exchange cannot be written, as on a full disk, its reply is delivered all the same, an error is
+    logged, and nothing more is recorded: the file keeps the exchanges before it.
     """
 
     def __init__(self, inner: Transport, path: str | Path) -> None:
         self._inner, self._file = inner, _RecordingFile(Path(path))
         try:
-            # Readable only by its owner, because it contains whole conversations. Publishing it is the owner's decision.
+            # Readable only by its owner, because it contains whole conversations. Publishing it is the
+            # owner's decision.
             with open(path, "wb", opener=partial(os.open, mode=0o600)):
                 pass
         except OSError as e:
@@ -88,7 +91,10 @@ class RecordingTransport:
 
 
 class _RecordingFile:
-    """The file of a recording. Once an exchange cannot be written, `failure` says why, and nothing more is."""
+    """The file of a recording.
+
+    Once an exchange cannot be written, `failure` says why, and nothing more is.
+    """
 
     def __init__(self, path: Path) -> None:
         self.failure = ""
@@ -97,7 +103,8 @@ class _RecordingFile:
     def append(self, line: bytes) -> None:
         """Write an exchange; never raises.
 
-        It is a local error: the request must neither be repeated nor sent to another provider, and its reply is paid for.
+        It is a local error: the request must neither be repeated nor sent to another provider, and its reply
+        is paid for.
         """
         with self._lock:  # exchanges that end at the same time do not mix
             if self.failure:
@@ -119,7 +126,10 @@ class _RecordingFile:
 
 
 class _RecordingResponse:
-    """Passes a response through and records it as far as it was read. A response that failed midway is not recorded."""
+    """Passes a response through and records it as far as it was read.
+
+    A response that failed midway is not recorded.
+    """
 
     def __init__(self, inner: HttpResponse, request: HttpRequest, file: _RecordingFile) -> None:
         self._inner, self._request, self._file = inner, request, file
@@ -154,7 +164,9 @@ class _RecordingResponse:
             return
         self._is_finished = True  # before the await: `close` may run meanwhile
         secrets = _secret_header_values(self._request)
-        headers = {name: redact(self.headers[name], secrets) for name in _RECORDED_HEADERS if name in self.headers}
+        headers = {
+            name: redact(self.headers[name], secrets) for name in _RECORDED_HEADERS if name in self.headers
+        }
         body = b"".join(self._parts)
         try:
             response = _ResponseRecord(self.status, headers, redact(body.decode(), secrets))
@@ -168,7 +180,11 @@ class _RecordingResponse:
 
 def _secret_header_values(request: HttpRequest) -> list[str]:
     """Return the values of all headers not known to be public: callers add their own, which may hold secrets."""
-    return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in PUBLIC_HEADERS]
+    return [
+        value.removeprefix("Bearer ")
+        for name, value in request.headers.items()
+        if name.lower() not in PUBLIC_HEADERS
+    ]
 
 
 def _record_request(request: HttpRequest) -> _RequestRecord:
@@ -204,7 +220,9 @@ class ReplayTransport:
         indexes = range(len(self._remaining))  # equal requests: in the order of recording
         index = next((index for index in indexes if self._remaining[index][0] == actual), None)
         if index is None:
-            index = next((index for index in indexes if _drop_streaming(self._remaining[index][0]) == content), None)
+            index = next(
+                (index for index in indexes if _drop_streaming(self._remaining[index][0]) == content), None
+            )
         if index is None:
             raise ReplayMiss(self._describe_miss(actual))
         recorded, answer = self._remaining.pop(index)
@@ -223,7 +241,10 @@ class ReplayTransport:
             used = f": all {len(self._replayed)} recorded exchanges were used" if self._replayed else ""
             return f"nothing is recorded for {_describe_request(actual)}{used}"
         if actual in self._replayed:
-            return f"the recording of this request ({_describe_request(actual)}) was already used: it was sent once too often"
+            return (
+                f"the recording of this request ({_describe_request(actual)}) was already used: it was "
+                "sent once too often"
+            )
         nearest: _FlatRequest = {}
         differences: list[str] | None = None
         for recorded, _ in self._remaining:
@@ -236,7 +257,8 @@ class ReplayTransport:
         recorded, sent = _excerpt_difference(nearest.get(where, "nothing"), actual.get(where, "nothing"))
         others = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
         return (
-            f"no recording of this request; the nearest is {_describe_request(nearest)}, which differs at {where}: "
+            f"no recording of this request; the nearest is {_describe_request(nearest)}, which differs at "
+            f"{where}: "
             f"recorded {recorded}, sent {sent}{others}"
         )
 
@@ -303,13 +325,21 @@ def _change_streaming(answer: _ResponseRecord, request: _FlatRequest, *, stream:
         reader.close()
         reply = reader.reply
         encoder = load_reply_encoder(wire)(reply.origin.model if reply.origin else "", origin=reply.origin)
-        body = b"".join(encoder.feed(event) for event in split_reply(reply)) if stream else dumps(encoder.encode_reply(reply))
+        body = (
+            b"".join(encoder.feed(event) for event in split_reply(reply))
+            if stream
+            else dumps(encoder.encode_reply(reply))
+        )
         if encoder.losses:
             raise MalformedData(str(encoder.losses[0]))
     except ToolglotError as e:
         form = "whole" if stream else "as a stream"
-        raise ReplayMiss(f"this reply was recorded {form}, and cannot be converted ({e}): record it again") from e
-    return _ResponseRecord(200, {"content-type": SPECS[wire].stream_type if stream else "application/json"}, body.decode())
+        raise ReplayMiss(
+            f"this reply was recorded {form}, and cannot be converted ({e}): record it again"
+        ) from e
+    return _ResponseRecord(
+        200, {"content-type": SPECS[wire].stream_type if stream else "application/json"}, body.decode()
+    )
 
 
 def _flatten(value: Any, where: str) -> Iterator[tuple[str, str]]:

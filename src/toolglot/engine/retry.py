@@ -1,6 +1,9 @@
-"""When to retry a request, following the provider's own instructions. Pure: clock and randomness are arguments.
+"""When to retry a request, following the provider's own instructions.
 
-Rate limits, overload, server errors and lost connections are retried; refusals and an exhausted quota are not.
+Pure: clock and randomness are arguments.
+
+Rate limits, overload, server errors and lost connections are retried; refusals and an exhausted quota are
+not.
 """
 
 from collections.abc import Mapping
@@ -17,7 +20,13 @@ _MODEL_ERROR_CODES = ("tool_use_failed",)  # Groq validates what the model wrote
 
 
 def retry_delay(
-    error: ToolglotError, headers: Mapping[str, str], attempt: int, config: RetryConfig, *, chance: float, now: float
+    error: ToolglotError,
+    headers: Mapping[str, str],
+    attempt: int,
+    config: RetryConfig,
+    *,
+    chance: float,
+    now: float,
 ) -> float | None:
     """Seconds to wait before a retry; None: do not retry. `now`: seconds since 1970."""
     if attempt >= config.max_retries or not _is_retryable(error, headers):

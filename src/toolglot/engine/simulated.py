@@ -25,7 +25,9 @@ class SimulatedTransport:
         answer = self.simulator.handle(request.method, path, headers, request.body)
         if answer.parts and not isinstance(answer.parts[0], bytes):  # the fault comes before the head
             await _apply_fault(answer.parts[0])
-        return _SimulatedResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.parts)
+        return _SimulatedResponse(
+            answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.parts
+        )
 
 
 class _SimulatedResponse:

@@ -1,7 +1,7 @@
 """How bytes get to a provider and back: a protocol with one method.
 
-A transport never retries, never follows redirects, and raises only toolglot's own errors. Bytes are delivered as they arrive.
-A timeout error names the phase in which it happened.
+A transport never retries, never follows redirects, and raises only toolglot's own errors. Bytes are delivered
+as they arrive. A timeout error names the phase in which it happened.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,9 @@ __all__ = [
 ]
 
 _MAX_FETCHED_BYTES = 4_000_000
-PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
+PUBLIC_HEADERS = frozenset(
+    {"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"}
+)
 """Headers that never contain a secret; any other header that a caller adds may."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -53,7 +55,8 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     connect: Seconds | None = 10.0
     """For establishing a connection."""
     first_byte: Seconds | None = 600.0
-    """From the request to the response headers; without streaming, these arrive only when the model has finished."""
+    """From the request to the response headers; without streaming, these arrive only when the model has
+    finished."""
     idle: Seconds | None = 120.0
     """Between two chunks of a response."""
 
@@ -124,7 +127,10 @@ async def send(transport: Transport, request: HttpRequest) -> HttpResponse:
 
 
 async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = False) -> bytes:
-    """Read a body up to about `limit` bytes. `keep_partial`: return what arrived before the connection failed."""
+    """Read a body up to about `limit` bytes.
+
+    `keep_partial`: return what arrived before the connection failed.
+    """
     parts: list[bytes] = []
     size = 0
     try:
@@ -138,7 +144,10 @@ async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = 
 
 
 async def fetch(transport: Transport, request: HttpRequest, secrets: Iterable[str]) -> bytes:
-    """Send a request and return the whole body. Raises ProviderError, with the secrets redacted, and TransportError."""
+    """Send a request and return the whole body.
+
+    Raises ProviderError, with the secrets redacted, and TransportError.
+    """
     response = await send(transport, request)
     try:
         body = await read_body(response, _MAX_FETCHED_BYTES)
@@ -176,7 +185,10 @@ def sanitize_url(url: str) -> str:
 
 
 def join_url(base: str, path: str) -> str:
-    """Join a base URL and a path. If the base already ends with the path's first segments (…/v1), they are not repeated."""
+    """Join a base URL and a path.
+
+    If the base already ends with the path's first segments (…/v1), they are not repeated.
+    """
     base = base.rstrip("/")
     segments = path.split("/")[1:]
     for count in range(len(segments) - 1, 0, -1):

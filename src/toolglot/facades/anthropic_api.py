@@ -1,6 +1,8 @@
-"""DATA: the tools that Anthropic's API defines (text editor, bash, memory), and its agent tool set with lower-case names.
+"""DATA: the tools that Anthropic's API defines (text editor, bash, memory), and its agent tool set with
+lower-case names.
 
-The first three are declared by their type to models that know them; elsewhere they are functions with the same parameters.
+The first three are declared by their type to models that know them; elsewhere they are functions with the
+same parameters.
 """
 
 from functools import partial
@@ -24,7 +26,10 @@ __all__ = ["TABLES"]
 
 MAX_OUTPUT = 100 * 1024  # characters of output that the agent tool set shows
 _VIEW_RANGE = array(
-    integer(), "First and last line to show, counted from 1; -1 is the end of the file.", minItems=2, maxItems=2
+    integer(),
+    "First and last line to show, counted from 1; -1 is the end of the file.",
+    minItems=2,
+    maxItems=2,
 )
 
 
@@ -70,10 +75,15 @@ _INSERT_LINE = integer("insert: the line after which to insert; 0 is the top of 
 _INSERT_TEXT = string("insert: the text to insert.")
 
 
-def _command_case(command: str, base: str, *fields: Field | str, result: Renderer | None = None, **fixed: Any) -> Case:
+def _command_case(
+    command: str, base: str, *fields: Field | str, result: Renderer | None = None, **fixed: Any
+) -> Case:
     """Return the case of one command. History names it; the base tool has no such parameter."""
     return Case(
-        base=base, fields=(Field("command", "command", omit, base_default=command), *fields), fixed=fixed, result=result
+        base=base,
+        fields=(Field("command", "command", omit, base_default=command), *fields),
+        fixed=fixed,
+        result=result,
     )
 
 
@@ -93,7 +103,9 @@ def select_command(native: Arguments) -> str:
 def insert_text(native: Arguments) -> str:
     text = native.get("insert_text", native.get("new_str"))
     if text is None:
-        raise ToolError("str_replace_based_edit_tool: insert needs insert_text; give the lines", kind="validation")
+        raise ToolError(
+            "str_replace_based_edit_tool: insert needs insert_text; give the lines", kind="validation"
+        )
     return text
 
 
@@ -108,8 +120,10 @@ def require_for(command: str, *parameters: str) -> Schema:
 _EDITOR = View(
     name="str_replace_based_edit_tool",
     description=(
-        "View, create and edit files. view shows a file with line numbers, or lists a directory; create writes a whole file; "
-        "str_replace replaces text that occurs exactly once; insert adds lines. View a file before you change it."
+        "View, create and edit files. view shows a file with line numbers, or lists a directory; create "
+        "writes a whole file; "
+        "str_replace replaces text that occurs exactly once; insert adds lines. View a file before you "
+        "change it."
     ),
     parameters=object_schema(
         "command path",
@@ -123,17 +137,30 @@ _EDITOR = View(
         insert_text=_INSERT_TEXT,
     ),
     cases={
-        "view": _command_case("view", "read", "path", *_RANGE_FIELDS, result=anthropic.render_view, list_depth=2),
+        "view": _command_case(
+            "view", "read", "path", *_RANGE_FIELDS, result=anthropic.render_view, list_depth=2
+        ),
         "image": _command_case("view", "view_image", "path"),
         "directory": _command_case(
             "view",
             "list_dir",
-            Field("path", "path", lambda path: path.rstrip("/") or path[:1] or ".", directory_from_base, base_default="."),
+            Field(
+                "path",
+                "path",
+                lambda path: path.rstrip("/") or path[:1] or ".",
+                directory_from_base,
+                base_default=".",
+            ),
             result=anthropic.render_directory,
             depth=2,
         ),
         "create": _command_case(
-            "create", "write", "path", Field("file_text", "content"), result=anthropic.render_create, mode="overwrite"
+            "create",
+            "write",
+            "path",
+            Field("file_text", "content"),
+            result=anthropic.render_create,
+            mode="overwrite",
         ),
         "str_replace": _command_case(
             "str_replace",
@@ -150,7 +177,13 @@ _EDITOR = View(
             "insert",
             "path",
             Field("insert_line", "after_line"),
-            Field("insert_text", "text", insert_text, lambda base: base.get("text", ""), needs_all_arguments=True),
+            Field(
+                "insert_text",
+                "text",
+                insert_text,
+                lambda base: base.get("text", ""),
+                needs_all_arguments=True,
+            ),
             result=anthropic.render_change,
         ),
     },
@@ -174,11 +207,14 @@ _EDITOR = View(
 def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque], timeout: Rows) -> View:
     return make_view(
         "bash",
-        "Run a command with bash in a sandbox. The working directory persists between commands; variables do not.",
+        "Run a command with bash in a sandbox. The working directory persists between commands; variables do "
+        "not.",
         "shell",
         {
             "command": string("The command line; required unless restart is true."),
-            "restart": boolean("Stop everything that is running and start again in the workspace (default false)."),
+            "restart": boolean(
+                "Stop everything that is running and start again in the workspace (default false)."
+            ),
             **timeout,
         },
         fixed=fixed,
@@ -199,7 +235,8 @@ def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque]
 
 _MEMORY = make_view(
     "memory",
-    "Keep notes in files below /memories that persist across conversations. View /memories before you start a task. "
+    "Keep notes in files below /memories that persist across conversations. View /memories before you start "
+    "a task. "
     "Never store secrets there.",
     "memory",
     {
@@ -279,7 +316,8 @@ _TOOLSET_VIEWS = (
     ),
     make_view(
         "edit",
-        "Replace old_string with new_string in a file. old_string must match exactly and be unique unless replace_all is true.",
+        "Replace old_string with new_string in a file. old_string must match exactly and be unique unless "
+        "replace_all is true.",
         "edit",
         {
             "file_path!": rows.FILE,
@@ -288,7 +326,9 @@ _TOOLSET_VIEWS = (
             "replace_all": rows.replace_all(),
         },
         fixed={"match": "exact"},
-        result=lambda context: f"edited {context.base['path']} ({context.data['replacements']} replacement(s))",
+        result=lambda context: (
+            f"edited {context.base['path']} ({context.data['replacements']} replacement(s))"
+        ),
     ),
     _make_find_view(
         "glob",
@@ -310,13 +350,19 @@ _TOOLSET_VIEWS = (
         partial(anthropic.render_command, show_exit_code=False),
         {"max_output": MAX_OUTPUT, "head_share": 0.0},
         {},
-        {"timeout_ms": rows.timeout("bash: timeout_ms", integer("Milliseconds after which it is stopped (default 120000)."))},
+        {
+            "timeout_ms": rows.timeout(
+                "bash: timeout_ms", integer("Milliseconds after which it is stopped (default 120000).")
+            )
+        },
     ),
 )
 
 # ---- the facades
 
-_HIDES = frozenset({"multi_edit", "patch", "notebook_edit", "read_many", "shell_output", "shell_kill", "shell_list", "web"})
+_HIDES = frozenset(
+    {"multi_edit", "patch", "notebook_edit", "read_many", "shell_output", "shell_kill", "shell_list", "web"}
+)
 TABLES = (
     Facade(
         id="anthropic-api",
@@ -325,13 +371,17 @@ TABLES = (
         views=(
             _EDITOR,
             _make_bash_view(
-                partial(anthropic.render_command, show_exit_code=True), {}, _native_type("bash_20250124", "bash"), {}
+                partial(anthropic.render_command, show_exit_code=True),
+                {},
+                _native_type("bash_20250124", "bash"),
+                {},
             ),
             *(_MEMORY, _FETCH, _SEARCH, shared_views.LIST_VIEW),
         ),
         failure=anthropic.render_failure,
         note=(
-            "View, create and edit files with str_replace_based_edit_tool; view a file before you change it. Find files and "
+            "View, create and edit files with str_replace_based_edit_tool; view a file before you change it. "
+            "Find files and "
             "run commands with bash: the working directory persists between commands, variables do not."
         ),
         hides=_HIDES | {"glob", "grep", "todo", "ask_user"},
@@ -343,7 +393,8 @@ TABLES = (
         views=(*_TOOLSET_VIEWS, _FETCH, _SEARCH, shared_views.LIST_VIEW),
         failure=anthropic.render_toolset_failure,
         note=(
-            "Read files with read, find them with glob and grep, change them with edit, and use write only for new files and "
+            "Read files with read, find them with glob and grep, change them with edit, and use write only "
+            "for new files and "
             "complete rewrites. Read a file before you change it. Run commands with bash."
         ),
         hides=_HIDES | {"insert", "view_image", "list_dir", "todo", "ask_user"},

@@ -1,7 +1,16 @@
-"""How Anthropic's reference implementations write results: the text editor, bash, memory, and the agent tool set."""
+"""How Anthropic's reference implementations write results: the text editor, bash, memory, and the agent tool
+set.
+"""
 
 from toolglot.common.textutil import format_size
-from toolglot.facades.rendering import describe_failure, format_matches, join_lines, number_lines, output_notes, read_notes
+from toolglot.facades.rendering import (
+    describe_failure,
+    format_matches,
+    join_lines,
+    number_lines,
+    output_notes,
+    read_notes,
+)
 from toolglot.facades.view import Arguments, RenderContext
 
 MAX_READ = 256 * 1024
@@ -101,19 +110,25 @@ def render_command_failure(context: RenderContext) -> str:
     data: Arguments = context.data or {}
     if "output" not in data:
         return context.text
-    return join_lines(f"timed out after {data['seconds']:.1f} s", data["output"].rstrip("\n"), *output_notes(data))
+    return join_lines(
+        f"timed out after {data['seconds']:.1f} s", data["output"].rstrip("\n"), *output_notes(data)
+    )
 
 
 _EDITOR_FAILURES = {
-    "edit_failed not_found": "No replacement was performed, old_str `{old}` did not appear verbatim in {path}.{nearest}",
-    "edit_failed ambiguous": "No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {lines}. "
+    "edit_failed not_found": "No replacement was performed, old_str `{old}` did not appear verbatim in "
+    "{path}.{nearest}",
+    "edit_failed ambiguous": "No replacement was performed. Multiple occurrences of old_str `{old}` in "
+    "lines: {lines}. "
     "Please ensure it is unique",
     "edit_failed identical": "No replacement was performed: old_str and new_str are identical.",
-    "line_out_of_range": "Invalid `insert_line` parameter: {line}. It should be within the range [0, {details.total}].",
+    "line_out_of_range": "Invalid `insert_line` parameter: {line}. It should be within the range [0, "
+    "{details.total}].",
 }
 _TOOLSET_FAILURES = {
     "edit_failed not_found": "edit: old_string not found in {path}",
-    "edit_failed ambiguous": "edit: old_string appears {details.match_count} times in {path} (must be unique)",
+    "edit_failed ambiguous": "edit: old_string appears {details.match_count} times in {path} (must be "
+    "unique)",
 }
 
 
@@ -145,7 +160,10 @@ def render_raw(context: RenderContext) -> str:
     """Return a file as it is, without line numbers."""
     data = context.data
     if is_too_large(context):
-        return f"read: {context.base['path']} is {data['size']} bytes, over {MAX_READ}; read a part of it with view_range"
+        return (
+            f"read: {context.base['path']} is {data['size']} bytes, over {MAX_READ}; read a part of it "
+            "with view_range"
+        )
     if data["kind"] != "text":
         return context.text
     text = "\n".join(data["lines"])

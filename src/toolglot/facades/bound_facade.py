@@ -1,8 +1,10 @@
-"""A facade bound to one model: which tools it sees, what its calls mean, how results read, and history under its names.
+"""A facade bound to one model: which tools it sees, what its calls mean, how results read, and history under
+its names.
 
-A call is validated against the native schema and stands for one call of one base tool. What the model wrote is kept; the base
-call is kept beside it. Base tools are the built-in ones, and those of the user that a custom facade names; all others pass
-through unchanged. If a function of a table fails, the model reads an error, or the base tool's own text: nothing worse happens.
+A call is validated against the native schema and stands for one call of one base tool. What the model wrote
+is kept; the base call is kept beside it. Base tools are the built-in ones, and those of the user that a
+custom facade names; all others pass through unchanged. If a function of a table fails, the model reads an
+error, or the base tool's own text: nothing worse happens.
 """
 
 import re
@@ -19,7 +21,14 @@ from toolglot.facades.catalog import BASE_TOOLS, strip_model_prefix
 from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
 from toolglot.facades.view import Case, Facade, RenderContext, View
-from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
+from toolglot.schema.arguments import (
+    InvalidArguments,
+    Issue,
+    SchemaBinder,
+    explain_issues,
+    read_arguments,
+    repair_arguments,
+)
 from toolglot.tools.calls import InterpretedCall, base_call
 from toolglot.values.failures import InvalidArgument
 from toolglot.values.losses import Loss, Repair
@@ -36,7 +45,8 @@ def split_base_tools(
 ) -> tuple[list[str], list[str]]:
     """Return the names of the tools that a facade may rename, and of those that it must not touch.
 
-    The former are built-in tools, and those of the user that a custom facade names. `allowed`: those that may be used.
+    The former are built-in tools, and those of the user that a custom facade names. `allowed`: those that may
+    be used.
     """
     named_by_facade = frozenset[str]()
     if isinstance(facade, Facade) and not is_bundled(facade):
@@ -60,7 +70,9 @@ class BoundFacade:
     `base_tools`: those that are registered. `reserved_names`: names of other tools, which no view may have.
     """
 
-    def __init__(self, facade: Facade, model: str, base_tools: Iterable[str], reserved_names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, facade: Facade, model: str, base_tools: Iterable[str], reserved_names: Iterable[str] = ()
+    ) -> None:
         self.facade, self.model = facade, model
         self._validators: dict[str, SchemaBinder] = {}
         self.base_tools = frozenset(base_tools)
@@ -72,7 +84,9 @@ class BoundFacade:
         self.views = tuple(view for view in self._available_views if self._is_shown(view))
 
     def _is_available(self, view: View, model_name: str) -> bool:
-        """Whether calls of a view can run: it is for this model, its name is free, and one of its tools is there."""
+        """Whether calls of a view can run: it is for this model, its name is free, and one of its tools is
+        there.
+        """
         if view.models and not re.search(view.models, model_name):
             return False
         if view.qualified_name in self._reserved_names:
@@ -80,7 +94,10 @@ class BoundFacade:
         return any(case.base in self.base_tools for case in view.cases.values())
 
     def _is_shown(self, view: View) -> bool:
-        """Whether the model sees a view. Its other forms are understood even if the form that it shows cannot run."""
+        """Whether the model sees a view.
+
+        Its other forms are understood even if the form that it shows cannot run.
+        """
         if view.hidden or not view.base_tools & self.base_tools:
             return False
         return "" not in view.cases or view.cases[""].base in self.base_tools
@@ -120,9 +137,11 @@ class BoundFacade:
 
     @cached_property
     def visible_base_tools(self) -> frozenset[str]:
-        """Base tools that are shown under their own names: those without a view that the facade does not hide.
+        """Base tools that are shown under their own names: those without a view that the facade does not
+        hide.
 
-        Our own tables hide a tool because others do its work: it is shown after all if none of those is available.
+        Our own tables hide a tool because others do its work: it is shown after all if none of those is
+        available.
         """
         covered = {base for view in self.views for base in view.base_tools}
         uncovered = self.base_tools - covered
@@ -156,7 +175,9 @@ class BoundFacade:
         views = [view for view in self.facade.views if not view.hidden]
         with_view = {base for view in views for base in view.base_tools}
         # Many base names are English words: only those that this facade shows can be meant.
-        names = {view.qualified_name for view in views} | (BASE_TOOLS.difference(self.facade.hides) - with_view)
+        names = {view.qualified_name for view in views} | (
+            BASE_TOOLS.difference(self.facade.hides) - with_view
+        )
         missing = names.difference(self.names)
         if not missing:
             return self.facade.note
@@ -172,7 +193,9 @@ class BoundFacade:
         return names or (base,)
 
     def shown_names(self, call: ToolCall) -> tuple[str, ...]:
-        """Return the names, of those that the model sees, under which it could have made a call of a base tool."""
+        """Return the names, of those that the model sees, under which it could have made a call of a base
+        tool.
+        """
         view = self._views_by_name.get(_qualified_name(call))
         if view is not None and self._is_shown(view):
             return (view.qualified_name,)
@@ -185,7 +208,8 @@ class BoundFacade:
 
         A call that was interpreted by another facade means what it meant there.
         """
-        is_foreign = call.base_call is not None and call.base_call.facade != self.facade.id  # interpreted by another facade
+        # interpreted by another facade
+        is_foreign = call.base_call is not None and call.base_call.facade != self.facade.id
         view = None if is_foreign else self._views_by_name.get(_qualified_name(call))
         if view is None:
             return self._interpret_base_call(call)
@@ -216,26 +240,39 @@ class BoundFacade:
         if len(view.base_tools) == 1:
             (base_name,) = view.base_tools
         base = ToolCall(call.id, base_name, call.arguments, call.raw, caller=call.caller)
-        return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call, native))
+        return InterpretedCall(
+            call, base, error=error, render=partial(self._render_result, view, call, native)
+        )
 
     def _interpret_base_call(self, call: ToolCall) -> InterpretedCall:
-        """Return what a call means that has no name of this facade: it is another facade's, or of a tool under its own name."""
+        """Return what a call means that has no name of this facade: it is another facade's, or of a tool
+        under its own name.
+        """
         if call.base_call is not None:
             return self._interpret_foreign_call(call, call.base_call)
-        is_base_tool = call.name in self.base_tools and not call.namespace and call.name not in self._reserved_names
-        # A harness refuses a name that it does not show; our own names are for models whose harness is not known.
+        is_base_tool = (
+            call.name in self.base_tools and not call.namespace and call.name not in self._reserved_names
+        )
+        # A harness refuses a name that it does not show; our own names are for models whose harness is not
+        # known.
         refuses_base_names = self._is_bundled and self.facade.provider != ""
         if is_base_tool and refuses_base_names and call.name not in self.visible_base_tools:
             message = f"There is no such tool: {UnknownName('tool', call.name, self.visible_names).hint}"
             error = ToolError(message, kind="not_found", code="unknown_tool", tool=call.name)
-            return InterpretedCall(call, call, error=error, render=partial(self._render_failure, call.name, {}))
+            return InterpretedCall(
+                call, call, error=error, render=partial(self._render_failure, call.name, {})
+            )
         if is_base_tool and call.arguments is not None:
-            return InterpretedCall(replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id)), call)
+            return InterpretedCall(
+                replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id)), call
+            )
 
         def render(result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
             if result.error_code != "unknown_tool":  # a tool of the user, whose results are not ours to word
                 return replace(result, name=call.name)
-            return self._render_failure(_qualified_name(call), call.arguments or {}, result, arguments, details)
+            return self._render_failure(
+                _qualified_name(call), call.arguments or {}, result, arguments, details
+            )
 
         return InterpretedCall(call, call, render=render)
 
@@ -246,12 +283,16 @@ class BoundFacade:
             base = ToolCall(call.id, base_call.tool, base_call.arguments, caller=call.caller)
 
         def render(result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
-            return replace(result, name=call.name, data=None)  # no view renders it, and its data is for facades only
+            # no view renders it, and its data is for facades only
+            return replace(result, name=call.name, data=None)
 
         return InterpretedCall(call, base, render=render)
 
     def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
-        """Return the arguments of a call, repaired and checked against the native schema. Raises ToolError."""
+        """Return the arguments of a call, repaired and checked against the native schema.
+
+        Raises ToolError.
+        """
         if view.kind == "freeform" and call.arguments is None:
             return {"input": call.raw or ""}, ()
         binder = self._validators.get(view.qualified_name)
@@ -272,17 +313,29 @@ class BoundFacade:
             elif name not in view.ignored:
                 native[name] = value
         if unknown and self.facade.refuses_unknown_parameters:
-            issues = [Issue(f"$.{name}", "is not a parameter", "additionalProperties", [name]) for name in unknown]
+            issues = [
+                Issue(f"$.{name}", "is not a parameter", "additionalProperties", [name]) for name in unknown
+            ]
             raise _invalid_arguments(view, issues)
-        ignored = (Repair(f"parameter {name!r}", view.name, "there is no such parameter; it was ignored") for name in unknown)
+        ignored = (
+            Repair(f"parameter {name!r}", view.name, "there is no such parameter; it was ignored")
+            for name in unknown
+        )
         return native, (*repairs, *ignored)
 
     def _render_result(
-        self, view: View, call: ToolCall, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
+        self,
+        view: View,
+        call: ToolCall,
+        native: Arguments,
+        result: ToolResult,
+        arguments: Arguments,
+        details: Any,
     ) -> ToolResult:
         """Return a result as this harness words it.
 
-        The base tool's data is for rendering only: the model reads the text, and what its vendor wants beside it.
+        The base tool's data is for rendering only: the model reads the text, and what its vendor wants beside
+        it.
 
         Args:
             view: What the model called.
@@ -295,7 +348,8 @@ class BoundFacade:
         try:
             case = view.find_case(native)
         except Exception as e:
-            is_expected = isinstance(e, ToolError) or result.error_kind == "validation"  # invalid arguments may lack anything
+            # invalid arguments may lack anything
+            is_expected = isinstance(e, ToolError) or result.error_kind == "validation"
             if not is_expected:
                 log.warning("facade %s: no case fits a call of %s: %r", self.facade.id, view.name, e)
             return self._render_failure(call.name, native, result, arguments, details)
@@ -303,8 +357,12 @@ class BoundFacade:
         text = result.text
         if isinstance(details, InvalidArgument):  # called by the name that the model knows
             text = f"{view.native_name(case, details.parameter)} {details.problem}"
-        context = self._make_context(call.name, native, replace(result, is_error=is_error), text, arguments, details)
-        plain = replace(result, name=call.name, data=self._make_data(case, context, is_from_code=bool(call.caller)))
+        context = self._make_context(
+            call.name, native, replace(result, is_error=is_error), text, arguments, details
+        )
+        plain = replace(
+            result, name=call.name, data=self._make_data(case, context, is_from_code=bool(call.caller))
+        )
 
         render = case.result
         if is_error:
@@ -326,7 +384,9 @@ class BoundFacade:
         return plain
 
     def _make_data(self, case: Case, context: RenderContext, *, is_from_code: bool) -> Any:
-        """Return what the vendor wants beside the text, or what the code gets that made the call; None if they want nothing."""
+        """Return what the vendor wants beside the text, or what the code gets that made the call; None if
+        they want nothing.
+        """
         make = case.native_data
         if is_from_code and case.script_value is not None and context.kind is None:
             make = case.script_value
@@ -335,7 +395,9 @@ class BoundFacade:
     def _render_failure(
         self, name: str, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
     ) -> ToolResult:
-        """Return a failure that no case renders: an unknown tool, or arguments of which nobody can say what they mean."""
+        """Return a failure that no case renders: an unknown tool, or arguments of which nobody can say what
+        they mean.
+        """
         plain = replace(result, name=name, data=None)
         if self.facade.failure is None or not result.is_error:
             return plain
@@ -361,21 +423,28 @@ class BoundFacade:
             details=details,
         )
 
-    def _call_table(self, function: Callable[[RenderContext], Any], context: RenderContext, check: Callable[[Any], Any]) -> Any:
+    def _call_table(
+        self, function: Callable[[RenderContext], Any], context: RenderContext, check: Callable[[Any], Any]
+    ) -> Any:
         """Return what a table's function returns; None if it fails: the base tool's text remains."""
         try:
             return check(function(context))
         except Exception as e:
             if context.kind != "validation":  # invalid arguments may lack anything
-                log.warning("facade %s: the result of %s cannot be rendered: %r", self.facade.id, context.tool, e)
+                log.warning(
+                    "facade %s: the result of %s cannot be rendered: %r", self.facade.id, context.tool, e
+                )
             return None
 
     # ---- history
 
-    def render_message(self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None) -> Message:
+    def render_message(
+        self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None
+    ) -> Message:
         """Return a message with its calls under this facade's names.
 
-        `is_own`: the present model wrote it, so it goes back unchanged. `losses` collects what its tools cannot express.
+        `is_own`: the present model wrote it, so it goes back unchanged. `losses` collects what its tools
+        cannot express.
         """
         if is_own or message.role != "assistant":
             return message
@@ -389,7 +458,9 @@ class BoundFacade:
         return replace(message, blocks=tuple(blocks)) if is_changed else message
 
     def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
-        """Return a call by another model under this one's names: by the view that loses least, else by a base tool."""
+        """Return a call by another model under this one's names: by the view that loses least, else by a base
+        tool.
+        """
         base_call = call.base_call
         if base_call is None:
             return call
@@ -400,7 +471,10 @@ class BoundFacade:
         if tool not in self.visible_base_tools:
             alternative_calls = self._find_alternatives(tool, arguments)
         # A view of the tool itself comes before one of another tool that would have done the same.
-        own_calls = [(tool, arguments), *(candidate for candidate in alternative_calls if candidate[0] == tool)]
+        own_calls = [
+            (tool, arguments),
+            *(candidate for candidate in alternative_calls if candidate[0] == tool),
+        ]
         other_calls = [candidate for candidate in alternative_calls if candidate[0] != tool]
         expression = self._express(own_calls) or self._express(other_calls)
         if expression is not None:
@@ -414,13 +488,19 @@ class BoundFacade:
         visible = (candidate for candidate in alternative_calls if candidate[0] in self.visible_base_tools)
         tool, arguments = next(visible, (tool, arguments))
         if tool not in self.visible_base_tools | self._reserved_names:
-            loss = Loss(f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used")
+            loss = Loss(
+                f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used"
+            )
             losses[loss] = None
         is_unchanged = (call.name, call.arguments) == (tool, arguments)
         return call if is_unchanged else ToolCall(call.id, tool, arguments, base_call=base_call)
 
-    def _express(self, calls: Iterable[tuple[str, Arguments]]) -> tuple[View, Arguments, tuple[Loss, ...]] | None:
-        """Return the view that expresses one of these base calls with the fewest losses, and how; None if there is none."""
+    def _express(
+        self, calls: Iterable[tuple[str, Arguments]]
+    ) -> tuple[View, Arguments, tuple[Loss, ...]] | None:
+        """Return the view that expresses one of these base calls with the fewest losses, and how; None if
+        there is none.
+        """
         expressions: list[tuple[View, Arguments, tuple[Loss, ...]]] = []
         for view in self.views:
             for tool, arguments in calls:
@@ -429,14 +509,18 @@ class BoundFacade:
                     expressions.append((view, *expression))
         return min(expressions, key=lambda expression: len(expression[2]), default=None)
 
-    def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
+    def _express_with_view(
+        self, view: View, tool: str, arguments: Arguments
+    ) -> tuple[Arguments, tuple[Loss, ...]] | None:
         try:
             expression = view.from_base(tool, arguments)
             if expression is not None and not self._is_bundled:
                 _require_json(expression[0])
             return expression
         except Exception as e:  # a saved conversation may hold anything
-            log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)
+            log.warning(
+                "facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e
+            )
             return None
 
     def _find_alternatives(self, tool: str, arguments: Arguments) -> list[tuple[str, Arguments]]:

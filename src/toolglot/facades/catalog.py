@@ -37,10 +37,21 @@ __all__ = [
 ]
 
 NEUTRAL = "neutral"
-# The base tools that our tables name. A new tool needs no row here: it is shown under its own name wherever it is registered.
+# The base tools that our tables name. A new tool needs no row here: it is shown under its own name wherever
+# it is registered.
 BASE_TOOLS = frozenset(
     {
-        *("read", "write", "view_image", "read_many", "edit", "multi_edit", "insert", "patch", "notebook_edit"),
+        *(
+            "read",
+            "write",
+            "view_image",
+            "read_many",
+            "edit",
+            "multi_edit",
+            "insert",
+            "patch",
+            "notebook_edit",
+        ),
         *("grep", "glob", "list_dir", "ast_search", "ast_rewrite"),
         *("shell", "shell_output", "shell_kill", "shell_list"),
         *("web_search", "web_open", "web_find", "web", "todo", "ask_user", "memory", "load_skill"),
@@ -106,9 +117,9 @@ def _list_rows(program: str, version: str, date: str, *rows: tuple[str, str, str
     return tuple(Generation(program, version, date, *row) for row in rows)
 
 
-# The first row that matches a model decides, so that it sees the newest version that knows it. Observed on the wire of the real
-# programs (2026-11). For PROGRAM@VERSION, the rows of this version and older ones count; within a version, the first row is for
-# models that none of them names.
+# The first row that matches a model decides, so that it sees the newest version that knows it. Observed on
+# the wire of the real programs (2026-11). For PROGRAM@VERSION, the rows of this version and older ones count;
+# within a version, the first row is for models that none of them names.
 GENERATIONS = (
     *_list_rows(
         "claude-code",
@@ -164,7 +175,9 @@ _PROVIDER_FACADES = {
 
 @lru_cache
 def strip_model_prefix(model: str) -> str:
-    """Return a model's own name, without a router's or cloud's prefix (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
+    """Return a model's own name, without a router's or cloud's prefix (`anthropic/claude-…`,
+    `us.anthropic.claude-…`).
+    """
     name = model.lower().rpartition("/")[2]
     for start in (0, *(match.end() for match in _PREFIX_END.finditer(name))):
         if any(re.search(row.pattern, name[start:]) for row in GENERATIONS):
@@ -195,7 +208,10 @@ def _list_versions(program: str) -> list[Generation]:
 
 
 def _find_generation(name: str, model: str) -> str:
-    """Return the facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it. Raises UsageError."""
+    """Return the facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it.
+
+    Raises UsageError.
+    """
     program, _, version = name.partition("@")
     rows = _list_versions(program)
     if not rows or not re.fullmatch(r"\d+(\.\d+)*", version):
@@ -206,7 +222,9 @@ def _find_generation(name: str, model: str) -> str:
     oldest = rows[-1]
     rows = [row for row in rows if (*map(float, row.version.split(".")),) <= wanted]
     if not rows:
-        raise UsageError(f"{name!r} is older than the oldest version that is known, {oldest.program}@{oldest.version}")
+        raise UsageError(
+            f"{name!r} is older than the oldest version that is known, {oldest.program}@{oldest.version}"
+        )
     model_name = strip_model_prefix(model)
     for row in rows:
         if re.search(row.pattern, model_name):
@@ -220,7 +238,8 @@ def facade_id_for_provider(provider: str) -> str:
 
 
 def find_facade(facade_id: str, model: str = "") -> Facade:
-    """Return a facade by its id or alias, by PROGRAM@VERSION as that program shows it to the model, or of a plug-in.
+    """Return a facade by its id or alias, by PROGRAM@VERSION as that program shows it to the model, or of a
+    plug-in.
 
     Raises UsageError.
     """
@@ -251,7 +270,8 @@ def _find_provider(name: str) -> str:
 
 
 def list_facades(provider: str = "") -> tuple[Facade, ...]:
-    """Return all facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first.
+    """Return all facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest
+    first.
 
     A facade's id or alias, such as `codex`, stands for its provider. Raises UnknownName.
     """
@@ -267,10 +287,11 @@ def list_facades(provider: str = "") -> tuple[Facade, ...]:
 
 @cache
 def find_base_tools(pattern: str) -> tuple[str, ...]:
-    """Return the base tools that a name (`shell`, `Bash`) or a glob (`web_*`) stands for; none for other names.
+    """Return the base tools that a name (`shell`, `Bash`) or a glob (`web_*`) stands for; none for other
+    names.
 
-    A base tool's name is only its own, although models may use other base tools by it: `shell` also applies patches in
-    older versions of Codex.
+    A base tool's name is only its own, although models may use other base tools by it: `shell` also applies
+    patches in older versions of Codex.
     """
     if pattern in BASE_TOOLS:
         return (pattern,)
@@ -295,7 +316,9 @@ def find_viewed_tools(facade: Facade, pattern: str) -> set[str]:
 
 
 def find_named_tools(pattern: str, tools: Iterable[str], facade: Facade | str = "auto") -> tuple[str, ...]:
-    """Like `find_base_tools`, for an agent with these tools; also finds its own tools by the names of its own facade."""
+    """Like `find_base_tools`, for an agent with these tools; also finds its own tools by the names of its own
+    facade.
+    """
     bases = find_viewed_tools(facade, pattern) if isinstance(facade, Facade) else set[str]()
     if not BASE_TOOLS.isdisjoint(tools):  # the tables are loaded only for programs that use built-in tools
         bases.update(find_base_tools(pattern))
@@ -308,7 +331,10 @@ def facade_for_model(model: str) -> Facade:
 
 
 def resolve_facade(facade: Facade | str, model: str) -> Facade:
-    """Return a facade that is given by itself, by its name, or as "auto", which is the model's. Raises UsageError."""
+    """Return a facade that is given by itself, by its name, or as "auto", which is the model's.
+
+    Raises UsageError.
+    """
     if isinstance(facade, Facade):
         return facade
     return facade_for_model(model) if facade == "auto" else find_facade(facade, model)

@@ -1,4 +1,5 @@
-"""DATA: the built-in tools as Claude Code shows them to its models: today's program for newer and older models, 2.1.197, 2.0.
+"""DATA: the built-in tools as Claude Code shows them to its models: today's program for newer and older
+models, 2.1.197, 2.0.
 
 Names, types and required parameters are those of the program; descriptions are ours.
 """
@@ -27,13 +28,15 @@ _view = partial(make_view, closed=True)
 # ---- files
 
 _OFFSET, _LIMIT = "Line to start at, counted from 1 (default 1).", "Number of lines to read (default: all)."
-_READ_LIMITS = {"max_size": 256 * 1024, "max_page": 100_000}  # bytes; a page is 25,000 tokens of four characters
+# bytes; a page is 25,000 tokens of four characters
+_READ_LIMITS = {"max_size": 256 * 1024, "max_page": 100_000}
 
 
 def _make_read_view(offset: Schema, limit: Schema, template: str, shown: Rows, *, has_pages: bool) -> View:
     return _view(
         "Read",
-        "Read a file. Text is returned as numbered lines; images and PDF documents are attached, notebooks are returned as "
+        "Read a file. Text is returned as numbered lines; images and PDF documents are attached, notebooks "
+        "are returned as "
         "cells. Files above 256 KB need offset and limit. Read a file before you edit it.",
         "read",
         {"file_path!": rows.FILE, **rows.line_range("Read", 1, offset, limit), **shown},
@@ -51,25 +54,34 @@ def _make_write_view(read_first: str, result: Renderer) -> View:
 
 
 def _make_edit_view(read_first: str, result: Renderer) -> View:
-    edit = object_schema("old_string new_string", old_string=string(), new_string=string(), replace_all=boolean())
+    edit = object_schema(
+        "old_string new_string", old_string=string(), new_string=string(), replace_all=boolean()
+    )
     return _view(
         "Edit",
-        "Replace old_string with new_string in a file you have already read. old_string must match the file exactly, "
-        "without line numbers, and must be unique unless replace_all is true. An empty old_string creates a new file.",
+        "Replace old_string with new_string in a file you have already read. old_string must match the file "
+        "exactly, "
+        "without line numbers, and must be unique unless replace_all is true. An empty old_string creates a "
+        "new file.",
         "edit",
         {
             "file_path!": rows.FILE,
             "old_string!": field(
-                "old", string("The text to replace, exactly as in the file, with enough context to be unique.")
+                "old",
+                string("The text to replace, exactly as in the file, with enough context to be unique."),
             ),
-            "new_string!": field("new", string("The text to put in its place; it must differ from old_string.")),
+            "new_string!": field(
+                "new", string("The text to put in its place; it must differ from old_string.")
+            ),
             "replace_all": rows.replace_all(default=False),
         },
         fixed={"match": "exact", "read_first": read_first},
         result=result,
         aliases=("MultiEdit",),
         # MultiEdit, an older tool of the program.
-        **rows.accept_edits("edits", "file_path", "old_string", "new_string", array(edit, minItems=1), result),
+        **rows.accept_edits(
+            "edits", "file_path", "old_string", "new_string", array(edit, minItems=1), result
+        ),
     )
 
 
@@ -92,26 +104,36 @@ def on_timeout_to_base(native: Arguments) -> Any:
     return "kill" if only_waits and not native.get("run_in_background") else "background"
 
 
-def _make_bash_view(background: str, describe: Callable[[RenderContext, str], str], failure: Renderer, empty: str = "") -> View:
+def _make_bash_view(
+    background: str, describe: Callable[[RenderContext, str], str], failure: Renderer, empty: str = ""
+) -> View:
     """Return the view of commands. `background`: how to read the output of one in the background."""
     return _view(
         "Bash",
-        "Run a command with bash in a sandbox. The working directory persists between commands; variables do not. A command "
+        "Run a command with bash in a sandbox. The working directory persists between commands; variables do "
+        "not. A command "
         "that exceeds its timeout goes on in the background. Prefer Read, Edit, Grep and Glob for files.",
         "shell",
         {
             "command!": Row(
                 rows.COMMAND,
-                (Field("", "command"), Field("", "on_timeout", on_timeout_to_base, omit, needs_all_arguments=True)),
+                (
+                    Field("", "command"),
+                    Field("", "on_timeout", on_timeout_to_base, omit, needs_all_arguments=True),
+                ),
             ),
             "timeout": call_field(
                 "timeout",
-                number("Milliseconds after which it goes on in the background (default 120000, at most 600000)."),
+                number(
+                    "Milliseconds after which it goes on in the background (default 120000, at most 600000)."
+                ),
                 timeout_to_base,
                 lambda base: rows.to_milliseconds(base.get("timeout") or 0) or UNSET,
             ),
             "description": string("What the command does, in 5 to 10 words, for the user."),
-            "run_in_background": field("background", boolean(f"Return at once and keep it running; {background}.")),
+            "run_in_background": field(
+                "background", boolean(f"Return at once and keep it running; {background}.")
+            ),
             "dangerouslyDisableSandbox": field(
                 "escalate", boolean("Ask the user to run it outside the sandbox (default false).")
             ),
@@ -189,7 +211,9 @@ _KILL_SHELL = shared_views.make_stop_view(
 
 _GREP_NEW: Rows = {
     "context": unmapped(number("Lines to show before and after each match, like -C.")),
-    "-o": field("only_matching", boolean("Show only the matching text instead of whole lines (default false).")),
+    "-o": field(
+        "only_matching", boolean("Show only the matching text instead of whole lines (default false).")
+    ),
     "offset": field("skip", number("Number of results to skip, for paging (default 0)."), int),
 }
 
@@ -197,13 +221,15 @@ _GREP_NEW: Rows = {
 def _make_grep_view(limit: Row, numbers: Row, result: Renderer, shown: Rows) -> View:
     return _view(
         "Grep",
-        "Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\\{`. To find files by name, "
+        "Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\\{`. To "
+        "find files by name, "
         "use Glob.",
         "grep",
         {
             **rows.GREP_TARGET,
             "output_mode": rows.grep_mode(
-                "files_with_matches lists paths, newest first (default); content shows lines; count counts them per file.",
+                "files_with_matches lists paths, newest first (default); content shows lines; count counts "
+                "them per file.",
                 "count",
             ),
             **rows.context_lines("-A", "-B", ("-C", "context"), number),
@@ -215,12 +241,20 @@ def _make_grep_view(limit: Row, numbers: Row, result: Renderer, shown: Rows) -> 
             **shown,
         },
         result=result,
-        accepts={name: unmapped(number(minimum=0)) for name in ("-A", "-B", "-C", "head_limit", *shown) if name != "-o"},
+        accepts={
+            name: unmapped(number(minimum=0))
+            for name in ("-A", "-B", "-C", "head_limit", *shown)
+            if name != "-o"
+        },
     )
 
 
 _GREP = _make_grep_view(
-    field("max_results", number("Maximum number of lines or files to show (default 250; 0 for the maximum of 10000)."), int),
+    field(
+        "max_results",
+        number("Maximum number of lines or files to show (default 250; 0 for the maximum of 10000)."),
+        int,
+    ),
     field("line_numbers", boolean("Show line numbers (default true).")),
     claude.render_grep,
     _GREP_NEW,
@@ -236,7 +270,8 @@ _GREP_IN_2_0 = _make_grep_view(
 def _make_glob_view(path_key: str) -> View:
     return _view(
         "Glob",
-        "Find files whose paths match a glob pattern: the 100 newest, oldest first. To search file contents, use Grep.",
+        "Find files whose paths match a glob pattern: the 100 newest, oldest first. To search file contents, "
+        "use Grep.",
         "glob",
         {"pattern!": string("Glob such as '**/*.py' or 'src/**/*.ts'."), "path": rows.DIRECTORY},
         fixed={"max_results": 100, "order": "mtime"},
@@ -246,7 +281,9 @@ def _make_glob_view(path_key: str) -> View:
 
 # ---- web
 
-_FETCH_OFFSET = field("start_char", number("Character to start at, for a page that is too long (default 0)."), int)
+_FETCH_OFFSET = field(
+    "start_char", number("Character to start at, for a page that is too long (default 0)."), int
+)
 
 
 def _make_fetch_view(failure: Renderer, shown: Rows) -> View:
@@ -259,7 +296,9 @@ def _make_fetch_view(failure: Renderer, shown: Rows) -> View:
                 string("URL of the page (https://…).", format="uri"),
                 from_base=lambda target: target if "://" in target else UNSET,
             ),
-            "prompt!": rows.prompt("What you want to know; the result lists the lines that contain these words."),
+            "prompt!": rows.prompt(
+                "What you want to know; the result lists the lines that contain these words."
+            ),
             **shown,
         },
         result=partial(claude.render_page, tool="WebFetch"),
@@ -278,7 +317,9 @@ _WEB_SEARCH = _view(
 
 
 def _make_action_view(failure: Renderer) -> View:
-    """Return a hidden view that searches, opens pages and finds text, for models that remember a tool with actions."""
+    """Return a hidden view that searches, opens pages and finds text, for models that remember a tool with
+    actions.
+    """
     return shared_views.make_search_view(
         "web_search",
         "Search the web, open a page, or find text in it.",
@@ -294,7 +335,8 @@ def _make_action_view(failure: Renderer) -> View:
 
 _TODO = _view(
     "TodoWrite",
-    "Replace the list of tasks, which the user sees. Use it for work with several steps; keep one task in progress at a time.",
+    "Replace the list of tasks, which the user sees. Use it for work with several steps; keep one task in "
+    "progress at a time.",
     "todo",
     {
         "todos!": rows.todos(
@@ -318,18 +360,23 @@ _ARGUMENTS = field("arguments", string("What the skill should work on, if it ask
 _SKILL = shared_views.make_skill_view(
     "Skill", rows={"skill!": rows.SKILL, "args": _ARGUMENTS}, closed=True, result=claude.render_skill
 )
-_SKILL_IN_2_0 = shared_views.make_skill_view("Skill", rows={"command!": rows.SKILL}, closed=True, result=claude.render_skill)
+_SKILL_IN_2_0 = shared_views.make_skill_view(
+    "Skill", rows={"command!": rows.SKILL}, closed=True, result=claude.render_skill
+)
 
 # ---- tools that are deferred
 
 _TOOL_SEARCH = _view(
     "ToolSearch",
-    "Find deferred tools and load them: they are known by name only, and can be called once they are loaded. Search by what a "
+    "Find deferred tools and load them: they are known by name only, and can be called once they are loaded. "
+    "Search by what a "
     "tool does, or load tools by name with select:NAME,NAME.",
     "search_tools",
     {
         "query!": string("What the tool should do, in a few words, or select:NAME,NAME."),
-        "max_results!": field("limit", number("Tools to load at most.", default=5), int, default=5, base_default=5),
+        "max_results!": field(
+            "limit", number("Tools to load at most.", default=5), int, default=5, base_default=5
+        ),
     },
     result=claude.render_tool_search,
     required_schema={"required": ["query"]},
@@ -341,17 +388,34 @@ _LOADED = frozenset(
 # ---- the facades
 
 _HIDES = frozenset(
-    {"view_image", "multi_edit", "insert", "patch", "read_many", "shell_list", "web", "list_dir", "shell_output", "todo"}
+    {
+        "view_image",
+        "multi_edit",
+        "insert",
+        "patch",
+        "read_many",
+        "shell_list",
+        "web",
+        "list_dir",
+        "shell_output",
+        "todo",
+    }
 )
 _NOTE = (
-    "Read files with Read, find them with Glob and Grep. Change files with Edit; use Write only for new files and complete "
-    "rewrites. Read a file before you change it. Run commands with Bash; {background} Make independent calls in parallel."
+    "Read files with Read, find them with Glob and Grep. Change files with Edit; use Write only for new "
+    "files and complete "
+    "rewrites. Read a file before you change it. Run commands with Bash; {background} Make independent calls "
+    "in parallel."
 )
-_PLAN_NOTE = " For work with several steps, keep the list with TodoWrite and complete each task as soon as it is done."
+_PLAN_NOTE = (
+    " For work with several steps, keep the list with TodoWrite and complete each task as soon as it is done."
+)
 _NOTEBOOK = shared_views.make_notebook_view("NotebookEdit", claude.render_notebook_edit, requires_source=True)
 _ASK = shared_views.make_questions_view(
     "AskUserQuestion",
-    shared_views.questions_schema("multiSelect", "header description multiSelect", has_preview=True, closed=True),
+    shared_views.questions_schema(
+        "multiSelect", "header description multiSelect", has_preview=True, closed=True
+    ),
     claude.render_answers,
     closed=True,
 )
@@ -366,7 +430,13 @@ def _make_today_views(
 ) -> tuple[View, ...]:
     """Return the views of version 2.1, whose rules about unread files depend on the model."""
     return (
-        _make_read_view(_TODAY_OFFSET, _TODAY_LIMIT, claude.TAB_NUMBERS, {"pages": rows.PDF_PAGES, **shown}, has_pages=True),
+        _make_read_view(
+            _TODAY_OFFSET,
+            _TODAY_LIMIT,
+            claude.TAB_NUMBERS,
+            {"pages": rows.PDF_PAGES, **shown},
+            has_pages=True,
+        ),
         _make_write_view(write_rule, partial(claude.render_write, note=claude.STATE_IS_CURRENT)),
         _make_edit_view(edit_rule, claude.render_edit_today),
         with_fixed(_NOTEBOOK, read_first=edit_rule),
@@ -376,16 +446,20 @@ def _make_today_views(
 
 
 _DIFFERENCES = {
-    "Grep": "Matches are sorted by path, so that a search can be repeated; the program prints them as its threads find them.",
+    "Grep": "Matches are sorted by path, so that a search can be repeated; the program prints them as its "
+    "threads find them.",
     "TaskStop": "A template instead of an ID is an error.",
-    "BashOutput": "A template instead of an ID is an error while several commands run. There is no line with the time.",
+    "BashOutput": "A template instead of an ID is an error while several commands run. There is no line with "
+    "the time.",
     "KillShell": "A template instead of an ID is an error.",
-    "LS": "A call of this older tool, which is not shown, is answered; the program has no such tool any more.",
+    "LS": "A call of this older tool, which is not shown, is answered; the program has no such tool any "
+    "more.",
 }
 # Of version 2.0 only.
 _DIFFERENCES_IN_2_0 = {
     "Bash": "Output and errors come in the order in which they were written; the program put errors first.",
-    "Edit": "None; some recorded edits follow a Read that is not among the open calls, and are refused without it.",
+    "Edit": "None; some recorded edits follow a Read that is not among the open calls, and are refused "
+    "without it.",
 }
 
 
@@ -417,9 +491,14 @@ def _make_facade(
 
 
 _EMPTY = "(Bash completed with no output)"
-_BASH = _make_bash_view("its output is written to a file", claude.describe_output_file, render_failure, _EMPTY)
+_BASH = _make_bash_view(
+    "its output is written to a file", claude.describe_output_file, render_failure, _EMPTY
+)
 _TASK_BASH = _make_bash_view(
-    "read its output with TaskOutput", partial(claude.describe_handle, output_tool="TaskOutput"), render_failure, _EMPTY
+    "read its output with TaskOutput",
+    partial(claude.describe_handle, output_tool="TaskOutput"),
+    render_failure,
+    _EMPTY,
 )
 _BASH_IN_2_0 = _make_bash_view(
     "read its output with BashOutput",
@@ -427,12 +506,15 @@ _BASH_IN_2_0 = _make_bash_view(
     render_failure_in_2_0,
 )
 TABLES = (
-    # Version 2.1.325, models since Opus 4.8: they may change files that they have not read, and have no tool for a plan.
+    # Version 2.1.325, models since Opus 4.8: they may change files that they have not read, and have no tool
+    # for a plan.
     _make_facade(
         "claude-code",
         "Claude Code",
         (
-            *_make_today_views({"allow_large": _ALLOW_LARGE}, "current", "none", {"offset": _FETCH_OFFSET}, (_BASH,)),
+            *_make_today_views(
+                {"allow_large": _ALLOW_LARGE}, "current", "none", {"offset": _FETCH_OFFSET}, (_BASH,)
+            ),
             _TOOL_SEARCH,
         ),
         _OUTPUT_FILE_NOTE,
@@ -441,7 +523,9 @@ TABLES = (
         "claude-code-4.5",
         "Claude Code, models before Opus 4.8",
         (
-            *_make_today_views({"allow_large": _ALLOW_LARGE}, "required", "once", {"offset": _FETCH_OFFSET}, (_BASH,)),
+            *_make_today_views(
+                {"allow_large": _ALLOW_LARGE}, "required", "once", {"offset": _FETCH_OFFSET}, (_BASH,)
+            ),
             *(_TODO, _TOOL_SEARCH),
         ),
         _OUTPUT_FILE_NOTE,

@@ -17,7 +17,8 @@ from toolglot.values.failures import FileTooLarge, InvalidPattern, MissingPath
 __all__ = ["format_kilobytes", "render_failure", "render_failure_in_2_0", "render_tagged_failure"]
 
 _UNTAGGED_KINDS = frozenset({"rejected", "cancelled", "interrupted", "timeout"})
-# Codes of failures while a tool runs. Today's program opens files and searches without a check, version 2.0 checked them first.
+# Codes of failures while a tool runs. Today's program opens files and searches without a check, version 2.0
+# checked them first.
 _RUNNING_IN_2_0: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("Read", "Write", "Edit", "Bash"), frozenset({"is_directory", "io_error"})
 )
@@ -31,15 +32,18 @@ _EDIT_FAILURES = {
     "changed_since_read": "File has been modified since read, either by the user or by a linter. "
     "Read it again before attempting to write it.",
     "edit_failed not_found": "String to replace not found in file{difference}.\nString: {old}",
-    "edit_failed ambiguous": "Found {details.match_count} matches of the string to replace, but replace_all is false. They are "
-    "in lines {lines}. To replace all of them, set replace_all to true. To replace only one, provide more context so that no "
+    "edit_failed ambiguous": "Found {details.match_count} matches of the string to replace, but replace_all "
+    "is false. They are "
+    "in lines {lines}. To replace all of them, set replace_all to true. To replace only one, provide more "
+    "context so that no "
     "other matches.\nString: {old}",
     "edit_failed identical": "No changes to make: old_string and new_string are exactly the same.",
 }
 _FAILURES = {
     **_EDIT_FAILURES,
     "unknown_tool": "Error: No such tool available: {tool}{guess}",
-    "not_text": "This tool cannot read binary files. The file appears to be a binary {suffix} file. Use a shell command that "
+    "not_text": "This tool cannot read binary files. The file appears to be a binary {suffix} file. Use a "
+    "shell command that "
     "can read the format.",
     "is_directory": "EISDIR: illegal operation on a directory, {verb} '{path}'",
     "file_exists": "Cannot create new file - file already exists.",
@@ -91,10 +95,15 @@ def _describe(context: RenderContext, *, is_today: bool) -> str:
             advice = "Use offset and limit to read parts of the file, or search for what you need in it."
             if is_today:
                 advice += " If you need all of it, call Read again with allow_large: true."
-            sizes = f"({format_kilobytes(details.size)}) exceeds maximum allowed size ({format_kilobytes(details.limit)})"
+            sizes = (
+                f"({format_kilobytes(details.size)}) exceeds maximum allowed size "
+                f"({format_kilobytes(details.limit)})"
+            )
             return f"File content {sizes}. {advice}"
         case InvalidPattern() if is_today:
-            return f"Search failed: ripgrep rejected the pattern, glob, or file type:\nrg: {details.explanation}"
+            return (
+                f"Search failed: ripgrep rejected the pattern, glob, or file type:\nrg: {details.explanation}"
+            )
         case _ if context.code == "invalid_arguments":
             return f"InputValidationError: {_describe_issues(context.tool, details, is_today=is_today)}"
         case _:
@@ -133,7 +142,8 @@ def _describe_by_code(context: RenderContext) -> str:
     )
 
 
-# ---- invalid arguments, in the form of the library that the program validates with (zod: 4 today, 3 in version 2.0)
+# ---- invalid arguments, in the form of the library that the program validates with (zod: 4 today, 3 in
+# version 2.0)
 
 _TYPE_NAMES = {"integer": "number"}
 _LIMITS = {
@@ -159,9 +169,13 @@ def _describe_issues(tool: str, issues: Iterable[Issue], *, is_today: bool) -> s
                 kinds = cast(list[str], issue.expected)
                 expected = " | ".join(_TYPE_NAMES.get(kind, kind) for kind in kinds)
                 received = json_type_name(issue.received).rpartition(" ")[2]
-                sentences.append(f"The parameter `{name}` type is expected as `{expected}` but provided as `{received}`")
+                sentences.append(
+                    f"The parameter `{name}` type is expected as `{expected}` but provided as `{received}`"
+                )
             case "additionalProperties":
-                sentences += [f"An unexpected parameter `{key}` was provided" for key in cast(list[str], issue.expected)]
+                sentences += [
+                    f"An unexpected parameter `{key}` was provided" for key in cast(list[str], issue.expected)
+                ]
             case _:
                 others.append(_to_zod_issue(issue, _split_path(name), is_today=is_today))
     if not sentences:
@@ -188,7 +202,14 @@ def _to_zod_issue(issue: Issue, path: list[int | str], *, is_today: bool) -> Arg
     key, problem = ("minimum", "Too small") if code == "too_small" else ("maximum", "Too big")
     message = f"{problem}: expected {origin} to be {sign}{expected}"
     if is_today:
-        return {"origin": origin, "code": code, key: expected, "inclusive": is_inclusive, "path": path, "message": message}
+        return {
+            "origin": origin,
+            "code": code,
+            key: expected,
+            "inclusive": is_inclusive,
+            "path": path,
+            "message": message,
+        }
     return {
         "code": code,
         key: expected,

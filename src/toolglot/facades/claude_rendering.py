@@ -39,10 +39,15 @@ def render_read(context: RenderContext, template: str, continuation: str = "offs
 
 
 def render_file(context: RenderContext, template: str, *, has_pages: bool) -> str:
-    """Return a file as Claude Code shows it. `has_pages`: whether one that is too long is shown in pages, or is an error."""
+    """Return a file as Claude Code shows it.
+
+    `has_pages`: whether one that is too long is shown in pages, or is an error.
+    """
     data, details = context.data, context.details
     if isinstance(details, LineOutOfRange):
-        lengths = f"shorter than the provided offset ({details.requested}). The file has {details.total} lines"
+        lengths = (
+            f"shorter than the provided offset ({details.requested}). The file has {details.total} lines"
+        )
         return f"<system-reminder>Warning: the file exists but is {lengths}.</system-reminder>"
     if data["kind"] == "image":
         return ""
@@ -52,7 +57,10 @@ def render_file(context: RenderContext, template: str, *, has_pages: bool) -> st
     if not data["size"]:
         return "<system-reminder>Warning: the file exists but the contents are empty.</system-reminder>"
     if exceeds_page(context, has_pages=has_pages):
-        return "File content exceeds the maximum of 25000 tokens. Use a smaller limit, or search for what you need in it."
+        return (
+            "File content exceeds the maximum of 25000 tokens. Use a smaller limit, or search for what "
+            "you need in it."
+        )
     lines: list[str] = data["lines"]
     if context.base["path"].endswith(".ipynb"):
         cells = _render_cells("\n".join(lines))
@@ -91,7 +99,11 @@ def _render_cell(number: int, cell: Arguments) -> str:
     outputs: list[str] = []
     for output in cell.get("outputs", ()):
         # A stream has text, an error a traceback, and everything else data by media type.
-        value = output.get("text") or output.get("data", {}).get("text/plain") or "\n".join(output.get("traceback", ()))
+        value = (
+            output.get("text")
+            or output.get("data", {}).get("text/plain")
+            or "\n".join(output.get("traceback", ()))
+        )
         outputs.append(f"\n\n{''.join(value)}" if value else "\n\n[output that is not text]")
     return f'<cell id="{name}">{tag}{"".join(cell["source"])}</cell id="{name}">{"".join(outputs)}'
 
@@ -123,7 +135,8 @@ def render_edit(context: RenderContext) -> str:
 
 _EDIT_NOTES = {
     "unread": "",
-    "changed": " (note: the file had changed since you read it; read it again before you rely on the rest of it)",
+    "changed": " (note: the file had changed since you read it; read it again before you rely on the rest of "
+    "it)",
 }
 
 
@@ -136,7 +149,9 @@ def render_edit_today(context: RenderContext) -> str:
     return f"The file {context.base['path']} {sentence}{note}"
 
 
-_SNIPPET = "The file {} has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n{}"
+_SNIPPET = (
+    "The file {} has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n{}"
+)
 _MAX_SNIPPET = 16_000  # characters
 
 
@@ -153,7 +168,10 @@ def render_edit_in_2_0(context: RenderContext) -> str:
     data, base = context.data, context.base
     if base.get("count") == "all":
         old, new = base["old"], base["new"]
-        return f"The file {base['path']} has been updated. All occurrences of '{old}' were successfully replaced with '{new}'."
+        return (
+            f"The file {base['path']} has been updated. All occurrences of '{old}' were successfully "
+            f"replaced with '{new}'."
+        )
     lines = data["snippet"].split("\n")
     if data["final_newline"] and data["first"] + len(lines) > data["lines"]:  # it ends the file
         lines.append("")
@@ -173,7 +191,9 @@ def render_notebook_edit(context: RenderContext) -> str:
 
 
 def render_grep(context: RenderContext) -> str:
-    """Return matches in the mode that was asked for; how many of them are shown is said in the head or in a footer."""
+    """Return matches in the mode that was asked for; how many of them are shown is said in the head or in a
+    footer.
+    """
     data = context.data
     limits: list[str] = []
     if data["truncated"]:
@@ -240,7 +260,10 @@ def render_grep_in_2_0(context: RenderContext) -> str:
         case "files":
             lines = ["No files found"]
             if data["files"]:
-                lines = [f"Found {pluralize(len(data['files']), 'file')}", *(file["path"] for file in data["files"])]
+                lines = [
+                    f"Found {pluralize(len(data['files']), 'file')}",
+                    *(file["path"] for file in data["files"]),
+                ]
         case "count":
             lines = [*_count_lines(data), "", _count_sentence(data)]
         case _:
@@ -257,7 +280,9 @@ def render_glob(context: RenderContext) -> str:
     data = context.data
     lines = [file["absolute"] for file in data["files"]] or ["No files found"]
     if data["truncated"]:
-        lines.append(f"[the newest {len(data['files'])} of {data['total']} files; use a narrower path or pattern]")
+        lines.append(
+            f"[the newest {len(data['files'])} of {data['total']} files; use a narrower path or pattern]"
+        )
     return "\n".join(lines)
 
 
@@ -266,7 +291,9 @@ def render_files(context: RenderContext, path_key: str) -> str:
     data = context.data
     lines = [file[path_key] for file in reversed(data["files"])] or ["No files found"]
     if data["truncated"]:
-        lines.append(f"(The newest {len(data['files'])} of {data['total']} files. Use a narrower path or pattern.)")
+        lines.append(
+            f"(The newest {len(data['files'])} of {data['total']} files. Use a narrower path or pattern.)"
+        )
     return "\n".join(lines)
 
 
@@ -313,10 +340,13 @@ Preview (first 2KB):
 _TELLS_BY_STATUS = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "test", "["})
 
 
-def render_bash(context: RenderContext, empty: str, describe_background: Callable[[RenderContext, str], str]) -> str:
+def render_bash(
+    context: RenderContext, empty: str, describe_background: Callable[[RenderContext, str], str]
+) -> str:
     """Return a command as Claude Code shows it.
 
-    `empty`: for one without output. `describe_background`: for one that goes on; it also gets the output so far.
+    `empty`: for one without output. `describe_background`: for one that goes on; it also gets the output so
+    far.
     """
     data = context.data
     if "output" not in data:
@@ -327,7 +357,9 @@ def render_bash(context: RenderContext, empty: str, describe_background: Callabl
         return join_lines(describe_background(context, output), *notes)
     if data["truncated"]:
         preview = data["head"][:_MAX_PREVIEW].rpartition("\n")[0] or data["head"][:_MAX_PREVIEW]
-        output = _PERSISTED.format(size=format_kilobytes(data["total_bytes"]), path=data["spill"], preview=preview)
+        output = _PERSISTED.format(
+            size=format_kilobytes(data["total_bytes"]), path=data["spill"], preview=preview
+        )
     head = ""
     if exited_with_error(context):
         head = f"Exit code {data['exit_code']}"
@@ -347,21 +379,32 @@ def exited_with_error(context: RenderContext) -> bool:
 def describe_output_file(context: RenderContext, output: str) -> str:
     """Describe a command in the background, whose output Read shows."""
     data = context.data
-    place = f"Output is being written to: {data['spill']} To check on it, use Read on that file path; to end it, use TaskStop."
+    place = (
+        f"Output is being written to: {data['spill']} To check on it, use Read on that file path; to "
+        "end "
+        "it, use TaskStop."
+    )
     if context.base.get("background"):
         return f"Command running in background with ID: {data['handle']}. {place}"
     state = f"did not complete within its {data['seconds']:.0f}s timeout and was moved to the background"
-    sentence = f"Command {state} (ID: {data['handle']}). {place} It is still running: do not start it a second time."
+    sentence = (
+        f"Command {state} (ID: {data['handle']}). {place} It is still running: do not start it a second time."
+    )
     return join_lines(output, sentence)
 
 
 def describe_handle(context: RenderContext, output: str, output_tool: str) -> str:
     """Describe a command in the background, whose output a tool shows."""
-    return f"Command running in background with ID: {context.data['handle']}. Read its output with {output_tool}."
+    return (
+        f"Command running in background with ID: {context.data['handle']}. Read its output with "
+        f"{output_tool}."
+    )
 
 
 def render_bash_failure(context: RenderContext, failure: Renderer) -> str:
-    """Return a command that was ended at its timeout, with what it printed; anything else as `failure` renders it."""
+    """Return a command that was ended at its timeout, with what it printed; anything else as `failure`
+    renders it.
+    """
     data: Arguments = context.data or {}
     if "output" not in data:
         return failure(context)
@@ -418,7 +461,9 @@ def render_stop(context: RenderContext, noun: str, verb: str, more: Sequence[str
 
 
 def render_tool_search(context: RenderContext) -> str:
-    """Return nothing beside the tools that were loaded, which are part of the result; else what could be searched for."""
+    """Return nothing beside the tools that were loaded, which are part of the result; else what could be
+    searched for.
+    """
     return "" if context.data["loaded"] else context.text
 
 

@@ -1,8 +1,9 @@
-"""DATA: the tools of Codex, as it shows them to GPT models: commands, patches, a plan, images, questions, and the web.
+"""DATA: the tools of Codex, as it shows them to GPT models: commands, patches, a plan, images, questions, and
+the web.
 
-GPT models outside of Codex have the same as functions, or the API's own `shell` and `apply_patch`. Those are declared by their
-type to models that know them; their calls are answered here, with the output and the exit code of each command. Elsewhere they
-are functions with the same parameters.
+GPT models outside of Codex have the same as functions, or the API's own `shell` and `apply_patch`. Those are
+declared by their type to models that know them; their calls are answered here, with the output and the exit
+code of each command. Elsewhere they are functions with the same parameters.
 """
 
 from functools import partial
@@ -23,7 +24,12 @@ from toolglot.facades.gpt.commands import (
     WRITE_STDIN,
     make_shell,
 )
-from toolglot.facades.gpt.patches import APPLY_PATCH, APPLY_PATCH_OPERATION, OPERATION_PARAMETERS, make_apply_patch_function
+from toolglot.facades.gpt.patches import (
+    APPLY_PATCH,
+    APPLY_PATCH_OPERATION,
+    OPERATION_PARAMETERS,
+    make_apply_patch_function,
+)
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
 from toolglot.facades.parameters import array, closed_schema, string
 from toolglot.facades.table import field, make_view
@@ -51,7 +57,8 @@ def make_update_plan(**status: Any) -> View:
         "todo",
         {
             "explanation": string("Why the plan changes."),
-            "plan!": replace(plan, accepts=array(make_step(enum=_STATES))),  # checked even where it is not shown
+            # checked even where it is not shown
+            "plan!": replace(plan, accepts=array(make_step(enum=_STATES))),
         },
         closed=True,
         result=lambda context: "Plan updated",
@@ -72,7 +79,10 @@ def render_image_failure(context: RenderContext) -> str:
 
 
 def make_view_image(*, has_detail: bool) -> View:
-    """Return the view of images. `has_detail`: whether the model is shown the parameter `detail`, and then the image alone."""
+    """Return the view of images.
+
+    `has_detail`: whether the model is shown the parameter `detail`, and then the image alone.
+    """
     detail = string("high scales the image down (default); original does not.", enum=["high", "original"])
     path_row = {"path!": string("Path of the image.")}
     options: dict[str, Any] = {"rows": path_row, "accepts": {"detail": detail}}
@@ -93,7 +103,9 @@ def make_view_image(*, has_detail: bool) -> View:
 
 
 def render_answers(context: RenderContext) -> str:
-    return dumps_text({"answers": {item["id"]: {"answers": item["answers"]} for item in context.data_list("answers")}})
+    return dumps_text(
+        {"answers": {item["id"]: {"answers": item["answers"]} for item in context.data_list("answers")}}
+    )
 
 
 def render_questions_failure(context: RenderContext) -> str:
@@ -122,7 +134,8 @@ REQUEST_USER_INPUT = shared_views.make_questions_view(
         "The questions, at most three.",
     ),
     render_answers,
-    description="Ask the user one to three short questions and wait for the answers; they may always answer in their own "
+    description="Ask the user one to three short questions and wait for the answers; they may always answer "
+    "in their own "
     "words. Use it only when the answer affects your work and you cannot find it yourself.",
     closed=True,
     failure=render_questions_failure,
@@ -131,7 +144,20 @@ REQUEST_USER_INPUT = shared_views.make_questions_view(
 
 # ---- the facades
 
-_FILES = frozenset({"read", "read_many", "write", "edit", "multi_edit", "insert", "notebook_edit", "grep", "glob", "list_dir"})
+_FILES = frozenset(
+    {
+        "read",
+        "read_many",
+        "write",
+        "edit",
+        "multi_edit",
+        "insert",
+        "notebook_edit",
+        "grep",
+        "glob",
+        "list_dir",
+    }
+)
 _HIDES = _FILES | {"shell_output", "shell_kill", "shell_list", "web"}
 _COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH)
 _EXEC_VIEWS = (
@@ -144,26 +170,40 @@ _EXEC_VIEWS = (
     WEB_RUN,
 )
 # Parts of the notes: what most of the facades below say in the same words.
-_NOTE_SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
+_NOTE_SEARCH = (
+    "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and "
+    "read with `sed -n`."
+)
 _NOTE_PATCH = "Change files only with apply_patch."
 _NOTE_CHECK = "Look at lines before you change them, and run checks afterwards."
 _NOTE_PLAN = f"Track multi-step work with update_plan. {_NOTE_CHECK}"
 _NOTE_SESSIONS = (
-    "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with shell_kill."
+    "A command that is still running has a session ID: wait for it or type into it with "
+    "write_stdin, stop it with shell_kill."
 )
 _NOTE_SCRIPTS = (
-    "Call all other tools from JavaScript, with exec: do independent steps in one script, and show only what you need."
+    "Call all other tools from JavaScript, with exec: do independent steps in one script, and "
+    "show only what you need."
 )
 _NOTE_EXEC = (
-    f"Run commands with exec_command, and set workdir instead of using cd: {_NOTE_SEARCH} {_NOTE_PATCH} {_NOTE_SESSIONS}"
+    f"Run commands with exec_command, and set workdir instead of using cd: {_NOTE_SEARCH} "
+    f"{_NOTE_PATCH} {_NOTE_SESSIONS}"
 )
 
 
 def describe_argv(shell: str = "shell", directory: str = "workdir", *, applies_patches: bool = False) -> str:
-    """Return how to work with a tool that takes a program with its arguments. `applies_patches`: it also changes files."""
-    commands = f'Run commands with {shell}, as ["bash", "-lc", "…"], and set {directory} instead of using cd: {_NOTE_SEARCH}'
+    """Return how to work with a tool that takes a program with its arguments.
+
+    `applies_patches`: it also changes files.
+    """
+    commands = (
+        f'Run commands with {shell}, as ["bash", "-lc", "…"], and set {directory} instead of using '
+        f"cd: {_NOTE_SEARCH}"
+    )
     patches = (
-        f'Change files only through {shell}, too: ["apply_patch", "*** Begin Patch\\n…"].' if applies_patches else _NOTE_PATCH
+        f'Change files only through {shell}, too: ["apply_patch", "*** Begin Patch\\n…"].'
+        if applies_patches
+        else _NOTE_PATCH
     )
     return f"{commands} {patches} {_NOTE_PLAN}"
 
@@ -171,9 +211,12 @@ def describe_argv(shell: str = "shell", directory: str = "workdir", *, applies_p
 # Codex puts no error flag on its results: their text says what failed.
 _codex_facade = partial(Facade, provider="openai", failure=render_failure, flags_errors=False)
 _PATCH_DIFFERENCE = {
-    "apply_patch": "A call as a function is accepted, too: where there are no custom tools, it is the only form."
+    "apply_patch": "A call as a function is accepted, too: where there are no custom tools, it is the only "
+    "form."
 }
-_IMAGE_DIFFERENCE = {"view_image": "The image is part of the result; this version of Codex sent it in a message after it."}
+_IMAGE_DIFFERENCE = {
+    "view_image": "The image is part of the result; this version of Codex sent it in a message after it."
+}
 
 TABLES = (
     # gpt-5.5, since 0.166
@@ -209,14 +252,19 @@ TABLES = (
         title="Codex with shell_command",
         views=(SHELL_COMMAND, APPLY_PATCH, *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f"Run commands with shell_command, and set workdir instead of using cd: {_NOTE_SEARCH} {_NOTE_PATCH} {_NOTE_PLAN}",
+        note=f"Run commands with shell_command, and set workdir instead of using cd: {_NOTE_SEARCH} "
+        f"{_NOTE_PATCH} {_NOTE_PLAN}",
         differences=_PATCH_DIFFERENCE | _IMAGE_DIFFERENCE,
     ),
     # gpt-5, gpt-4.1 and o3, in 0.77
     _codex_facade(
         id="codex-shell",
         title="Codex with shell",
-        views=(make_shell(applies_patches=True), replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
+        views=(
+            make_shell(applies_patches=True),
+            replace(make_apply_patch_function(), hidden=True),
+            *_COMMON_VIEWS,
+        ),
         hides=_HIDES,
         note=describe_argv(applies_patches=True),
         differences=_IMAGE_DIFFERENCE,
@@ -244,7 +292,11 @@ TABLES = (
         id="openai",
         title="OpenAI",
         provider="openai",
-        views=(make_shell(applies_patches=False), make_apply_patch_function(accepts=OPERATION_PARAMETERS), *_COMMON_VIEWS),
+        views=(
+            make_shell(applies_patches=False),
+            make_apply_patch_function(accepts=OPERATION_PARAMETERS),
+            *_COMMON_VIEWS,
+        ),
         hides=_HIDES,
         note=describe_argv(),
     ),
@@ -255,7 +307,8 @@ TABLES = (
         provider="openai",
         views=(HOSTED_SHELL, APPLY_PATCH_OPERATION, *_COMMON_VIEWS),
         hides=_HIDES,
-        note="Run commands with shell; each runs in bash on Linux, in a sandbox, and starts in the workspace: "
+        note="Run commands with shell; each runs in bash on Linux, in a sandbox, and starts in the "
+        "workspace: "
         f"{_NOTE_SEARCH} {_NOTE_PATCH} {_NOTE_PLAN}",
     ),
 )

@@ -1,14 +1,17 @@
-"""Finds lines that stand for omitted text, such as "// ... rest of the code ...": a file is always written whole."""
+"""Finds lines that stand for omitted text, such as "// ... rest of the code ...": a file is always written
+whole.
+"""
 
 import re
 
 __all__ = ["find_elision"]
 
-# As Gemini CLI decides: a phrase, then an ellipsis, bare or in brackets or a comment. A line such as "# ... rest of code ..."
-# is accepted: real files have comments like that.
+# As Gemini CLI decides: a phrase, then an ellipsis, bare or in brackets or a comment. A line such as "# ...
+# rest of code ..." is accepted: real files have comments like that.
 _PHRASE = r"(?:rest\s+of(?:\s+(?:code|methods?))?|unchanged\s+(?:code|methods?))"
 _ELISION = re.compile(
-    rf"^\s*(?://|#|--|;)?\s*(?:/\*|<!--|\(|\[)?\s*{_PHRASE}\s*(?:\.{{3,}}|…)\s*(?:\*/|-->|\)|\])?\s*$", re.IGNORECASE
+    rf"^\s*(?://|#|--|;)?\s*(?:/\*|<!--|\(|\[)?\s*{_PHRASE}\s*(?:\.{{3,}}|…)\s*(?:\*/|-->|\)|\])?\s*$",
+    re.IGNORECASE,
 )
 _MAX_LINE_LENGTH = 160
 

@@ -1,7 +1,9 @@
-"""Equivalent base calls, for handing a conversation to another model: one canonical form, and other tools that do the same.
+"""Equivalent base calls, for handing a conversation to another model: one canonical form, and other tools
+that do the same.
 
-A call in history is expressed with the tools that the present model has. Canonical forms are compared to find what that loses;
-a call that no tool of the model can express is replaced by an equivalent one. Nothing here is ever run.
+A call in history is expressed with the tools that the present model has. Canonical forms are compared to find
+what that loses; a call that no tool of the model can express is replaced by an equivalent one. Nothing here
+is ever run.
 """
 
 import re
@@ -9,20 +11,39 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-__all__ = ["HARNESS_PARAMETERS", "SUBSTITUTES", "Arguments", "alternatives", "canonical_call", "render_patch", "simplify_call"]
+__all__ = [
+    "HARNESS_PARAMETERS",
+    "SUBSTITUTES",
+    "Arguments",
+    "alternatives",
+    "canonical_call",
+    "render_patch",
+    "simplify_call",
+]
 
 Arguments = dict[str, Any]
 # How a harness limits commands and formats results: other models need not know.
 HARNESS_PARAMETERS = frozenset(
-    {"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context", "read_first", "on_timeout"}
+    {
+        "head_share",
+        "list_depth",
+        "max_output",
+        "inactivity_timeout",
+        "auto_context",
+        "read_first",
+        "on_timeout",
+    }
     | {"max_size", "max_page", "keep_escapes", "hidden", "respect_ignore"}
 )
 _UNLIMITED_LINES = 100_000  # this many lines mean all of them
-# A base tool -> others that do its work. If a harness has no tool for it and none of these is available, it is shown itself.
+# A base tool -> others that do its work. If a harness has no tool for it and none of these is available, it
+# is shown itself.
 SUBSTITUTES: dict[str, frozenset[str]] = {
     **dict.fromkeys(("read", "grep", "glob", "list_dir"), frozenset({"shell"})),
     **dict.fromkeys(("read_many", "view_image"), frozenset({"read", "shell"})),
-    **dict.fromkeys(("edit", "multi_edit", "insert", "notebook_edit", "patch"), frozenset({"edit", "multi_edit", "patch"})),
+    **dict.fromkeys(
+        ("edit", "multi_edit", "insert", "notebook_edit", "patch"), frozenset({"edit", "multi_edit", "patch"})
+    ),
     "write": frozenset({"patch"}),
     "shell": frozenset(),
 }
@@ -30,7 +51,9 @@ _PATCH_VERBS = {"create_file": "Add", "update_file": "Update", "delete_file": "D
 
 
 def simplify_call(tool: str, arguments: Arguments) -> Arguments:
-    """Return the arguments of a base call without those that say nothing; a number of lines to read is a last line."""
+    """Return the arguments of a base call without those that say nothing; a number of lines to read is a last
+    line.
+    """
     simple = {name: value for name, value in arguments.items() if value is not None}
     if tool == "shell" and simple.get("cwd") in ("", "."):
         del simple["cwd"]
@@ -48,7 +71,11 @@ def _simplify_line_count(arguments: Arguments) -> None:
 
 def canonical_call(tool: str, arguments: Arguments) -> Arguments:
     """Return the arguments of a base call in canonical form: equal for calls that do the same."""
-    canonical = {name: value for name, value in simplify_call(tool, arguments).items() if name not in HARNESS_PARAMETERS}
+    canonical = {
+        name: value
+        for name, value in simplify_call(tool, arguments).items()
+        if name not in HARNESS_PARAMETERS
+    }
     make_canonical = _CANONICAL_FORMS.get(tool)
     if make_canonical is not None:
         make_canonical(canonical)
@@ -153,7 +180,13 @@ def _shell_alternatives(arguments: Arguments, *, has_argv: bool) -> Iterator[tup
 _OPTIONAL_PARAMETERS = frozenset(
     {"max_results", "skip", "limit", "order", "auto_context", "line_numbers", "allow_large", "max_per_file"}
 )
-_GREP_FLAGS = {"ignore_case": "-i", "literal": "-F", "multiline": "-U", "only_matching": "-o", "no_ignore": "--no-ignore"}
+_GREP_FLAGS = {
+    "ignore_case": "-i",
+    "literal": "-F",
+    "multiline": "-U",
+    "only_matching": "-o",
+    "no_ignore": "--no-ignore",
+}
 _GREP_OPTIONS = {"before": "-B", "after": "-A", "file_type": "-t", "include_glob": "-g"}
 _GREP_MODES = {"files": "-l", "count": "-c", "content": "-n"}
 
@@ -268,7 +301,9 @@ def _patch_alternatives(arguments: Arguments) -> Iterator[tuple[str, Arguments]]
 
 
 def _read_chunk(lines: list[str]) -> Arguments | None:
-    """Return the old and the new text of a file section that is one chunk with some context; None if it is not."""
+    """Return the old and the new text of a file section that is one chunk with some context; None if it is
+    not.
+    """
     if lines and lines[0].startswith("@@"):
         lines = lines[1:]
     old: list[str] = []

@@ -1,7 +1,8 @@
 """How Gemini CLI writes results and failures; Qwen Code, which began as a copy of it, shares some of it.
 
-What a command in the foreground or a page has written stands within `<untrusted_context>`, which nothing inside of it can
-close. As in the program, the output of a process in the background does not; our notes stand outside, with the paths they name.
+What a command in the foreground or a page has written stands within `<untrusted_context>`, which nothing
+inside of it can close. As in the program, the output of a process in the background does not; our notes stand
+outside, with the paths they name.
 """
 
 import posixpath
@@ -33,7 +34,8 @@ def render_untrusted(context: RenderContext) -> str:
 
 
 _BANNER = (
-    "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines {first}-{last} of {size}.\nAction: {action}\n\n"
+    "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines {first}-{last} of "
+    "{size}.\nAction: {action}\n\n"
     "--- FILE CONTENT (truncated) ---\n"
 )
 
@@ -44,8 +46,8 @@ _END_OF_FILE = "This is the end of the file."
 def render_read(context: RenderContext, banner: str = _BANNER, *, only_utf8: bool = True) -> str:
     """Return the text without line numbers, under a banner if it is not all of the file.
 
-    As this harness splits text at line feeds, a final newline is followed by one more line, which is empty. `only_utf8`: text
-    in another encoding counts as binary.
+    As this harness splits text at line feeds, a final newline is followed by one more line, which is empty.
+    `only_utf8`: text in another encoding counts as binary.
     """
     data: Arguments = context.data or {}
     is_foreign = only_utf8 and data.get("encoding") == "windows-1252"
@@ -120,7 +122,9 @@ _ENTRIES = {"directory": "[DIR] {name}", "link": "{name} -> {target}"}
 
 
 def render_list(context: RenderContext) -> str:
-    """Return a directory, with sizes: directories first, then names, regardless of case; never git's own directory."""
+    """Return a directory, with sizes: directories first, then names, regardless of case; never git's own
+    directory.
+    """
     data = context.data
     shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != ".git"]
     ignored = data["ignored"]
@@ -167,7 +171,9 @@ def render_grep(context: RenderContext) -> str:
 
 
 def _relative_path(path: str, searched: str) -> str:
-    """Return a path relative to what was searched; a file that was searched itself is named without its directory."""
+    """Return a path relative to what was searched; a file that was searched itself is named without its
+    directory.
+    """
     relative = posixpath.relpath(path, searched)
     return posixpath.basename(searched) if relative == "." else relative
 
@@ -214,10 +220,16 @@ def render_command(context: RenderContext) -> str:
     output = data["output"].strip()
     notes = [f"Note: {note}" for note in data["notes"]]
     if data["running"]:
-        text = f"Command moved to background (PID: {data['pid']}). Output hidden; read it with read_background_output."
+        text = (
+            f"Command moved to background (PID: {data['pid']}). Output hidden; read it with "
+            "read_background_output."
+        )
         return join_lines(_wrap_untrusted(text), *notes)
     if data["ended"]:
-        reason = f"Command was automatically cancelled because {_END_REASONS.get(data['ended'], 'it was stopped')}."
+        reason = (
+            "Command was automatically cancelled because "
+            f"{_END_REASONS.get(data['ended'], 'it was stopped')}."
+        )
         before = "There was no output before that."
         if output:
             before = f"Below is the output before it was cancelled:\n{output}"
@@ -242,7 +254,9 @@ def _describe_truncation(data: Arguments) -> str:
 
 
 def render_log(context: RenderContext) -> str:
-    """Return the last lines of a background process; as in a file, a final newline is followed by one more line."""
+    """Return the last lines of a background process; as in a file, a final newline is followed by one more
+    line.
+    """
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
@@ -253,7 +267,9 @@ def render_log(context: RenderContext) -> str:
         head = f"Showing last {limit} of {total} lines:"
         if limit >= total:
             head = "Full Log Output:"
-        text = join_lines(_describe_truncation(data), head + "\n" + "\n".join(data["output"].split("\n")[-limit:]))
+        text = join_lines(
+            _describe_truncation(data), head + "\n" + "\n".join(data["output"].split("\n")[-limit:])
+        )
     return "\n".join([text, *(f"Note: {note}" for note in data["notes"])])
 
 
@@ -278,7 +294,9 @@ def render_search(context: RenderContext) -> str:
     query, results = context.native.get("query", ""), context.data["results"]
     if not results:
         return f'No search results or information found for query: "{query}"'
-    answers = [f"{join_lines(hit['date'], hit['snippet'])}[{number}]" for number, hit in enumerate(results, 1)]
+    answers = [
+        f"{join_lines(hit['date'], hit['snippet'])}[{number}]" for number, hit in enumerate(results, 1)
+    ]
     sources = [f"[{number}] {hit['title']} ({hit['url']})" for number, hit in enumerate(results, 1)]
     answer = "\n\n".join(answers) + "\n\nSources:\n" + "\n".join(sources)
     return f'Web search results for "{query}":\n\n{_wrap_untrusted(answer)}'
@@ -335,19 +353,27 @@ _FAILURES = {
     "is_directory": "Path is a directory, not a file: {path}",
     "not_directory": "Error: Path is not a directory: {path}",
     "file_exists": _CANNOT_CREATE,
-    "session_not_found": "Background process ID {details.session} not found: list_background_processes shows all of them.",
+    "session_not_found": "Background process ID {details.session} not found: list_background_processes shows "
+    "all of them.",
     "edit_failed empty": _CANNOT_CREATE,
-    "edit_failed identical": "No changes to apply. The old_string and new_string are identical in file: {path}",
-    "edit_failed not_found": "Could not find an exact match for 'old_string' in '{path}'. If previous edits modified the file "
-    "or you are modifying lines outside your recent read window, please use ReadFile to inspect the target lines before "
+    "edit_failed identical": "No changes to apply. The old_string and new_string are identical in file: "
+    "{path}",
+    "edit_failed not_found": "Could not find an exact match for 'old_string' in '{path}'. If previous edits "
+    "modified the file "
+    "or you are modifying lines outside your recent read window, please use ReadFile to inspect the target "
+    "lines before "
     "retrying with an exact 'old_string'.{nearest}",
-    "edit_failed ambiguous": "Failed to edit, Expected {expected} but found {details.match_count} for old_string in file: "
+    "edit_failed ambiguous": "Failed to edit, Expected {expected} but found {details.match_count} for "
+    "old_string in file: "
     "{path}. If you intended to replace multiple occurrences, set 'allow_multiple' to true.",
 }
 
 
 def render_failure(context: RenderContext, missing: str = "File not found") -> str:
-    """Return a failure in Gemini CLI's words: one line. `missing`: what is said of a path where nothing is."""
+    """Return a failure in Gemini CLI's words: one line.
+
+    `missing`: what is said of a path where nothing is.
+    """
     if context.code == "unknown_tool":
         names = ", ".join(f'"{name}"' for name in suggest(context.tool, context.visible_names, cutoff=0))
         return f'Tool "{context.tool}" not found. Did you mean one of: {names}?'
@@ -386,4 +412,7 @@ def render_skill(context: RenderContext) -> str:
     data = context.data
     files = "\n".join(data["files"]) or "(none)"
     parts = f"<instructions>\n{data['text']}\n</instructions>\n\n<available_resources>\n{files}\n</available_resources>"
-    return f'<activated_skill name="{data["name"]}">\n<skill_dir>{data["directory"]}</skill_dir>\n\n{parts}\n</activated_skill>'
+    return (
+        "<activated_skill "
+        f'name="{data["name"]}">\n<skill_dir>{data["directory"]}</skill_dir>\n\n{parts}\n</activated_skill>'
+    )

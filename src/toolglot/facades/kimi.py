@@ -1,6 +1,9 @@
-"""DATA: the tools of Kimi Code, as Kimi models know them; older names are accepted too. Results are rendered as Claude Code's.
+"""DATA: the tools of Kimi Code, as Kimi models know them; older names are accepted too.
 
-Lines are counted from 1, and from the end if they are negative; times are seconds. Every command starts in the workspace.
+Results are rendered as Claude Code's.
+
+Lines are counted from 1, and from the end if they are negative; times are seconds. Every command starts in
+the workspace.
 """
 
 import math
@@ -21,7 +24,9 @@ __all__ = ["TABLES"]
 DEFAULT_TIMEOUT, MAX_TIMEOUT, MAX_BACKGROUND_TIMEOUT, MAX_WAIT = 60, 300, 7200, 3600  # seconds
 MAX_LINES = 1000
 """Lines of a file that are read at once."""
-_MODE = string("overwrite replaces the file; append adds to its end.", enum=["overwrite", "append"], default="overwrite")
+_MODE = string(
+    "overwrite replaces the file; append adds to its end.", enum=["overwrite", "append"], default="overwrite"
+)
 _TASK = field("handle", string("The task_id that Bash returned."))
 
 
@@ -87,7 +92,9 @@ _VIEWS = (
         "read",
         {
             "path!": rows.FILE,
-            "line_offset": integer("First line to read, counted from 1; a negative number counts from the end (default 1)."),
+            "line_offset": integer(
+                "First line to read, counted from 1; a negative number counts from the end (default 1)."
+            ),
             "n_lines": integer("Number of lines to read (default 1000).", exclusiveMinimum=0),
         },
         to_base=read_to_base,
@@ -97,7 +104,8 @@ _VIEWS = (
     ),
     make_view(
         "Write",
-        "Write a whole file, or append to it. An existing file must have been read first. To change part of a file, use Edit.",
+        "Write a whole file, or append to it. An existing file must have been read first. To change part of "
+        "a file, use Edit.",
         "write",
         {"path!": rows.FILE, "content!": rows.CONTENT_OR_APPENDIX, "mode": _MODE},
         result=claude.render_write,
@@ -105,7 +113,8 @@ _VIEWS = (
     ),
     make_view(
         "Edit",
-        "Replace old_string with new_string in a file you have already read. old_string must match the file exactly, "
+        "Replace old_string with new_string in a file you have already read. old_string must match the file "
+        "exactly, "
         "without line numbers, and be unique unless replace_all is true.",
         "edit",
         {
@@ -122,7 +131,8 @@ _VIEWS = (
     ),
     make_view(
         "Bash",
-        "Run a command with bash in a sandbox. Use run_in_background for servers; TaskOutput and TaskStop take its task_id.",
+        "Run a command with bash in a sandbox. Use run_in_background for servers; TaskOutput and TaskStop "
+        "take its task_id.",
         "shell",
         {
             "command!": string("The command line.", minLength=1),
@@ -138,8 +148,12 @@ _VIEWS = (
                 timeout_from_base,
             ),
             "description": rows.PURPOSE,
-            "run_in_background": field("background", boolean("Return at once and keep it running (default false).")),
-            "disable_timeout": unmapped(boolean("In the background: run without a time limit (default false).")),
+            "run_in_background": field(
+                "background", boolean("Return at once and keep it running (default false).")
+            ),
+            "disable_timeout": unmapped(
+                boolean("In the background: run without a time limit (default false).")
+            ),
         },
         fixed={"cwd": "."},
         result=partial(claude.render_command, output_tool="TaskOutput"),
@@ -148,13 +162,17 @@ _VIEWS = (
     ),
     make_view(
         "Glob",
-        "Find files whose paths match a glob pattern, newest first, at most 100. To search file contents, use Grep.",
+        "Find files whose paths match a glob pattern, newest first, at most 100. To search file contents, "
+        "use Grep.",
         "glob",
         {
             "pattern!": string("Glob such as 'src/**/*.py'."),
             "path": aliased(field("path", rows.DIRECTORY), "directory"),
             "include_ignored": field(
-                "respect_gitignore", boolean("Also find files that .gitignore names (default false)."), _flip, _flip
+                "respect_gitignore",
+                boolean("Also find files that .gitignore names (default false)."),
+                _flip,
+                _flip,
             ),
         },
         fixed={"max_results": 100},
@@ -178,11 +196,17 @@ _VIEWS = (
             "-C": unmapped(integer("Lines to show before and after each match.", minimum=0)),
             "head_limit": field(
                 "max_results",
-                integer("Maximum number of lines or files to show; 0 for the maximum of 10000.", minimum=0, default=250),
+                integer(
+                    "Maximum number of lines or files to show; 0 for the maximum of 10000.",
+                    minimum=0,
+                    default=250,
+                ),
             ),
             "offset": field("skip", integer("Number of results to skip, for paging.", minimum=0, default=0)),
             "multiline": boolean("Let a match span lines, with . matching newlines.", default=False),
-            "include_ignored": field("no_ignore", boolean("Also search files that .gitignore names.", default=False)),
+            "include_ignored": field(
+                "no_ignore", boolean("Also search files that .gitignore names.", default=False)
+            ),
         },
         result=claude.render_grep,
         accepts={"context": unmapped(integer(minimum=0))},
@@ -206,7 +230,8 @@ _VIEWS = (
     ),
     make_view(
         "TodoList",
-        "Replace or read the list of tasks, which the user sees. Use it for work with several steps; keep one in progress.",
+        "Replace or read the list of tasks, which the user sees. Use it for work with several steps; keep "
+        "one in progress.",
         "todo",
         {
             "todos": rows.todos(
@@ -216,7 +241,8 @@ _VIEWS = (
                     status=string("State of the task.", enum=["pending", "in_progress", "done"]),
                 ),
                 "title",
-                description="The complete list, in order; an empty list clears it (default: the list is only read).",
+                description="The complete list, in order; an empty list clears it (default: the list is only "
+                "read).",
                 done="done",
             )
         },
@@ -280,8 +306,10 @@ TABLES = (
         views=_VIEWS,
         failure=render_tagged_failure,
         note=(
-            "Find files with Glob and Grep, read them with Read, change them with Edit, and run commands with Bash. "
-            "Read a file before you change it, and give Edit text exactly as it is in the file, without line numbers. "
+            "Find files with Glob and Grep, read them with Read, change them with Edit, and run commands "
+            "with Bash. "
+            "Read a file before you change it, and give Edit text exactly as it is in the file, without line "
+            "numbers. "
             "Timeouts are seconds; run servers in the background and read what they print with TaskOutput. "
             "For work with several steps, keep a plan with TodoList."
         ),

@@ -17,7 +17,9 @@ _ANY_DEPTH = "**/"
 
 
 def pattern_to_base(pattern: str) -> str:
-    """Return a glob that compares whole paths: one without a slash matches at any depth, as in ripgrep and .gitignore."""
+    """Return a glob that compares whole paths: one without a slash matches at any depth, as in ripgrep and
+    .gitignore.
+    """
     return pattern if "/" in pattern else _ANY_DEPTH + pattern
 
 
@@ -41,7 +43,9 @@ _VIEWS = (
         {
             "path!": rows.FILE,
             "start_line": integer("First line to read, counted from 1 (default 1).", minimum=1),
-            "end_line": integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
+            "end_line": integer(
+                "Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1
+            ),
             "pages": rows.PDF_PAGES,
         },
         aliases=("read",),
@@ -49,13 +53,16 @@ _VIEWS = (
     ),
     make_view(
         "write_file",
-        "Write a text file, creating parent directories. An existing file must have been read before it is overwritten. "
+        "Write a text file, creating parent directories. An existing file must have been read before it is "
+        "overwritten. "
         "To change part of a file, use edit.",
         "write",
         {
             "path!": rows.FILE,
             "content!": rows.CONTENT_OR_APPENDIX,
-            "mode": string("overwrite replaces the file (default); append adds to its end.", enum=["overwrite", "append"]),
+            "mode": string(
+                "overwrite replaces the file (default); append adds to its end.", enum=["overwrite", "append"]
+            ),
         },
         aliases=("write",),
         accepts={"mode": unmapped(string(enum=["overwrite", "append", "create_only"]))},
@@ -75,7 +82,8 @@ _VIEWS = (
             "pattern": field(
                 "pattern",
                 string(
-                    "Glob: '*.py' matches names in all directories; with a slash it is relative to the directory, such as "
+                    "Glob: '*.py' matches names in all directories; with a slash it is relative to the "
+                    "directory, such as "
                     "'src/**/*.ts' or './*.py' (default: all files)."
                 ),
                 lambda pattern: pattern_to_base(pattern or "*"),
@@ -96,8 +104,10 @@ TABLES = (
         # One tool to edit with: models that were not trained on patches fail at them too often.
         hides=frozenset({"patch", "insert", "web"}),
         note=(
-            "Read files with read_file, find them with list_files and grep, list directories with list_dir. Change files with "
-            "edit, several places at once with multi_edit; use write_file only for new files and complete rewrites. Read a "
+            "Read files with read_file, find them with list_files and grep, list directories with list_dir. "
+            "Change files with "
+            "edit, several places at once with multi_edit; use write_file only for new files and complete "
+            "rewrites. Read a "
             "file before you change it. Run commands with shell."
         ),
     ),

@@ -1,4 +1,6 @@
-"""JSON Schemas of native parameters, in short form: `object_schema("path", path=string("The file to read."))`."""
+"""JSON Schemas of native parameters, in short form: `object_schema("path", path=string("The file to
+read."))`.
+"""
 
 from functools import partial
 from typing import Any

@@ -1,6 +1,7 @@
 """DATA: the tools of Qwen Code, as Qwen models know them. It began as a copy of Gemini CLI.
 
-Lines are counted from 0 here, times are milliseconds, and searches are case-insensitive. Every command starts in the workspace.
+Lines are counted from 0 here, times are milliseconds, and searches are case-insensitive. Every command starts
+in the workspace.
 """
 
 from msgspec import UNSET
@@ -39,18 +40,25 @@ _VIEWS = (
     shared_views.make_write_view("write_file", "edit", result=qwen.render_write),
     make_view(
         "edit",
-        "Replace old_string with new_string in a file you have already read. old_string must be unique unless replace_all is "
+        "Replace old_string with new_string in a file you have already read. old_string must be unique "
+        "unless replace_all is "
         "true. An empty old_string creates a new file.",
         "edit",
         {
             "file_path!": rows.FILE,
-            "old_string!": field("old", string("The text to replace, exactly as in the file, with lines to make it unique.")),
+            "old_string!": field(
+                "old", string("The text to replace, exactly as in the file, with lines to make it unique.")
+            ),
             "new_string!": rows.NEW_TEXT,
             "replace_all": rows.replace_all(),
         },
         fixed={"match": "exact"},
         result=qwen.render_edit,
-        accepts={"expected_replacements": field("count", integer(minimum=1), lambda count: "one" if count == 1 else count)},
+        accepts={
+            "expected_replacements": field(
+                "count", integer(minimum=1), lambda count: "one" if count == 1 else count
+            )
+        },
         ignores={"instruction"},
         aliases=("replace",),
     ),
@@ -62,7 +70,9 @@ _VIEWS = (
             "pattern!": rows.GREP_TARGET["pattern!"],
             "glob": aliased(rows.INCLUDE_GLOB, "include"),
             "path": rows.GREP_TARGET["path"],
-            "limit": field("max_results", integer("Maximum number of lines to show (default 250).", minimum=1)),
+            "limit": field(
+                "max_results", integer("Maximum number of lines to show (default 250).", minimum=1)
+            ),
         },
         fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
         result=qwen.render_grep,
@@ -95,8 +105,12 @@ _VIEWS = (
         "shell",
         {
             "command!": rows.COMMAND,
-            "is_background": field("background", boolean("Return at once and keep it running (default false).")),
-            "timeout": rows.timeout("run_shell_command: timeout", number(_TIMEOUT, maximum=600_000), MAX_TIMEOUT),
+            "is_background": field(
+                "background", boolean("Return at once and keep it running (default false).")
+            ),
+            "timeout": rows.timeout(
+                "run_shell_command: timeout", number(_TIMEOUT, maximum=600_000), MAX_TIMEOUT
+            ),
             "description": rows.PURPOSE,
             "directory": rows.CWD,
         },
@@ -114,7 +128,10 @@ _VIEWS = (
             "prompt!": rows.prompt("What you want to know about the page."),
             "format": field(
                 "format",
-                string("Form of the text (default auto, which is markdown).", enum=["auto", "markdown", "html", "text"]),
+                string(
+                    "Form of the text (default auto, which is markdown).",
+                    enum=["auto", "markdown", "html", "text"],
+                ),
                 lambda form: UNSET if form == "auto" else form,
             ),
         },
@@ -131,7 +148,8 @@ _VIEWS = (
     ),
     make_view(
         "todo_write",
-        "Replace the list of tasks, which the user sees. Use it for work with several steps; keep one task in progress.",
+        "Replace the list of tasks, which the user sees. Use it for work with several steps; keep one task "
+        "in progress.",
         "todo",
         {
             "todos!": rows.todos(
@@ -166,15 +184,20 @@ TABLES = (
         views=_VIEWS,
         failure=qwen.render_failure,
         note=(
-            "Find files with glob and grep_search, read them with read_file, change them with edit, and run commands with "
-            "run_shell_command. Read a file before you change it, and give edit text exactly as it is in the file. "
-            "read_file counts lines from 0; timeouts are milliseconds. Paths may be absolute or relative to the workspace. "
+            "Find files with glob and grep_search, read them with read_file, change them with edit, and run "
+            "commands with "
+            "run_shell_command. Read a file before you change it, and give edit text exactly as it is in the "
+            "file. "
+            "read_file counts lines from 0; timeouts are milliseconds. Paths may be absolute or relative to "
+            "the workspace. "
             "For work with several steps, keep a plan with todo_write."
         ),
         hides=frozenset({"view_image", "multi_edit", "insert", "patch", "read_many", "shell_list", "web"}),
         differences={
-            "read_file": "A file that has not changed since it was read is shown again, because the model may have lost it.",
-            "run_shell_command": "The output of a background command is read with shell_output, not from a file. Notes on the "
+            "read_file": "A file that has not changed since it was read is shown again, because the model "
+            "may have lost it.",
+            "run_shell_command": "The output of a background command is read with shell_output, not from a "
+            "file. Notes on the "
             "sandbox follow the output.",
             "web_fetch": "The page itself is returned: no second model answers the prompt.",
         },

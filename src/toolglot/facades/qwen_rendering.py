@@ -26,7 +26,11 @@ def render_edit(context: RenderContext) -> str:
 
 def render_write(context: RenderContext) -> str:
     """Return one sentence."""
-    head = "Successfully created and wrote to new file" if context.data["created"] else "Successfully overwrote file"
+    head = (
+        "Successfully created and wrote to new file"
+        if context.data["created"]
+        else "Successfully overwrote file"
+    )
     return f"{head}: {context.data['absolute']}."
 
 
@@ -86,15 +90,23 @@ def render_todos(context: RenderContext) -> str:
     """Return the list as JSON, in a reminder."""
     items: list[Arguments] = context.native["todos"]
     if not items:
-        return "Todo list has been cleared.\n\n<system-reminder>\nYour todo list is now empty.\n</system-reminder>"
+        return (
+            "Todo list has been cleared.\n\n<system-reminder>\nYour todo list is now "
+            "empty.\n</system-reminder>"
+        )
     text = "Todos have been modified successfully. Continue to track your progress with the todo list."
-    return f"{text}\n\n<system-reminder>\nThe latest contents of your todo list:\n\n{dumps_text(items)}\n</system-reminder>"
+    return (
+        f"{text}\n\n<system-reminder>\nThe latest contents of your todo "
+        f"list:\n\n{dumps_text(items)}\n</system-reminder>"
+    )
 
 
 _FAILURES = {
-    "edit_failed not_found": "Failed to edit, 0 occurrences found for old_string in {path}. No edits made. Check whitespace, "
+    "edit_failed not_found": "Failed to edit, 0 occurrences found for old_string in {path}. No edits made. "
+    "Check whitespace, "
     "indentation and context, and use read_file to verify.",
-    "edit_failed ambiguous": "Failed to edit. Found {details.match_count} occurrences for old_string in {path} but replace_all "
+    "edit_failed ambiguous": "Failed to edit. Found {details.match_count} occurrences for old_string in "
+    "{path} but replace_all "
     "was not enabled.",
     "session_not_found": "No background task found with ID {details.session}.",
 }

@@ -20,7 +20,9 @@ def join_lines(*lines: str) -> str:
 
 
 def describe_failure(context: RenderContext, templates: Mapping[str, str], **values: str) -> str:
-    """Return the text for a failure's code, or its code and reason, from a table; the base tool's text if it has none."""
+    """Return the text for a failure's code, or its code and reason, from a table; the base tool's text if it
+    has none.
+    """
     details, base = context.details, context.base
     template = templates.get(f"{context.code} {getattr(details, 'reason', '')}".strip(), "{text}")
     return template.format(
@@ -47,7 +49,9 @@ def read_notes(data: Mapping[str, Any], label: str, continuation: str) -> list[s
             of = f"of a file of {data['size']} bytes"
         notes.append(f"{label}lines {data['first']} to {data['last']} {of}; continue with {continuation}")
     if data["long_lines"]:
-        notes.append(f"truncated because they are too long: lines {', '.join(map(str, data['long_lines'][:10]))}")
+        notes.append(
+            f"truncated because they are too long: lines {', '.join(map(str, data['long_lines'][:10]))}"
+        )
     if data["encoding"] != "utf-8":
         notes.append(f"read as {data['encoding']}")
     return [f"[{note}]" for note in notes]

@@ -18,7 +18,10 @@ MAX_TIMEOUT = 7200.0
 
 
 def to_seconds(name: str, value: float, limit: float = MAX_TIMEOUT) -> float:
-    """Return a timeout in milliseconds as seconds, at most `limit`. `name` is for the error. Raises ToolError."""
+    """Return a timeout in milliseconds as seconds, at most `limit`.
+
+    `name` is for the error. Raises ToolError.
+    """
     if value <= 0:
         raise ToolError(f"{name} is {value:g}; give a number of milliseconds above 0", kind="validation")
     return min(value / 1000, limit)
@@ -36,7 +39,9 @@ SKILL = field("name", string("The skill's name, as the instructions list it."))
 
 FILE = field("path", string("Path of the file, absolute or relative to the workspace."))
 DIRECTORY = string("Directory to search (default: the workspace).")
-LISTED_DIRECTORY = field("path", string("The directory, absolute or relative to the workspace."), default=".", base_default=".")
+LISTED_DIRECTORY = field(
+    "path", string("The directory, absolute or relative to the workspace."), default=".", base_default="."
+)
 EXCLUDED_NAMES = string_list("Globs of names to exclude.")
 CONTENT = string("The complete content of the file.")
 PDF_PAGES = string('Pages of a PDF document, such as "3" or "1-5" (at most 20).')
@@ -55,8 +60,12 @@ def replace_all(**keywords: Any) -> Row:
     )
 
 
-def accept_edits(parameter: str, path: str, old: str, new: str, schema: Schema, result: Renderer) -> dict[str, Any]:
-    """Return options of a view that also takes a list of replacements, or one: `parameter`, with the keys `old` and `new`."""
+def accept_edits(
+    parameter: str, path: str, old: str, new: str, schema: Schema, result: Renderer
+) -> dict[str, Any]:
+    """Return options of a view that also takes a list of replacements, or one: `parameter`, with the keys
+    `old` and `new`.
+    """
 
     def to_edit(edit: Arguments) -> Arguments:
         count = "all" if edit.get("replace_all") else "one"
@@ -89,12 +98,17 @@ def accept_edits(parameter: str, path: str, old: str, new: str, schema: Schema, 
 
 
 def image_case(native_path: str) -> dict[str, Case]:
-    """Return the case of an image that another model looked at: this one would have read it. For history only."""
+    """Return the case of an image that another model looked at: this one would have read it.
+
+    For history only.
+    """
     return {"image": Case(base="view_image", fields=(Field(native_path, "path"),))}
 
 
 def line_range(tool: str, first_line: int, offset: Schema, limit: Schema) -> Rows:
-    """Return rows for a first line and a number of lines, where the first line of a file is number `first_line`."""
+    """Return rows for a first line and a number of lines, where the first line of a file is number
+    `first_line`.
+    """
 
     def start_line(offset: float) -> int:
         return max(int(offset) - first_line, 0) + 1
@@ -113,16 +127,22 @@ def line_range(tool: str, first_line: int, offset: Schema, limit: Schema) -> Row
         return max(base["end_line"] - base.get("start_line", 1) + 1, 1)
 
     return {
-        "offset": field("start_line", offset, start_line, lambda start: start - 1 + first_line if start else UNSET),
+        "offset": field(
+            "start_line", offset, start_line, lambda start: start - 1 + first_line if start else UNSET
+        ),
         "limit": call_field("end_line", limit, end_line, limit_from_base),
     }
 
 
 def ignore_files(tool: str) -> dict[str, Row]:
-    """Return rows for the ignore files that a search respects: git's, and those of the harness (`.geminiignore`)."""
+    """Return rows for the ignore files that a search respects: git's, and those of the harness
+    (`.geminiignore`).
+    """
     return {
         "respect_git_ignore": field("respect_gitignore", boolean("Respect .gitignore files (default true).")),
-        f"respect_{tool}_ignore": field("respect_extra_ignore", boolean(f"Respect .{tool}ignore files (default true).")),
+        f"respect_{tool}_ignore": field(
+            "respect_extra_ignore", boolean(f"Respect .{tool}ignore files (default true).")
+        ),
     }
 
 
@@ -130,10 +150,14 @@ def file_filtering_options(tool: str) -> Row:
     """Return the same as one parameter, an object of switches."""
     rows = ignore_files(tool)
     base_names = {native: row.fields[0].base for native, row in rows.items()}
-    schema = object_schema("", "Which ignore files to respect.", **{native: row.schema for native, row in rows.items()})
+    schema = object_schema(
+        "", "Which ignore files to respect.", **{native: row.schema for native, row in rows.items()}
+    )
 
     def read_option(native: str) -> Callable[[Arguments], Any]:
-        return lambda arguments: cast(Arguments, arguments.get("file_filtering_options", {})).get(native, UNSET)
+        return lambda arguments: cast(Arguments, arguments.get("file_filtering_options", {})).get(
+            native, UNSET
+        )
 
     def from_base(base: Arguments) -> Any:
         options: Arguments = {}
@@ -142,7 +166,10 @@ def file_filtering_options(tool: str) -> Row:
                 options[native] = base[name]
         return options or UNSET
 
-    return Row(schema, tuple(Field("", name, read_option(native), from_base, True) for native, name in base_names.items()))
+    return Row(
+        schema,
+        tuple(Field("", name, read_option(native), from_base, True) for native, name in base_names.items()),
+    )
 
 
 # ---- search
@@ -163,10 +190,13 @@ def grep_mode(description: str, count: str, **keywords: Any) -> Row:
     return choice_field("mode", schema, choices, "files_with_matches", "content")
 
 
-def context_lines(after: str, before: str, both: tuple[str, ...], make_schema: Callable[..., Schema], **keywords: Any) -> Rows:
+def context_lines(
+    after: str, before: str, both: tuple[str, ...], make_schema: Callable[..., Schema], **keywords: Any
+) -> Rows:
     """Return rows for the lines to show around a match.
 
-    They are parameters for those after, before, or (by other names) on both sides, which the first two override.
+    They are parameters for those after, before, or (by other names) on both sides, which the first two
+    override.
     """
 
     def row(base: str, native: str) -> Row:
@@ -193,11 +223,15 @@ URL = field("target", string("URL of the page (https://…)."))
 def query(**keywords: Any) -> Row:
     """Return the row of one search query, where the base tool takes several."""
     schema = string("What to search for.", **keywords)
-    return field("queries", schema, lambda query: [query], lambda queries: queries[0] if len(queries) == 1 else UNSET)
+    return field(
+        "queries", schema, lambda query: [query], lambda queries: queries[0] if len(queries) == 1 else UNSET
+    )
 
 
 def prompt(description: str) -> Row:
-    """Return the row for what the model wants to know of a page; required, so it is empty in history if nothing is known."""
+    """Return the row for what the model wants to know of a page; required, so it is empty in history if
+    nothing is known.
+    """
     return field("question", string(description), lambda question: question or UNSET, base_default="")
 
 
@@ -212,7 +246,10 @@ def timeout(name: str, schema: Schema, limit: float = MAX_TIMEOUT) -> Row:
 
 
 def numeric_handle(schema: Schema) -> Row:
-    """Return the row of a background command by its number: a process or session ID. Other handles cannot be expressed."""
+    """Return the row of a background command by its number: a process or session ID.
+
+    Other handles cannot be expressed.
+    """
     row = field(
         "handle",
         schema,
@@ -242,9 +279,10 @@ def todos(
 ) -> Row:
     """Return the list of a plan, whose items have their text under the key `text`.
 
-    `done` is the native status of a completed item. Without `keep_all_statuses`, "cancelled" and "blocked" become `done` and
-    "pending". `extras`: more native keys -> base keys; `defaults` has those of an item (in base form, with its position from 1)
-    that has none, and they are not read back. `is_sequential`: only one item may be in progress.
+    `done` is the native status of a completed item. Without `keep_all_statuses`, "cancelled" and "blocked"
+    become `done` and "pending". `extras`: more native keys -> base keys; `defaults` has those of an item (in
+    base form, with its position from 1) that has none, and they are not read back. `is_sequential`: only one
+    item may be in progress.
     """
     nearest = {"completed": done}
     if not keep_all_statuses:
@@ -261,7 +299,10 @@ def todos(
         return base_item
 
     def item_from_base(base_item: Arguments, position: int) -> Arguments:
-        item: Arguments = {text: base_item["text"], "status": nearest.get(base_item["status"], base_item["status"])}
+        item: Arguments = {
+            text: base_item["text"],
+            "status": nearest.get(base_item["status"], base_item["status"]),
+        }
         item |= defaults(base_item, position)
         for key, base_key in base_keys.items():
             if base_item.get(base_key):
@@ -271,7 +312,9 @@ def todos(
     def to_base(items: list[Arguments]) -> list[Arguments]:
         running = sum(item["status"] == "in_progress" for item in items)
         if is_sequential and running > 1:
-            raise ToolError('Invalid parameters: Only one task can be "in_progress" at a time.', kind="validation")
+            raise ToolError(
+                'Invalid parameters: Only one task can be "in_progress" at a time.', kind="validation"
+            )
         return [item_to_base(item, position) for position, item in enumerate(items, 1)]
 
     def from_base(items: list[Arguments]) -> list[Arguments]:

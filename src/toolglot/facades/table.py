@@ -1,7 +1,8 @@
-"""Builds a view from a table: one row per native parameter, with its schema and the base parameter it corresponds to.
+"""Builds a view from a table: one row per native parameter, with its schema and the base parameter it
+corresponds to.
 
-A row is a schema if the base tool has the same parameter; else `field` and its variants say which one it has. The key of a row
-is the native name; "!" after it marks a required parameter.
+A row is a schema if the base tool has the same parameter; else `field` and its variants say which one it has.
+The key of a row is the native name; "!" after it marks a required parameter.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -47,16 +48,23 @@ def field(
 
 
 def call_field(
-    base: str, schema: Schema, to_base: Callable[[Arguments], Any], from_base: Callable[[Arguments], Any] = omit
+    base: str,
+    schema: Schema,
+    to_base: Callable[[Arguments], Any],
+    from_base: Callable[[Arguments], Any] = omit,
 ) -> Row:
     """Return a parameter that is computed from all arguments of a call."""
     return Row(schema, (Field("", base, to_base, from_base, needs_all_arguments=True),))
 
 
-def choice_field(base: str, schema: Schema, choices: Mapping[str, str], default: str, base_default: str) -> Row:
+def choice_field(
+    base: str, schema: Schema, choices: Mapping[str, str], default: str, base_default: str
+) -> Row:
     """Return a parameter whose values have other names: native -> base."""
     names = {value: name for name, value in choices.items()}
-    return field(base, schema, choices.__getitem__, names.__getitem__, default=default, base_default=base_default)
+    return field(
+        base, schema, choices.__getitem__, names.__getitem__, default=default, base_default=base_default
+    )
 
 
 def switch_field(base: str, schema: Schema, on: Any, off: Any, base_default: Any = UNSET) -> Row:
@@ -116,9 +124,10 @@ def make_view(
 ) -> View:
     """Return a view of one base tool.
 
-    `fixed` to `script_value` are those of its `Case`, `options` further attributes of `View`. `rows` are shown to the model;
-    `closed` says that there are no others. Calls may also have the parameters in `accepts`, which yield to a shown one, and in
-    `ignores`, which have no effect. `more_cases` are forms that are not shown.
+    `fixed` to `script_value` are those of its `Case`, `options` further attributes of `View`. `rows` are
+    shown to the model; `closed` says that there are no others. Calls may also have the parameters in
+    `accepts`, which yield to a shown one, and in `ignores`, which have no effect. `more_cases` are forms that
+    are not shown.
     """
     shown = _to_rows(rows)
     required = [key.rstrip("!") for key in rows if key.endswith("!")]
@@ -170,7 +179,9 @@ def with_fixed(view: View, **fixed: Any) -> View:
 
 
 def _to_rows(rows: Rows) -> dict[str, Row]:
-    """Return rows by their native names; a schema alone is a parameter that the base tool has under the same name."""
+    """Return rows by their native names; a schema alone is a parameter that the base tool has under the same
+    name.
+    """
     by_name: dict[str, Row] = {}
     for key, row in rows.items():
         name = key.rstrip("!")

@@ -59,7 +59,10 @@ def _check_view(view: View, known: set[str]) -> None:
 
 
 def check_names(names: Iterable[str], known: Collection[str], key: str, kind: str) -> None:
-    """Raise UsageError for the first name that is not known. `key`: where it is; `kind`: what it should be."""
+    """Raise UsageError for the first name that is not known.
+
+    `key`: where it is; `kind`: what it should be.
+    """
     for name in names:
         if name not in known:
             raise UsageError(f"{key}: {UnknownName(kind, name, known)}")

@@ -1,8 +1,8 @@
 """A base tool under a model's own name: the table form of a facade.
 
-A view says what the model sees (name, parameters, description) and how native and base arguments correspond, both ways. Most of
-it is data, one row per parameter; what no row can express is a small named function. A view names its base tool and never
-imports it.
+A view says what the model sees (name, parameters, description) and how native and base arguments correspond,
+both ways. Most of it is data, one row per parameter; what no row can express is a small named function. A
+view names its base tool and never imports it.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -31,8 +31,9 @@ class Field(msgspec.Struct, frozen=True):
     """One native parameter and the base parameter it corresponds to.
 
     `to_base` and `from_base` convert the value where the two sides differ; UNSET omits the parameter. With
-    `needs_all_arguments` they get all arguments of their side instead of one value. `default` is what a call means that omits
-    the native parameter; `base_default` what history says where the base parameter is absent.
+    `needs_all_arguments` they get all arguments of their side instead of one value. `default` is what a call
+    means that omits the native parameter; `base_default` what history says where the base parameter is
+    absent.
     """
 
     native: str
@@ -74,11 +75,15 @@ Renderer = Callable[[RenderContext], str]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A base tool and how its parameters correspond. A native tool with several commands has one case for each."""
+    """A base tool and how its parameters correspond.
+
+    A native tool with several commands has one case for each.
+    """
 
     base: str
     fields: Sequence[Field | str] = ()
-    """A string is a parameter with the same name and meaning on both sides. Later fields override earlier ones."""
+    """A string is a parameter with the same name and meaning on both sides. Later fields override earlier
+    ones."""
     fixed: Arguments = {}
     """Base parameters that always have this value."""
     to_base: Callable[[Arguments], Arguments] | None = None
@@ -92,7 +97,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     is_failure: Callable[[RenderContext], bool] | None = None
     """Whether this harness reports a success as an error: a command with an exit code."""
     successes: Collection[str] = frozenset()
-    """Codes of failures that this harness reports as a success, such as a binary file; `result` renders them."""
+    """Codes of failures that this harness reports as a success, such as a binary file; `result` renders
+    them."""
     native_data: Callable[[RenderContext], Any] | None = None
     """Data that the vendor wants beside the text, for a tool that is `typed`."""
     script_value: Callable[[RenderContext], Any] | None = None
@@ -113,7 +119,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """By what `select_case` returns; "" is the form that the model is shown."""
     select_case: Callable[[Arguments], str] | None = None
     accepts: Schema = {}
-    """Parameters that calls may also have (older or gated ones), or that are accepted in more forms than are shown."""
+    """Parameters that calls may also have (older or gated ones), or that are accepted in more forms than are
+    shown."""
     ignored: Collection[str] = frozenset()
     """Parameters that are accepted and have no effect."""
     aliases_for: dict[str, Sequence[str]] = {}
@@ -132,7 +139,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     models: str = ""
     """Regular expression: only models whose names match see it."""
     hidden: bool = False
-    """Calls are understood, but the model is not shown the tool: it was part of earlier versions of the harness."""
+    """Calls are understood, but the model is not shown the tool: it was part of earlier versions of the
+    harness."""
     direct: bool = False
     """Where the model calls its tools from code, it still calls this one itself."""
     output_schema: Schema | None = None
@@ -175,7 +183,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         Unknown keys of nested objects are allowed and have no effect.
         """
         shown: Schema = self.parameters or {"type": "object", "properties": {}}
-        if self.kind == "freeform" and self.parameters is None:  # how it is called on wires that have only functions
+        # how it is called on wires that have only functions
+        if self.kind == "freeform" and self.parameters is None:
             shown = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         properties = {**shown.get("properties", {}), **self.accepts}
         schema = cast(Schema, _allow_unknown_keys({**shown, "properties": properties}))
@@ -188,13 +197,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             schema["required"] = required
         if self.aliases_for:
             schema["allOf"] = [
-                {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [parameter]}}
+                {
+                    "if": {"anyOf": [{"required": [name]} for name in others]},
+                    "else": {"required": [parameter]},
+                }
                 for parameter, others in self.aliases_for.items()
             ]
         return schema
 
     def native_name(self, case: Case, parameter: str) -> str:
-        """Return what the model calls a base parameter: the last field for it that is shown; the base name if there is none."""
+        """Return what the model calls a base parameter: the last field for it that is shown; the base name if
+        there is none.
+        """
         shown = (self.parameters or {}).get("properties", {})
         for field in reversed(case.fields):
             if isinstance(field, Field) and field.base == parameter and field.native in shown:
@@ -208,31 +222,48 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.cases["" if self.select_case is None else self.select_case(native)]
 
     def to_base(self, native: Arguments) -> tuple[str, Arguments]:
-        """Return the base tool and its arguments. Raises ToolError, which names the tool and the native parameter."""
+        """Return the base tool and its arguments.
+
+        Raises ToolError, which names the tool and the native parameter.
+        """
         if issues := find_issues(native, self.accepted_schema):
             message = explain_issues(self.definition, issues)
-            raise ToolError(message, kind="validation", code="invalid_arguments", tool=self.name, details=issues)
+            raise ToolError(
+                message, kind="validation", code="invalid_arguments", tool=self.name, details=issues
+            )
         try:
             return self.map_call(native)
         except ToolError as e:
-            raise ToolError(f"{self.name}: {e}", kind=e.kind, code=e.code, tool=self.name, details=e.details) from None
+            raise ToolError(
+                f"{self.name}: {e}", kind=e.kind, code=e.code, tool=self.name, details=e.details
+            ) from None
         except Exception as e:  # a table's function met what no schema rules out
             raise self.unreadable_call() from e
 
     def unreadable_call(self) -> ToolError:
         """Return the error for a call that the schema allows and a function of the table cannot convert."""
-        return ToolError(f"{self.name} did not run: its arguments cannot be interpreted.", kind="validation", tool=self.name)
+        return ToolError(
+            f"{self.name} did not run: its arguments cannot be interpreted.",
+            kind="validation",
+            tool=self.name,
+        )
 
     def map_call(self, native: Arguments) -> tuple[str, Arguments]:
         """Return the base tool and its arguments for a call that was validated. Raises ToolError."""
         case = self.find_case(native)
-        arguments = case.to_base(native) if case.to_base is not None else _map_fields(case.fields, native, to_base=True)
+        arguments = (
+            case.to_base(native)
+            if case.to_base is not None
+            else _map_fields(case.fields, native, to_base=True)
+        )
         return case.base, {**case.fixed, **arguments}
 
     # ---- base -> native
 
     def from_base(self, base: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
-        """Return a base call as the model would have made it, and what that loses; None if it cannot be expressed at all."""
+        """Return a base call as the model would have made it, and what that loses; None if it cannot be
+        expressed at all.
+        """
         simple = simplify_call(base, arguments)
         candidates: list[tuple[Arguments, list[str], int]] = []
         for case in self.cases.values():
@@ -242,7 +273,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         if not candidates:
             return None
         native, lost, _ = min(candidates, key=lambda candidate: (len(candidate[1]), candidate[2]))
-        return native, tuple(Loss(f"parameter {name!r}", self.name, "this model's tool cannot express it") for name in lost)
+        return native, tuple(
+            Loss(f"parameter {name!r}", self.name, "this model's tool cannot express it") for name in lost
+        )
 
     def _to_native(self, case: Case, arguments: Arguments) -> Arguments | None:
         if case.from_base is not None:
@@ -253,7 +286,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if self.parameters is None:
             return dict(native)
-        # A value that the model could not have given is omitted; without a required one there is no such call.
+        # A value that the model could not have given is omitted; without a required one there is no such
+        # call.
         shown = self.parameters.get("properties", {})
         possible: Arguments = {}
         for name, value in native.items():
@@ -262,7 +296,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         required = self.parameters.get("required", ())
         return possible if possible.keys() >= {*required} else None
 
-    def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
+    def _compare_round_trip(
+        self, base: str, arguments: Arguments, native: Arguments
+    ) -> tuple[list[str], int]:
         """Return which base parameters a native call does not bring back, and how many it adds."""
         try:
             restored = canonical_call(*self.map_call(native))
@@ -274,7 +310,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facade(msgspec.Struct, frozen=True, kw_only=True):
-    """All native tools of a harness. A base tool without a view is shown under its own name, unless it is hidden."""
+    """All native tools of a harness.
+
+    A base tool without a view is shown under its own name, unless it is hidden.
+    """
 
     id: str
     title: str
@@ -284,7 +323,8 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     failure: Renderer | None = None
     """Renders failures if a case does not: also calls of unknown tools, and arguments that fit no case."""
     refuses_unknown_parameters: bool = False
-    """Whether the harness refuses a call with a parameter that it does not know; otherwise that is ignored."""
+    """Whether the harness refuses a call with a parameter that it does not know; otherwise that is
+    ignored."""
     flags_errors: bool = True
     """Whether the harness marks failed calls as such; otherwise their text alone says so."""
     note: str = ""
@@ -349,8 +389,20 @@ def _map_fields(fields: Sequence[Field | str], arguments: Arguments, *, to_base:
     return mapped
 
 
-_TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "array": list, "integer": int, "number": (int, float)}
-_LIMITS = {"minimum": ge, "maximum": le, "exclusiveMinimum": gt, "minLength": ge, "minItems": ge, "maxItems": le}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "array": list,
+    "integer": int,
+    "number": (int, float),
+}
+_LIMITS = {
+    "minimum": ge,
+    "maximum": le,
+    "exclusiveMinimum": gt,
+    "minLength": ge,
+    "minItems": ge,
+    "maxItems": le,
+}
 
 
 def _fits(value: Any, schema: Schema) -> bool:

@@ -1,7 +1,7 @@
 """What a caller sees of a registry: which tools, under which names, and what its calls mean.
 
-A model, an MCP client, another framework and a person at the command line all get their tools from a `ToolView`, and call them
-as the `Caller` that it makes.
+A model, an MCP client, another framework and a person at the command line all get their tools from a
+`ToolView`, and call them as the `Caller` that it makes.
 """
 
 from collections.abc import Iterable
@@ -41,13 +41,15 @@ def resolve_policy_names(
 
 
 class ToolView:
-    """The tools of a registry that a configuration allows. It stays valid while the registry has the same version.
+    """The tools of a registry that a configuration allows.
+
+    It stays valid while the registry has the same version.
 
     Args:
         registry: The tools.
         config: Rules and limits; tools that it denies altogether are not shown.
-        facade: Names and describes the built-in tools, and those of the user that it names; None leaves them unchanged. It is
-            loaded only if there are such tools.
+        facade: Names and describes the built-in tools, and those of the user that it names; None leaves them
+            unchanged. It is loaded only if there are such tools.
         model: The model that the facade is for.
         names: What names in `config` stand for.
         added: Tools that the caller has besides, which a facade may name.
@@ -104,7 +106,9 @@ class ToolView:
 
     @cached_property
     def facade(self) -> BoundFacade | None:
-        """The caller's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
+        """The caller's own names for the built-in tools, and for the user's that a custom facade names; None
+        without any.
+        """
         if self._table is None:
             return None
         base_tools, other_names = split_base_tools(self.registry.definitions(), self._table, self.allowed)

@@ -23,14 +23,18 @@ def load_attachment(path: str | PathLike[str]) -> Text | Media:
         if not path.is_dir() and not path.is_file():  # reading a pipe or a device might never end
             raise UsageError(f"attachment {str(path)!r} is not a regular file")
         if size > _MAX_BYTES and path.is_file():
-            raise UsageError(f"attachment {str(path)!r} is too large: {size:,} bytes, the limit is {_MAX_BYTES:,}")
+            raise UsageError(
+                f"attachment {str(path)!r} is too large: {size:,} bytes, the limit is {_MAX_BYTES:,}"
+            )
         data = path.read_bytes()
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read attachment {str(path)!r}: {getattr(e, 'strerror', e)}") from None
     media_type = mimetypes.guess_type(path.name)[0] or ""
     family = media_type.partition("/")[0]
     if media_type in _SNIFFED_TYPES and detect_media(data) != ("image", media_type):
-        raise UsageError(f"attachment {str(path)!r} is not a valid {media_type} file, although its name says so")
+        raise UsageError(
+            f"attachment {str(path)!r} is not a valid {media_type} file, although its name says so"
+        )
     if family not in _MEDIA_FAMILIES and media_type != "application/pdf":
         try:
             return Text(f"[{path.name}]\n{data.decode()}")

@@ -1,4 +1,6 @@
-"""One event loop in a thread for the whole process: synchronous callers, including notebooks, share its connections."""
+"""One event loop in a thread for the whole process: synchronous callers, including notebooks, share its
+connections.
+"""
 
 import asyncio
 import atexit
@@ -25,12 +27,16 @@ _EXIT_SECONDS = 2.0
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the background loop. Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
+    """Run a coroutine in the background loop.
+
+    Ctrl-C cancels it, waits until it has cleaned up, and is raised again.
+    """
     global _loop, _thread
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()
-            _loop.set_debug(False)  # with -X dev it would complain that imports take long, which hold up nobody here
+            # with -X dev it would complain that imports take long, which hold up nobody here
+            _loop.set_debug(False)
             _thread = threading.Thread(target=_run_loop, args=(_loop,), name=_THREAD_NAME, daemon=True)
             _thread.start()
         loop = _loop
@@ -66,11 +72,14 @@ def blocking(
 
     @wraps(method)
     def call(self: _Self, /, *args: _P.args, **options: _P.kwargs) -> T:
-        return run_sync(getattr(self, method.__name__)(*args, **options))  # a subclass may have a method of its own
+        # a subclass may have a method of its own
+        return run_sync(getattr(self, method.__name__)(*args, **options))
 
     call.__name__ = name or f"{method.__name__}_sync"
     call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{call.__name__}"
-    call.__doc__ = f"Like `{method.__name__}`, for callers without an event loop. Ctrl-C leaves a valid conversation."
+    call.__doc__ = (
+        f"Like `{method.__name__}`, for callers without an event loop. Ctrl-C leaves a valid conversation."
+    )
     return call
 
 
@@ -99,7 +108,9 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _close_loop() -> None:
-    """End the loop with the program: cancel what runs, and close the connections, about which Python would complain."""
+    """End the loop with the program: cancel what runs, and close the connections, about which Python would
+    complain.
+    """
     loop, thread = _loop, _thread
     if loop is None or thread is None or not thread.is_alive():
         return

@@ -1,4 +1,7 @@
-"""Code mode: the model writes code that calls the tools, instead of calling them itself. When it is used, and what is shown."""
+"""Code mode: the model writes code that calls the tools, instead of calling them itself.
+
+When it is used, and what is shown.
+"""
 
 import re
 from collections.abc import Iterable
@@ -22,10 +25,13 @@ __all__ = ["choose_language", "list_direct_tools", "list_inner_tools", "make_cod
 log = get_logger("toolglot.loop")
 
 
-def choose_language(code_mode: bool | Language | None, facade: str | Facade | None, model: str) -> Language | None:
+def choose_language(
+    code_mode: bool | Language | None, facade: str | Facade | None, model: str
+) -> Language | None:
     """Return what a model writes its code in; None if it calls its tools itself.
 
-    `code_mode`: None leaves it to the facade, which has the native names of code mode for models whose harness it is.
+    `code_mode`: None leaves it to the facade, which has the native names of code mode for models whose
+    harness it is.
     """
     if code_mode is False:
         return None
@@ -56,7 +62,9 @@ def _has_native_code_mode(facade: Facade, model: str) -> bool:
 
 
 def _find_languages(code_mode: bool | Language | None, *, is_native: bool) -> tuple[Language, ...]:
-    """Return the languages that a model may write, the preferred one first; none if it calls its tools itself."""
+    """Return the languages that a model may write, the preferred one first; none if it calls its tools
+    itself.
+    """
     if is_native:
         return ("javascript",)
     if code_mode is True:
@@ -75,7 +83,9 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-def list_inner_tools(definitions: Iterable[ToolDefinition], facade: BoundFacade | None) -> tuple[ToolDefinition, ...]:
+def list_inner_tools(
+    definitions: Iterable[ToolDefinition], facade: BoundFacade | None
+) -> tuple[ToolDefinition, ...]:
     """Return the tools that the model's code calls."""
     views = {view.qualified_name: view for view in facade.views} if facade is not None else {}
     inner: list[ToolDefinition] = []

@@ -1,8 +1,9 @@
 """Which part of a conversation the model is shown when not all of it fits its context window.
 
-Invariants: the conversation itself is never touched: what is left out of requests stays in it and in saved files. A call is
-never separated from its result. The model is told what is left out. What is left out once stays left out, so that the bytes
-that were sent stay a prefix of the next request. A turn costs time for what is new in it only.
+Invariants: the conversation itself is never touched: what is left out of requests stays in it and in saved
+files. A call is never separated from its result. The model is told what is left out. What is left out once
+stays left out, so that the bytes that were sent stay a prefix of the next request. A turn costs time for what
+is new in it only.
 """
 
 from collections import Counter
@@ -25,7 +26,8 @@ __all__ = ["ContextMeter", "ContextPolicy", "ContextUsage", "ConversationWindow"
 Summarize = Callable[[Sequence[Message]], "str | Awaitable[str]"]
 """Summarizes the messages that are going to be left out."""
 RenderMessage = Callable[[Message, dict[Loss, None]], Message]
-"""A message of another model, or about tools, as this one knows it; adds what cannot be expressed to the losses."""
+"""A message of another model, or about tools, as this one knows it; adds what cannot be expressed to the
+losses."""
 _DEFAULT_ANSWER_TOKENS = 8_192  # if the model's limit is unknown
 _SAFETY_FACTOR = 0.95  # of the context window: estimates are estimates
 _CALIBRATION_RANGE = (0.4, 3.0)  # a provider's count changes our estimate by no more than this
@@ -37,7 +39,8 @@ class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What to do when a conversation no longer fits the context window."""
 
     when_full: Literal["compact", "trim", "off"] = "compact"
-    """compact: the model summarizes the older part · trim: it is left out · off: nothing, the provider may refuse."""
+    """compact: the model summarizes the older part · trim: it is left out · off: nothing, the provider may
+    refuse."""
     budget: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Tokens of a request; unset: the model's context window, minus room for the answer."""
     keep: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
@@ -48,7 +51,10 @@ class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Truncation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where requests begin. `prompt`: the message that the present turn began with, if the truncation is inside that turn."""
+    """Where requests begin.
+
+    `prompt`: the message that the present turn began with, if the truncation is inside that turn.
+    """
 
     start: int = 0
     prompt: int | None = None
@@ -59,13 +65,17 @@ class Truncation(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(0, self.start - (self.prompt is not None) - len(_leading_instructions(conversation)))
 
     def leading_messages(self, conversation: Sequence[Message]) -> tuple[Message, ...]:
-        """Return what replaces the messages that are left out, after the instructions that the conversation began with."""
+        """Return what replaces the messages that are left out, after the instructions that the conversation
+        began with.
+        """
         if not self.start:
             return ()
         count = self.omitted_count(conversation)
         are_gone = f"{'is' if count == 1 else 'are'} no longer shown"
         if self.summary:
-            note = f"[Summary of the conversation so far; its {count_phrase(count)} {are_gone}.]\n{self.summary}"
+            note = (
+                f"[Summary of the conversation so far; its {count_phrase(count)} {are_gone}.]\n{self.summary}"
+            )
         else:
             note = f"[The {count_phrase(count)} of this conversation {are_gone}.]"
         instructions = _leading_instructions(conversation)
@@ -96,12 +106,16 @@ class ContextMeter:
         self.truncation = truncation or Truncation()
         self._sums = [0]  # _sums[n]: estimated tokens of the first n messages
         self._calibration: dict[str, float] = {}  # by model: the provider's count / our estimate
-        self._rejected_limits: dict[str, int] = {}  # by model: what is left to use after a request was rejected
+        # by model: what is left to use after a request was rejected
+        self._rejected_limits: dict[str, int] = {}
 
     # ---- size
 
     def estimate_tokens(self, conversation: Sequence[Message], profile: Profile, overhead: int = 0) -> int:
-        """Return the tokens of the next request. `overhead`: uncalibrated tokens of everything but the conversation."""
+        """Return the tokens of the next request.
+
+        `overhead`: uncalibrated tokens of everything but the conversation.
+        """
         self._update_sums(conversation)
         truncation = self.truncation
         tokens = overhead + self._tail_tokens(truncation)
@@ -119,13 +133,19 @@ class ContextMeter:
 
     def record_rejection(self, profile: Profile, tokens: int, overhead: int) -> None:
         """Learn from a request that was rejected as too long. Room stays for what cannot be left out."""
-        self._rejected_limits[profile.model] = max(tokens * 3 // 4, 2 * self.scale_tokens(profile, overhead), 1)
+        self._rejected_limits[profile.model] = max(
+            tokens * 3 // 4, 2 * self.scale_tokens(profile, overhead), 1
+        )
 
     def token_budget(self, profile: Profile, policy: ContextPolicy, max_tokens: int | None) -> int | None:
         """Return the tokens that a request may have; None if no limit is known."""
         window = profile.limits.context
         limit = int(window * _SAFETY_FACTOR) - answer_tokens(profile, max_tokens) if window else None
-        limits = [bound for bound in (limit, policy.budget, self._rejected_limits.get(profile.model)) if bound is not None]
+        limits = [
+            bound
+            for bound in (limit, policy.budget, self._rejected_limits.get(profile.model))
+            if bound is not None
+        ]
         return min(limits) if limits else None
 
     def scale_tokens(self, profile: Profile, tokens: int) -> int:
@@ -155,7 +175,9 @@ class ContextMeter:
     def find_truncation(
         self, conversation: Sequence[Message], profile: Profile, overhead: int, target: int
     ) -> Truncation | None:
-        """Return the smallest truncation that brings a request down to `target` tokens, else the largest, if any."""
+        """Return the smallest truncation that brings a request down to `target` tokens, else the largest, if
+        any.
+        """
         self._update_sums(conversation)
         first, omitted = len(_leading_instructions(conversation)), self.truncation.omitted_count(conversation)
         room = target / self._token_factor(profile) - overhead - self._sums[first]
@@ -190,7 +212,9 @@ def _leading_instructions(conversation: Sequence[Message]) -> list[Message]:
 
 
 def can_start_at(conversation: Sequence[Message], index: int) -> bool:
-    """Return whether requests can begin with a message: a prompt, or a reply whose calls all have results after it."""
+    """Return whether requests can begin with a message: a prompt, or a reply whose calls all have results
+    after it.
+    """
     message = conversation[index]
     if message.role == "user":
         return True
@@ -202,8 +226,9 @@ def can_start_at(conversation: Sequence[Message], index: int) -> bool:
 
 
 class ConversationWindow(Sequence[Message]):
-    """A conversation as it is sent, without copying it: after the system messages, without its older part, and with the
-    replies rendered for the model. Each reply is rendered once and stays the same object, so that its encoding can be kept.
+    """A conversation as it is sent, without copying it: after the system messages, without its older part,
+    and with the replies rendered for the model. Each reply is rendered once and stays the same object, so
+    that its encoding can be kept.
     """
 
     def __init__(
@@ -217,7 +242,8 @@ class ConversationWindow(Sequence[Message]):
         self.losses: dict[Loss, None] = {}  # what could not be rendered
         self._head = (*system_messages, *truncation.leading_messages(conversation))
         self._conversation, self._start = conversation, truncation.start
-        self._rendered: dict[int, tuple[Message, Message]] = {}  # by id; the original is kept so that its id stays its own
+        # by id; the original is kept so that its id stays its own
+        self._rendered: dict[int, tuple[Message, Message]] = {}
 
     def _show(self, message: Message) -> Message:
         if self.render is None or message.role == "user":
@@ -241,7 +267,11 @@ class ConversationWindow(Sequence[Message]):
         if position < 0:
             raise IndexError(index)
         beyond_head = position - len(self._head)
-        return self._head[position] if beyond_head < 0 else self._show(self._conversation[self._start + beyond_head])
+        return (
+            self._head[position]
+            if beyond_head < 0
+            else self._show(self._conversation[self._start + beyond_head])
+        )
 
     def _slice(self, start: int, stop: int, step: int) -> list[Message]:
         if step != 1:
@@ -260,9 +290,12 @@ class ConversationWindow(Sequence[Message]):
 # ---- a summary
 
 SUMMARY_PROMPT = (
-    "Below is the older part of a conversation between a user and an assistant with tools. It will no longer be shown. "
-    "Summarize it for the assistant, who continues the task: what the user wants, what was decided and learned, what was "
-    "done with which tools and files, exact names and numbers, and open questions. Answer with the summary only."
+    "Below is the older part of a conversation between a user and an assistant with tools. It will no longer "
+    "be shown. "
+    "Summarize it for the assistant, who continues the task: what the user wants, what was decided and "
+    "learned, what was "
+    "done with which tools and files, exact names and numbers, and open questions. Answer with the summary "
+    "only."
 )
 
 

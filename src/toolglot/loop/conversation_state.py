@@ -1,4 +1,5 @@
-"""Everything that is kept for one conversation between its runs, and what one of its runs has instead of the agent's own.
+"""Everything that is kept for one conversation between its runs, and what one of its runs has instead of the
+agent's own.
 
 An option of a run is declared as a key of `RunOptions`, and with its default in `RunSettings`.
 """
@@ -145,7 +146,10 @@ class ActiveRun:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nobody is left who could end the run. A stream that somebody still has could be read in another loop."""
+        """Whether nobody is left who could end the run.
+
+        A stream that somebody still has could be read in another loop.
+        """
         return self.loop.is_closed() and (self.reader_gone is None or self.is_unread)
 
 
@@ -199,7 +203,9 @@ class ConversationState:
         active: ActiveRun | None
         while (active := self.conversation.active_run) is not None and not active.is_dead:
             if not active.is_unread:
-                raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
+                raise UsageError(
+                    "a run is in progress on this conversation; wait for it, or pass another conversation"
+                )
             await asyncio.sleep(0.001)
         if active is not None and active.run is not None:
             active.run.interrupt()
@@ -226,7 +232,9 @@ class ConversationState:
         return self._engine_state
 
     def visible_messages(self, view: ModelView, instructions: str) -> Sequence[Message]:
-        """Return the messages of the next request: system messages, then what is shown of the conversation, rendered."""
+        """Return the messages of the next request: system messages, then what is shown of the conversation,
+        rendered.
+        """
         if (system_messages := view.system_messages(instructions)) != self.system_messages:
             self.system_messages = system_messages
         render = view.render_message if view.facade is not None or self.timeline.change_count else None
@@ -234,8 +242,13 @@ class ConversationState:
         if not (self.system_messages or self.meter.truncation.start or render):
             self._window = None
             return self.conversation
-        if self._window is None or (self._window.system_messages, self._window.truncation, self._window.render) != key:
-            self._window = ConversationWindow(self.system_messages, self.conversation, self.meter.truncation, render)
+        if (
+            self._window is None
+            or (self._window.system_messages, self._window.truncation, self._window.render) != key
+        ):
+            self._window = ConversationWindow(
+                self.system_messages, self.conversation, self.meter.truncation, render
+            )
         return self._window
 
     def head_tools(self, view: ModelView, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
@@ -246,7 +259,9 @@ class ConversationState:
     def note_tool_changes(self, view: ModelView) -> None:
         """Write into the conversation which tools were registered or removed since the last request."""
         deferral = view.deferral
-        message = self.timeline.find_changes(view.registry.definitions(), deferral.names if deferral is not None else ())
+        message = self.timeline.find_changes(
+            view.registry.definitions(), deferral.names if deferral is not None else ()
+        )
         if message is not None:
             self.conversation.append(message)
 
@@ -273,7 +288,9 @@ class ConversationState:
         """Record the calls that a run has answered itself; returns their outcomes by index."""
         outcomes: dict[int, ToolOutcome] = {}
         for index, call, result in run.take_refusals():
-            outcome = ToolOutcome(base_call(call), result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
+            outcome = ToolOutcome(
+                base_call(call), result, ran=result.error_kind in ("interrupted", "unknown_outcome")
+            )
             if not outcome.ran:  # one that ran was recorded when it was stopped
                 reason = result.error_code or result.error_kind or ""
                 tool = self.host.find_tool(call, self.caller)
@@ -318,7 +335,9 @@ class ConversationState:
         return result
 
     def retract(self) -> None:
-        """Take back the prompt of a run that failed before it was sent, or that the provider refused as invalid."""
+        """Take back the prompt of a run that failed before it was sent, or that the provider refused as
+        invalid.
+        """
         self.conversation.retract(self.prompt_start)
         self.meter.rewind(self.prompt_start)
         self.timeline = ToolTimeline(self.conversation)

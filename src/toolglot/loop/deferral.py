@@ -1,7 +1,7 @@
 """Many tools: which of them a model must search for, and what a conversation says about tools.
 
-Pure: the rule looks at definitions and limits, the timeline at messages. Nothing is stored beside the conversation, so that
-what was loaded survives saving, other models, and the truncation of the context.
+Pure: the rule looks at definitions and limits, the timeline at messages. Nothing is stored beside the
+conversation, so that what was loaded survives saving, other models, and the truncation of the context.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,11 +25,12 @@ __all__ = ["Defer", "Deferral", "ToolTimeline", "matches_pattern", "parse_defer"
 log = get_logger("toolglot.loop")
 
 Defer = bool | str | Collection[str] | Callable[[ToolDefinition], bool] | None
-"""None: defers tools if there are too many · True: all but the built-in ones · False: none · names, patterns or tags of tools ·
-a function that decides for each tool."""
+"""None: defers tools if there are too many · True: all but the built-in ones · False: none · names, patterns
+or tags of tools · a function that decides for each tool."""
 WINDOW_SHARE = 0.1
 """Tools are deferred automatically if they would take more than this share of the context window."""
-_WORDS: dict[str, bool | None] = {"auto": None, "all": True, "none": False}  # of the settings; they work in Python, too
+# of the settings; they work in Python, too
+_WORDS: dict[str, bool | None] = {"auto": None, "all": True, "none": False}
 _MIN_TOOLS = 10  # with fewer, a search costs more than it saves
 _LOOP_TOOLS = 2  # that come while a conversation goes on: `read_result` and `final_answer`
 
@@ -53,7 +54,10 @@ class Deferral(msgspec.Struct, frozen=True):
 
 
 def parse_defer(defer: Defer | Iterable[str]) -> Defer:
-    """Return a rule with its names as a set, and the words of the settings as what they mean. Raises UsageError."""
+    """Return a rule with its names as a set, and the words of the settings as what they mean.
+
+    Raises UsageError.
+    """
     if not isinstance(defer, Iterable):
         return defer
     names = as_items(defer)
@@ -63,11 +67,16 @@ def parse_defer(defer: Defer | Iterable[str]) -> Defer:
 
 
 def plan_deferral(
-    tools: Iterable[ToolDefinition], profile: Profile, defer: Defer, builtin: Collection[str] = (), hosted_count: int = 0
+    tools: Iterable[ToolDefinition],
+    profile: Profile,
+    defer: Defer,
+    builtin: Collection[str] = (),
+    hosted_count: int = 0,
 ) -> Deferral | None:
     """Return which tools to defer for a model, by their qualified names; None if all of them are shown.
 
-    `builtin`: the built-in tools that the model's own harness defers, too; only if the agent says that it defers tools.
+    `builtin`: the built-in tools that the model's own harness defers, too; only if the agent says that it
+    defers tools.
     `hosted_count`: how many tools of the provider there are besides.
     """
     if defer is False:
@@ -112,7 +121,9 @@ def _describe_excess(tools: tuple[ToolDefinition, ...], profile: Profile, hosted
     tokens = _estimate_tokens(tools, profile)
     if tokens <= window * WINDOW_SHARE:
         return ""
-    return f"{len(tools)} tools would take about {tokens:,} tokens, {tokens / window:.0%} of the context window"
+    return (
+        f"{len(tools)} tools would take about {tokens:,} tokens, {tokens / window:.0%} of the context window"
+    )
 
 
 def _estimate_tokens(tools: Iterable[ToolDefinition], profile: Profile) -> int:
@@ -121,11 +132,16 @@ def _estimate_tokens(tools: Iterable[ToolDefinition], profile: Profile) -> int:
 
 def matches_pattern(tool: ToolDefinition, pattern: str) -> bool:
     """Return whether a pattern is about a tool: by its name or one of its tags."""
-    return pattern in tool.tags or fnmatchcase(tool.name, pattern) or fnmatchcase(tool.qualified_name, pattern)
+    return (
+        pattern in tool.tags or fnmatchcase(tool.name, pattern) or fnmatchcase(tool.qualified_name, pattern)
+    )
 
 
 class ToolTimeline:
-    """What one conversation says about tools: which were loaded, called and added, and where. Each message is read once."""
+    """What one conversation says about tools: which were loaded, called and added, and where.
+
+    Each message is read once.
+    """
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation, self._count = conversation, 0
@@ -139,7 +155,8 @@ class ToolTimeline:
         self._registered: tuple[object, Collection[str], dict[str, ToolDefinition]] | None = None
         # Bytes that were sent have their definitions. What is not known here any more is just not declared.
         self._removed_tools: dict[str, ToolDefinition] = {}
-        self._head: tuple[tuple[ToolDefinition, ...], object, tuple[ToolDefinition, ...]] | None = None  # tools, key, head
+        # tools, key, head
+        self._head: tuple[tuple[ToolDefinition, ...], object, tuple[ToolDefinition, ...]] | None = None
 
     @property
     def change_count(self) -> int:
@@ -169,14 +186,21 @@ class ToolTimeline:
 
     # ---- tools that come and go while the conversation goes on
 
-    def find_changes(self, definitions: tuple[ToolDefinition, ...], deferred: Collection[str]) -> Message | None:
-        """Return the message that tells of tools that were registered or removed since the last request; None without any.
+    def find_changes(
+        self, definitions: tuple[ToolDefinition, ...], deferred: Collection[str]
+    ) -> Message | None:
+        """Return the message that tells of tools that were registered or removed since the last request; None
+        without any.
 
-        `definitions`: those of the registry now. Deferred tools are no news, since the model finds them when it searches;
-        but what the conversation says about a tool must not grow old.
+        `definitions`: those of the registry now. Deferred tools are no news, since the model finds them when
+        it searches; but what the conversation says about a tool must not grow old.
         """
         self._read()
-        if self._registered is not None and self._registered[0] is definitions and self._registered[1] == deferred:
+        if (
+            self._registered is not None
+            and self._registered[0] is definitions
+            and self._registered[1] == deferred
+        ):
             return None
         current = {tool.qualified_name: tool for tool in definitions if BUILTIN_TAG not in tool.tags}
         before = self._find_told(current)
@@ -208,13 +232,18 @@ class ToolTimeline:
     # ---- what a request declares
 
     def head_tools(
-        self, tools: tuple[ToolDefinition, ...], start: int, limit: int | None, translate: Callable[[str], tuple[str, ...]]
+        self,
+        tools: tuple[ToolDefinition, ...],
+        start: int,
+        limit: int | None,
+        translate: Callable[[str], tuple[str, ...]],
     ) -> tuple[ToolDefinition, ...]:
-        """Return the tools of a request: the same object while nothing changes, so that what was encoded stays valid.
+        """Return the tools of a request: the same object while nothing changes, so that what was encoded
+        stays valid.
 
-        They do not have what a message adds. Deferred tools are shown from the start if the model has called them without a
-        search, or if the search that loaded them is no longer shown. Beyond the provider's limit, the tools whose last use is
-        the oldest are left out.
+        They do not have what a message adds. Deferred tools are shown from the start if the model has called
+        them without a search, or if the search that loaded them is no longer shown. Beyond the provider's
+        limit, the tools whose last use is the oldest are left out.
 
         Args:
             tools: What the model sees of the agent's tools, some of them deferred.
@@ -224,7 +253,9 @@ class ToolTimeline:
         """
         self._read()
         added = {name for name, (index, _) in self._added.items() if index >= start}
-        removed = {name: tool for name, tool in self._removed_tools.items() if self._removed.get(name, -1) >= start}
+        removed = {
+            name: tool for name, tool in self._removed_tools.items() if self._removed.get(name, -1) >= start
+        }
         deferred = {tool.qualified_name for tool in tools if tool.deferred}
         if not (deferred or added or removed):
             self._head = (tools, None, tools)
@@ -252,8 +283,12 @@ class ToolTimeline:
         self._head = (tools, key, tuple(head.values()))
         return self._head[2]
 
-    def _find_last_uses(self, deferred: set[str], translate: Callable[[str], tuple[str, ...]]) -> dict[str, int]:
-        """Return the last message that loaded or called each of the deferred tools, by the name that the model has for it."""
+    def _find_last_uses(
+        self, deferred: set[str], translate: Callable[[str], tuple[str, ...]]
+    ) -> dict[str, int]:
+        """Return the last message that loaded or called each of the deferred tools, by the name that the
+        model has for it.
+        """
         last_uses: dict[str, int] = {}
         for uses in (self._loaded, self._called):
             for name, index in uses.items():
@@ -263,7 +298,9 @@ class ToolTimeline:
         return last_uses
 
     def offered_tools(self, head: tuple[ToolDefinition, ...], start: int) -> list[ToolDefinition]:
-        """Return the tools of a request's head that the model has the definitions of, at the end of the conversation."""
+        """Return the tools of a request's head that the model has the definitions of, at the end of the
+        conversation.
+        """
         self._read()
         removed = _names_since(start, self._removed)
         offered: list[ToolDefinition] = []
@@ -288,7 +325,9 @@ def _names_since(start: int, last_messages: Mapping[str, int]) -> set[str]:
 def _keep_places(
     head: dict[str, ToolDefinition], removed: dict[str, ToolDefinition], last_head: tuple[ToolDefinition, ...]
 ) -> dict[str, ToolDefinition]:
-    """Return a request's tools, and those that a message in it removes, in the places that they had in the last request."""
+    """Return a request's tools, and those that a message in it removes, in the places that they had in the
+    last request.
+    """
     placed: dict[str, ToolDefinition] = {}
     for name in (*(tool.qualified_name for tool in last_head), *head):
         tool = head.get(name) or removed.get(name)
@@ -297,8 +336,13 @@ def _keep_places(
     return placed
 
 
-def _find_announced(tools: Iterable[ToolDefinition], known: Mapping[str, ToolDefinition]) -> tuple[ToolDefinition, ...]:
-    """Return what a message tells of these tools, as it will be saved. `known`: what the model knows of tools."""
+def _find_announced(
+    tools: Iterable[ToolDefinition], known: Mapping[str, ToolDefinition]
+) -> tuple[ToolDefinition, ...]:
+    """Return what a message tells of these tools, as it will be saved.
+
+    `known`: what the model knows of tools.
+    """
     announced: list[ToolDefinition] = []
     for tool in tools:
         try:

@@ -1,7 +1,8 @@
 """Does what a `Run` decides: asks the model, runs the tools, and waits. One driver for one run.
 
-Invariants: however a run ends (done, error, cancelled, left by its reader), the conversation is valid and says what was
-interrupted. Events are passed on in lists, one for each piece of a reply; nothing is done per event here.
+Invariants: however a run ends (done, error, cancelled, left by its reader), the conversation is valid and
+says what was interrupted. Events are passed on in lists, one for each piece of a reply; nothing is done per
+event here.
 """
 
 import asyncio
@@ -58,7 +59,9 @@ class Driver:
 
     def __init__(self, run: Run, requests: RequestBuilder, *, streaming: bool) -> None:
         self.run, self._requests, self._streaming = run, requests, streaming
-        self._state, self._host, self._structured_output = requests.state, requests.state.host, requests.parts.output
+        self._state = requests.state
+        self._host = requests.state.host
+        self._structured_output = requests.parts.output
         config = requests.setup.config
         self._config, self._limits, self._hooks = config.config, requests.limits, config.hooks
         self._start = len(run.conversation)
@@ -74,15 +77,20 @@ class Driver:
         run_timeout = self._limits.run_timeout
         self._deadline = None if run_timeout is None else time.monotonic() + run_timeout
         self._pending: tuple[Suspended, ...] = ()
-        self._suspended: dict[int, Suspended] = {}  # calls of the open turn that have just begun to wait, by index
+        # calls of the open turn that have just begun to wait, by index
+        self._suspended: dict[int, Suspended] = {}
         self._was_rejected = False
         self._fallbacks_used = 0
 
     # ---- the loop
 
     def batches(self) -> AsyncGenerator[list[RunEvent]]:
-        """Run until it is done or waits for a decision. Without a reader (`streaming`), nothing is yielded on the way."""
-        telemetry, prompt = self._state.telemetry, self.run.conversation[self._state.prompt_start : self._start]
+        """Run until it is done or waits for a decision.
+
+        Without a reader (`streaming`), nothing is yielded on the way.
+        """
+        telemetry = self._state.telemetry
+        prompt = self.run.conversation[self._state.prompt_start : self._start]
         return self._drive() if telemetry is None else telemetry.watch_run(self._drive(), prompt, self.result)
 
     async def _drive(self) -> AsyncGenerator[list[RunEvent]]:
@@ -90,7 +98,8 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             while (step := self._next_step()) is not None:
-                if isinstance(step, CallTools) and not self._streaming:  # a generator would cost more than a call
+                # a generator would cost more than a call
+                if isinstance(step, CallTools) and not self._streaming:
                     await self._before_deadline(self._run_calls(step, None))
                     self._finish_tools()
                     continue
@@ -147,12 +156,19 @@ class Driver:
                 self.run.continue_with(complaint)
 
     def _handle_early_end(self, error: BaseException) -> bool:
-        """Record an early end so that the conversation stays valid. Return True if the error was fully handled."""
+        """Record an early end so that the conversation stays valid.
+
+        Return True if the error was fully handled.
+        """
         run = self.run
         if run.is_interrupted:
             return False
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
-        if isinstance(error, TimeoutError) and self._deadline is not None and time.monotonic() >= self._deadline:
+        if (
+            isinstance(error, TimeoutError)
+            and self._deadline is not None
+            and time.monotonic() >= self._deadline
+        ):
             log.info("the run was stopped after %s s", self._limits.run_timeout)
             run.interrupt(partial_text, timed_out=True, notes=self._host.interruption_notes)
             return True
@@ -170,7 +186,10 @@ class Driver:
         self._cost = None if self._cost is None or price is None else self._cost + price.cost(usage)
 
     def result(self) -> RunResult:
-        """Return the result of the run so far. Raises MissingOutput if it is over without the output that was requested."""
+        """Return the result of the run so far.
+
+        Raises MissingOutput if it is over without the output that was requested.
+        """
         self._close_turn()
         run, step = self.run, self.run.next()
         stop = step.stop if isinstance(step, Done) else "approval"
@@ -219,7 +238,9 @@ class Driver:
                             if self._streaming:
                                 has_shown = has_shown or not isinstance(batch[0], Retrying | RequestDelayed)
                                 yield cast(list[RunEvent], batch)
-                                if self._eager_tools is not None and (events := self._eager_tools.observe(batch)):
+                                if self._eager_tools is not None and (
+                                    events := self._eager_tools.observe(batch)
+                                ):
                                     yield events
                 if (events := await self._take_reply(state)) and self._streaming:
                     yield events
@@ -233,7 +254,10 @@ class Driver:
     async def _recover(
         self, error: ProviderError | TransportError | MalformedReply, state: EngineState
     ) -> tuple[EngineState, list[RunEvent]]:
-        """Shorten the conversation or switch to another model; the events that tell of it. Raises the error if that fails."""
+        """Shorten the conversation or switch to another model; the events that tell of it.
+
+        Raises the error if that fails.
+        """
         if isinstance(error, ContextTooLong) and not self._was_rejected:  # shortened once in a run
             self._was_rejected = True
             if news := await self._fit_context(was_rejected=True):
@@ -270,7 +294,9 @@ class Driver:
         self.run.add_reply(reply, self._requests.offer.find_refusals(reply))
         return self._record_refusals()
 
-    def _use_fallback(self, error: ProviderError | TransportError | MalformedReply, failed: EngineState) -> EngineState:
+    def _use_fallback(
+        self, error: ProviderError | TransportError | MalformedReply, failed: EngineState
+    ) -> EngineState:
         """Switch to another model. Raises the error if there is none."""
         # Another model may help if this one cannot be reached, is busy, fails, or is not paid for.
         may_help = isinstance(error, TransportError | MalformedReply | QuotaExceeded) or error.retryable
@@ -302,15 +328,24 @@ class Driver:
         self._finish_tools()
 
     def _finish_tools(self) -> None:
-        """Close the turn, and see whether the run may go on. Raises ToolError for a failure that is to end it."""
+        """Close the turn, and see whether the run may go on.
+
+        Raises ToolError for a failure that is to end it.
+        """
         self._close_turn()
         for outcome in self._outcomes if self._config.on_error == "abort" else ():
             result, call = outcome.result, outcome.call
-            if result.is_error and result.error_kind != "rejected":  # a call that the user refused did not fail
+            # a call that the user refused did not fail
+            if result.is_error and result.error_kind != "rejected":
                 kind, details = result.error_kind or "execution", outcome.details
                 name = result.name or call.name  # what the model called it
                 raise ToolError(
-                    result.text, kind=kind, code=result.error_code, tool=name, call_id=call.id, details=details
+                    result.text,
+                    kind=kind,
+                    code=result.error_code,
+                    tool=name,
+                    call_id=call.id,
+                    details=details,
                 ) from self._host.causes.pop(call.id, None)
         if (output := self._structured_output) is not None:
             output.check_outcomes(self._outcomes)
@@ -323,7 +358,9 @@ class Driver:
         run, caller = self.run, self._state.caller
         if self._eager_tools is not None and emit is not None:
             self._eager_tools.redirect(emit)
-        calls = [(index, self._interpreted.get(call.id) or caller.interpret(call)) for index, call in step.calls]
+        calls = [
+            (index, self._interpreted.get(call.id) or caller.interpret(call)) for index, call in step.calls
+        ]
         self._suspended = {}
         await self._host.run_turn(
             calls,
@@ -359,7 +396,9 @@ class Driver:
         return task
 
     def _record_refusals(self) -> list[RunEvent]:
-        """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""
+        """Calls that the run itself has answered are outcomes too, in their place among the others of the
+        turn.
+        """
         outcomes = self._state.record_refusals(self.run)
         self._turn_outcomes |= outcomes
         return [ToolFinished(outcome) for outcome in outcomes.values()]

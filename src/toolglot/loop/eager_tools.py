@@ -1,7 +1,8 @@
 """Read-only tools, started while the reply still streams.
 
-A call is started when the block after it has begun: only then is it certain that it was not truncated; and not if a call before
-it has to finish first. What the complete reply turns out not to contain is dropped: it only read.
+A call is started when the block after it has begun: only then is it certain that it was not truncated; and
+not if a call before it has to finish first. What the complete reply turns out not to contain is dropped: it
+only read.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ class EagerTools:
 
     def __init__(self, run: Run, requests: RequestBuilder) -> None:
         self._run, self._requests = run, requests
-        self._candidate: tuple[int, ToolCall] | None = None  # the newest complete call, with the index of its block
+        # the newest complete call, with the index of its block
+        self._candidate: tuple[int, ToolCall] | None = None
         self._last_index = -1  # the last block that has begun
         self._running: dict[str, tuple[ToolCall, asyncio.Task[ToolOutcome]]] = {}  # of the present reply
         self._stale: list[asyncio.Task[ToolOutcome]] = []  # of replies before it
@@ -94,5 +96,7 @@ class EagerTools:
         running = sum(not task.done() for _, task in self._running.values())
         if running >= caller.config.max_parallel:
             return  # it gets its turn when the reply is complete
-        work = host.run(interpreted, caller, emit=lambda event: self._emit(event), messages=self._run.conversation)
+        work = host.run(
+            interpreted, caller, emit=lambda event: self._emit(event), messages=self._run.conversation
+        )
         self._running[call.id] = (call, asyncio.create_task(work))

@@ -54,7 +54,11 @@ def describe_losses(losses: Iterable[Loss], *, every_keyword: bool = False) -> l
     """
     groups: dict[tuple[str, ...], list[Loss]] = {}
     for loss in losses:
-        key = (loss.where, loss.reason) if loss.subject.startswith("tool '") else (loss.subject, loss.where, loss.reason)
+        key = (
+            (loss.where, loss.reason)
+            if loss.subject.startswith("tool '")
+            else (loss.subject, loss.where, loss.reason)
+        )
         if loss.reason.endswith(_MOVED) and not every_keyword:
             key = (loss.reason,)
         groups.setdefault(key, []).append(loss)
@@ -86,7 +90,9 @@ def format_arguments(call: ToolCall) -> str:
 
 
 def _arrange(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a built-in tool in the order of their importance, without those that say nothing."""
+    """Return the arguments of a built-in tool in the order of their importance, without those that say
+    nothing.
+    """
     leading = {name: arguments[name] for name in _LEADING if name in arguments}
     relevant = {name: value for name, value in arguments.items() if name not in HARNESS_PARAMETERS}
     if relevant.get("cwd") == ".":

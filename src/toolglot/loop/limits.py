@@ -27,8 +27,9 @@ class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: _Amount | None = None
     """Maximum US dollars, if the model's price is known."""
     request_rates: dict[str, RequestRate] = {}
-    """Maximum requests, and tokens in them and their replies, per minute or per other `seconds`, by PROVIDER or PROVIDER:MODEL
-    (a pattern); requests over the limit wait. All agents in the process that have the same limit share it."""
+    """Maximum requests, and tokens in them and their replies, per minute or per other `seconds`, by PROVIDER
+    or PROVIDER:MODEL (a pattern); requests over the limit wait. All agents in the process that have the same
+    limit share it."""
 
     def __post_init__(self) -> None:
         check_values(self)

@@ -37,19 +37,24 @@ Language = Literal["javascript", "python"]
 
 log = get_logger("toolglot.loop")
 _DEFAULT_CONFIG = ToolConfig()
-_SEARCH_PLACEHOLDER = ToolDefinition(SEARCH_TOOLS, tags=frozenset({BUILTIN_TAG}))  # which a facade may have a view of
+# which a facade may have a view of
+_SEARCH_PLACEHOLDER = ToolDefinition(SEARCH_TOOLS, tags=frozenset({BUILTIN_TAG}))
 _CODE_PLACEHOLDER = ToolDefinition(RUN_CODE, tags=frozenset({BUILTIN_TAG}))  # as above
 _CODE_NOTE = (
-    f"The tools named here are called from {{language}} code, with {RUN_CODE}: do independent steps in one script, and show "
+    f"The tools named here are called from {{language}} code, with {RUN_CODE}: do independent steps in one "
+    "script, and show "
     "only what you need."
 )
 _NO_HOSTED_TOOLS = HostedTools()
 
 
 class ModelView:
-    """The tools, system messages and history of one model. It stays valid while the registry has the same version.
+    """The tools, system messages and history of one model.
 
-    `facade`: "auto" picks the facade of the model's own harness. There is none if no tool that it is for is registered.
+    It stays valid while the registry has the same version.
+
+    `facade`: "auto" picks the facade of the model's own harness. There is none if no tool that it is for is
+    registered.
     """
 
     def __init__(
@@ -76,11 +81,17 @@ class ModelView:
             names=names or resolve_policy_names(registry, facade, hosted.all_names),
             hosted_names=hosted.all_names,
         )
-        self._translated_names: dict[str, tuple[str, ...]] = {}  # names of other models' tools -> what this model calls them
+        # names of other models' tools -> what this model calls them
+        self._translated_names: dict[str, tuple[str, ...]] = {}
         self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
 
     def is_current(
-        self, profile: Profile, facade: str | Facade, config: ToolConfig, defer: Defer, code_language: Language | None = None
+        self,
+        profile: Profile,
+        facade: str | Facade,
+        config: ToolConfig,
+        defer: Defer,
+        code_language: Language | None = None,
     ) -> bool:
         """Return whether this is still what the model sees."""
         return (
@@ -89,7 +100,10 @@ class ModelView:
             and facade is self._facade
             and defer is self._defer
             and code_language == self.code_language
-            and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
+            and (
+                profile is self.profile
+                or (profile.wire, profile.model) == (self.profile.wire, self.profile.model)
+            )
         )
 
     @cached_property
@@ -112,7 +126,9 @@ class ModelView:
 
     @property
     def facade(self) -> BoundFacade | None:
-        """The model's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
+        """The model's own names for the built-in tools, and for the user's that a custom facade names; None
+        without any.
+        """
         return self.tool_view.facade
 
     @property
@@ -124,7 +140,9 @@ class ModelView:
 
     @cached_property
     def deferral(self) -> Deferral | None:
-        """Which tools the model gets only when it finds them, by their base names; None if it gets all of them."""
+        """Which tools the model gets only when it finds them, by their base names; None if it gets all of
+        them.
+        """
         definitions = self.registry.definitions()
         if not self.config.enabled or self._defer is False:
             return None
@@ -136,7 +154,9 @@ class ModelView:
             log.warning("no tools are deferred: a tool of the agent is called %s", SEARCH_TOOLS)
             return None
         if deferral is not None and deferral.is_automatic:
-            log.info("%s", deferral.message, extra={"deferred": len(deferral.names), "tokens": deferral.tokens})
+            log.info(
+                "%s", deferral.message, extra={"deferred": len(deferral.names), "tokens": deferral.tokens}
+            )
         return deferral
 
     def _find_deferred(self) -> Defer:
@@ -145,7 +165,9 @@ class ModelView:
         if defer is None or isinstance(defer, bool) or callable(defer):
             return defer
         patterns, names = as_items(defer), self._registered_tools.names
-        return frozenset({*patterns, *(tool.name for tool in self.registry if names.is_listed(tool.name, patterns))})
+        return frozenset(
+            {*patterns, *(tool.name for tool in self.registry if names.is_listed(tool.name, patterns))}
+        )
 
     @cached_property
     def _own_tools(self) -> tuple[tuple[ToolDefinition, ...], Tool | None]:
@@ -156,12 +178,15 @@ class ModelView:
         names = {*deferral.names}
         finders: tuple[str, ...] = (SEARCH_TOOLS,)
         if facade is not None:
-            names |= {view.qualified_name for view in facade.views if view.base_tools & facade.base_tools <= names}
+            names |= {
+                view.qualified_name for view in facade.views if view.base_tools & facade.base_tools <= names
+            }
             if self._defer is None or self._defer is True:
                 names |= {*facade.facade.defers}
             finders = facade.native_names(SEARCH_TOOLS)
         deferred = [item for item in definitions if item.qualified_name in names and item.name not in finders]
-        search = search_tools_tool(deferred) if self.code_language is None else None  # code looks for them itself
+        # code looks for them itself
+        search = search_tools_tool(deferred) if self.code_language is None else None
         shown: list[ToolDefinition] = []
         for item in definitions:
             if item.name == SEARCH_TOOLS and search is not None:
@@ -188,12 +213,17 @@ class ModelView:
         return list_inner_tools(self._own_tools[0], self.facade)
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
-        """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
+        """Return the tool definitions sent to the model.
+
+        `loop_tools`: those that the loop adds to the registry's.
+        """
         loop_definitions = tuple(tool.definition for tool in loop_tools)
         if self._tools is not None and self._tools[0] == loop_definitions:
             return self._tools[1]
         if not self.config.enabled:  # a structured output still needs its tool
-            return tuple(definition for definition in loop_definitions if definition.name == FINAL_ANSWER_TOOL)
+            return tuple(
+                definition for definition in loop_definitions if definition.name == FINAL_ANSWER_TOOL
+            )
         tools = self._own_tools[0]
         if loop_definitions:
             tools = self._add_loop_tools(loop_definitions)
@@ -203,7 +233,9 @@ class ModelView:
         return tools
 
     def _add_loop_tools(self, added: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
-        """Return the agent's tools and those of the loop; if one of these runs code, only those that code does not call."""
+        """Return the agent's tools and those of the loop; if one of these runs code, only those that code
+        does not call.
+        """
         definitions = self._own_tools[0]
         code_tool = next((definition for definition in added if definition.name == RUN_CODE), None)
         if code_tool is None or self.code_language is None:
@@ -245,7 +277,9 @@ class ModelView:
         return tuple(view.qualified_name for view in facade.views if tool.name in view.base_tools)
 
     def map_tool_choice(self, choice: ToolChoice | None) -> ToolChoice | None:
-        """Return a choice between tools by the names that the model has for them; what its code calls, it calls by code."""
+        """Return a choice between tools by the names that the model has for them; what its code calls, it
+        calls by code.
+        """
         if choice is None or not choice.names:
             return choice
         facade = self.facade
@@ -282,7 +316,11 @@ class ModelView:
     def deferral_repairs(self) -> tuple[Repair, ...]:
         """What was changed without being asked for: tools that are deferred because there are too many."""
         deferral = self.deferral
-        return (Repair("tools", "request", deferral.message),) if deferral is not None and deferral.is_automatic else ()
+        return (
+            (Repair("tools", "request", deferral.message),)
+            if deferral is not None and deferral.is_automatic
+            else ()
+        )
 
     # ---- messages
 
@@ -305,7 +343,8 @@ class ModelView:
         return f"{_CODE_NOTE.format(language=language)} {facade.note}"
 
     def render_message(self, message: Message, losses: dict[Loss, None]) -> Message:
-        """Return a reply with its calls under this model's names; a reply of the model itself stays as it was.
+        """Return a reply with its calls under this model's names; a reply of the model itself stays as it
+        was.
 
         In other messages, changes of the tools are those that this model can be told of.
         """
@@ -342,11 +381,17 @@ class ModelView:
         return self.tool_view.interpret(call)
 
     def _qualify_call(self, block: Block) -> Block:
-        """Return a call of a deferred tool with its namespace: a wire restores only names that a request has declared."""
+        """Return a call of a deferred tool with its namespace: a wire restores only names that a request has
+        declared.
+        """
         if not isinstance(block, ToolCall) or block.namespace or block.name in self._own_names:
             return block
         namespace, _, name = block.name.replace("__", ".", 1).partition(".")
-        return replace(block, name=name, namespace=namespace) if f"{namespace}.{name}" in self._own_names else block
+        return (
+            replace(block, name=name, namespace=namespace)
+            if f"{namespace}.{name}" in self._own_names
+            else block
+        )
 
     def _qualify_calls(self, reply: Reply) -> Reply:
         if not any("__" in call.name or "." in call.name for call in reply.calls):
@@ -361,5 +406,7 @@ class ModelView:
         if facade is None or not reply.calls:
             return reply, {}
         interpreted = {call.id: facade.interpret(call) for call in reply.calls}
-        blocks = tuple(interpreted[block.id].call if isinstance(block, ToolCall) else block for block in reply.blocks)
+        blocks = tuple(
+            interpreted[block.id].call if isinstance(block, ToolCall) else block for block in reply.blocks
+        )
         return replace(reply, blocks=blocks), interpreted

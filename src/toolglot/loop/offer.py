@@ -1,4 +1,7 @@
-"""What a model may call in its reply. Providers do not always keep to it, so it is checked again when the reply comes back."""
+"""What a model may call in its reply.
+
+Providers do not always keep to it, so it is checked again when the reply comes back.
+"""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -13,7 +16,10 @@ __all__ = ["Offer"]
 
 _NO_TOOLS = "The call did not run: no tool may be called in this reply. Answer without tools."
 _NOT_OFFERED = "The call did not run: the tool {!r} is not available in this reply. Available: {}."
-_ONE_CALL = "The call did not run: only one call is allowed at a time. Make it again when you have the result of the other one."
+_ONE_CALL = (
+    "The call did not run: only one call is allowed at a time. Make it again when you have the "
+    "result of the other one."
+)
 
 
 class Offer:
@@ -23,7 +29,11 @@ class Offer:
     """
 
     def __init__(
-        self, request: Request, view: ModelView, head: tuple[ToolDefinition, ...], all_tools: tuple[ToolDefinition, ...]
+        self,
+        request: Request,
+        view: ModelView,
+        head: tuple[ToolDefinition, ...],
+        all_tools: tuple[ToolDefinition, ...],
     ) -> None:
         choice = request.tool_choice
         self._request, self._view, self._head, self._all_tools = request, view, head, all_tools

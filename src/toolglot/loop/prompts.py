@@ -35,7 +35,9 @@ def to_messages(prompt: Any) -> list[Message]:
         # Parts of one message: text, blocks, or OpenAI's `{"type": "image_url", …}`.
         blocks: list[Block] = []
         for item in items:
-            part = _decode([{"role": "user", "content": item}])[0] if isinstance(item, Mapping) else user([item])
+            part = (
+                _decode([{"role": "user", "content": item}])[0] if isinstance(item, Mapping) else user([item])
+            )
             blocks += part.blocks
         return [user(blocks)]
     messages: list[Message] = []

@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from toolglot.common.loggers import get_logger
 from toolglot.engine.engine import EngineState
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
+from toolglot.loop.context_window import (
+    SUMMARY_PROMPT,
+    Truncation,
+    count_phrase,
+    elide_middle,
+    render_transcript,
+)
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.limits import RunLimits
 from toolglot.loop.offer import Offer
@@ -48,7 +54,8 @@ class RequestBuilder:
         self.parts, self.setup, self.state = parts, parts.setup, parts.state
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
-        self._overhead: tuple[tuple[ToolDefinition, ...] | None, int, int] = (None, 0, 0)  # of which tools, after which change
+        # of which tools, after which change
+        self._overhead: tuple[tuple[ToolDefinition, ...] | None, int, int] = (None, 0, 0)
         self._seen: tuple[object, ...] = ()  # what `_look_at_agent` last saw
         self._configs = self._read_configs()
         self.view = self.setup.view(tool_config=self._configs[1])
@@ -69,7 +76,9 @@ class RequestBuilder:
         return self.state.settings.limits or self.setup.config.limits
 
     def prepare(self) -> EngineState:
-        """Look at what the agent is now; return the state of the engine to ask, and note who makes the calls of its reply."""
+        """Look at what the agent is now; return the state of the engine to ask, and note who makes the calls
+        of its reply.
+        """
         state, engine = self.state, self.setup.models.engine
         seen = self._look()
         if not (len(seen) == len(self._seen) and all(map(is_, seen, self._seen))):
@@ -84,7 +93,9 @@ class RequestBuilder:
         return engine_state
 
     def _look(self) -> tuple[object, ...]:
-        """Return all that the view, its tools and the caller depend on: while these are the same objects, so are they."""
+        """Return all that the view, its tools and the caller depend on: while these are the same objects, so
+        are they.
+        """
         setup, state = self.setup, self.state
         config, engine, has_results = setup.config, setup.models.engine, bool(len(state.host.store))
         return (
@@ -110,7 +121,11 @@ class RequestBuilder:
         """Return the tools whose definitions the model has not seen, by name."""
         offered = self.state.timeline.offered_tools(self._tools, self.state.meter.truncation.start)
         names = {tool.qualified_name for tool in offered}
-        return {name: tool for tool in self._all_tools if tool.deferred and (name := tool.qualified_name) not in names}
+        return {
+            name: tool
+            for tool in self._all_tools
+            if tool.deferred and (name := tool.qualified_name) not in names
+        }
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """Return the request for a step of the run."""
@@ -138,14 +153,16 @@ class RequestBuilder:
     # ---- the context window
 
     async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
-        """Leave out older messages if the next request would be too long, or the last one was rejected as such.
+        """Leave out older messages if the next request would be too long, or the last one was rejected as
+        such.
 
         Returns the event that tells of it and what the summary cost; None if nothing was left out.
         """
         config, conversation, meter = self.setup.config, self.state.conversation, self.state.meter
         policy, profile, tools = config.context, self.setup.models.engine.profile, self._tools
         changes = self.state.timeline.change_count
-        if self._overhead[0] is not tools or self._overhead[1] != changes:  # estimated again only when the tools change
+        # estimated again only when the tools change
+        if self._overhead[0] is not tools or self._overhead[1] != changes:
             system_messages = self.view.system_messages(self.parts.instructions)
             offered = self.state.timeline.offered_tools(tools, self.state.meter.truncation.start)
             tokens = sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, offered))
@@ -171,8 +188,14 @@ class RequestBuilder:
         meter.truncation = replace(truncation, summary=summary)
         after = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
         omitted = truncation.omitted_count(conversation)
-        text = f"{count_phrase(omitted)} {'summarized' if summary else 'left out'}: about {before:,} tokens, {budget:,} fit"
-        return ContextTruncated(text + (f" ({problem})" if problem else ""), omitted, before, after, summary), usage
+        text = (
+            f"{count_phrase(omitted)} {'summarized' if summary else 'left out'}: about {before:,} "
+            "tokens, "
+            f"{budget:,} fit"
+        )
+        return ContextTruncated(
+            text + (f" ({problem})" if problem else ""), omitted, before, after, summary
+        ), usage
 
     async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
         """Return a summary of what is going to be left out, what it cost, and why there is none."""
@@ -180,7 +203,9 @@ class RequestBuilder:
         older = state.conversation[: truncation.start]
         try:
             if summarize is not None:
-                summary = summarize([message for index, message in enumerate(older) if index != truncation.prompt])
+                summary = summarize(
+                    [message for index, message in enumerate(older) if index != truncation.prompt]
+                )
                 summary = await summary if isawaitable(summary) else summary
                 if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the caller's own function
                     raise UsageError(f"summarize must return a string, not {type(summary).__name__}")
@@ -206,7 +231,10 @@ class RequestBuilder:
 
 
 def _show_chosen(tools: tuple[ToolDefinition, ...], choice: ToolChoice) -> tuple[ToolDefinition, ...]:
-    """Return the tools of a request. One that is to be called is shown, found or not; it has been called then, and stays."""
+    """Return the tools of a request.
+
+    One that is to be called is shown, found or not; it has been called then, and stays.
+    """
     if not any(tool.deferred and choice.includes(tool) for tool in tools):
         return tools
     return tuple(replace(tool, deferred=tool.deferred and not choice.includes(tool)) for tool in tools)

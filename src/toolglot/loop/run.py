@@ -1,9 +1,11 @@
 """The tool loop as a value: it decides what comes next and never waits.
 
-`next` says what to do; the driver does it and reports back (`add_reply`, `mark_started`, `add_result`, `interrupt`).
-Invariants: every call gets exactly one result, in call order, in one message that is appended once complete. A call is marked
-as started before it has any effect, so that nothing runs twice, even after a crash. A call that was truncated by the length
-limit never runs. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
+`next` says what to do; the driver does it and reports back (`add_reply`, `mark_started`, `add_result`,
+`interrupt`).
+Invariants: every call gets exactly one result, in call order, in one message that is appended once complete.
+A call is marked as started before it has any effect, so that nothing runs twice, even after a crash. A call
+that was truncated by the length limit never runs. Whatever happens, the conversation stays valid. Pure: no
+clock, no I/O.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,11 +16,32 @@ from msgspec.structs import replace
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
 from toolglot.values.approvals import Ruling, SuspensionRecord
 from toolglot.values.events import RunStop
-from toolglot.values.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
+from toolglot.values.messages import (
+    Block,
+    Conversation,
+    Message,
+    Origin,
+    Reply,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
 from toolglot.values.request import ToolChoice
 from toolglot.wire.repair import make_interrupted_result, make_unknown_result, rename_call
 
-__all__ = ["RUN_FORMAT", "AskModel", "CallTools", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
+__all__ = [
+    "RUN_FORMAT",
+    "AskModel",
+    "CallTools",
+    "Done",
+    "NeedApproval",
+    "Run",
+    "RunState",
+    "Step",
+    "with_unique_ids",
+]
 
 NO_CALLS = ToolChoice("none")
 _LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
@@ -65,7 +88,10 @@ RUN_FORMAT = 2
 
 
 class RunState(msgspec.Struct, omit_defaults=True):
-    """A run without its conversation, so that it can be saved and resumed in another process. Calls are identified by index."""
+    """A run without its conversation, so that it can be saved and resumed in another process.
+
+    Calls are identified by index.
+    """
 
     iteration: int = 0
     """Requests so far."""
@@ -101,13 +127,19 @@ class RunState(msgspec.Struct, omit_defaults=True):
         for index in self.open_indexes():
             if only is None or index in only:
                 call = self.calls[index]
-                refusal = ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind, error_code=code)
+                refusal = ToolResult(
+                    call.id, (Text(text),), call.name, is_error=True, error_kind=kind, error_code=code
+                )
                 self.results[index] = started(call) if index in self.started else refusal
 
     def copy_turn(self) -> "RunState":
         """Return a copy of the open turn, without the fields that describe the run."""
         return RunState(
-            calls=self.calls, results=[*self.results], started={*self.started}, suspended={**self.suspended}, format=RUN_FORMAT
+            calls=self.calls,
+            results=[*self.results],
+            started={*self.started},
+            suspended={**self.suspended},
+            format=RUN_FORMAT,
         )
 
     def is_consistent(self) -> bool:
@@ -152,7 +184,8 @@ class Run:
         turn = self._turn = state.copy_turn()
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
             turn.results[index] = make_unknown_result(turn.calls[index])
-            turn.suspended.pop(index, None)  # its code had made a call that waited for a decision; the code is gone
+            # its code had made a call that waited for a decision; the code is gone
+            turn.suspended.pop(index, None)
         if distrust_reason:
             self.distrust_reason = distrust_reason
             for index in turn.open_indexes():
@@ -187,7 +220,10 @@ class Run:
     # ---- what happened
 
     def add_reply(self, reply: Reply, not_offered: Iterable[tuple[int, ToolError]] = ()) -> None:
-        """Append the model's reply; its calls run next, if they may. `not_offered`: errors for those that may not, by index."""
+        """Append the model's reply; its calls run next, if they may.
+
+        `not_offered`: errors for those that may not, by index.
+        """
         is_last = self.iteration >= self._max_iterations
         self.iteration += 1
         reply = self.reply = with_unique_ids(reply)
@@ -267,14 +303,22 @@ class Run:
             del self._turn.suspended[index]
 
     def _ready_calls(self) -> tuple[tuple[int, ToolCall], ...]:
-        """Return the calls that may run now, each with its index: those before the first that blocks later ones."""
+        """Return the calls that may run now, each with its index: those before the first that blocks later
+        ones.
+        """
         turn, waiting = self._turn, self._waiting_indexes()
-        first_blocking = min((index for index in waiting if turn.suspended[index].blocks_later), default=len(turn.calls))
+        first_blocking = min(
+            (index for index in waiting if turn.suspended[index].blocks_later), default=len(turn.calls)
+        )
         ready = [index for index in turn.open_indexes() if index not in waiting and index < first_blocking]
         return tuple((index, turn.calls[index]) for index in ready)
 
     def _waiting_indexes(self) -> set[int]:
-        return {index for index in self._turn.suspended.keys() - self.rulings.keys() if self._turn.results[index] is None}
+        return {
+            index
+            for index in self._turn.suspended.keys() - self.rulings.keys()
+            if self._turn.results[index] is None
+        }
 
     def mark_started(self, index: int) -> None:
         """Record that a call is about to have effects."""
@@ -286,12 +330,16 @@ class Run:
             self._turn.results[index] = result
 
     def interrupt(
-        self, partial_text: str | None = None, *, timed_out: bool = False, notes: Mapping[str, str] = _NO_NOTES
+        self,
+        partial_text: str | None = None,
+        *,
+        timed_out: bool = False,
+        notes: Mapping[str, str] = _NO_NOTES,
     ) -> None:
         """Stop here. `partial_text`: the visible text of the reply being read; None if there is none.
 
-        `timed_out`: the time limit was reached, and the user did not interrupt. `notes`: what calls did before they ended, by
-        id.
+        `timed_out`: the time limit was reached, and the user did not interrupt. `notes`: what calls did
+        before they ended, by id.
         """
         if self.is_interrupted:
             return
@@ -331,7 +379,9 @@ class Run:
         self._close_turn()
 
     def _close_turn(self) -> None:
-        """Append the results of all calls as one message, in call order; each under the id and the name of its call."""
+        """Append the results of all calls as one message, in call order; each under the id and the name of
+        its call.
+        """
         results: list[ToolResult] = []
         for call, result in zip(self._turn.calls, self._turn.results, strict=True):
             assert result is not None
@@ -359,7 +409,9 @@ def find_last_prompt(conversation: Sequence[Message]) -> int | None:
 
 
 def with_unique_ids(reply: Reply) -> Reply:
-    """Return the reply with unique call ids: some servers repeat an id, and a decision must identify exactly one call."""
+    """Return the reply with unique call ids: some servers repeat an id, and a decision must identify exactly
+    one call.
+    """
     calls = reply.calls
     original_ids = {call.id for call in calls}
     if len(original_ids) == len(calls):
@@ -369,7 +421,8 @@ def with_unique_ids(reply: Reply) -> Reply:
     for block in reply.blocks:
         if isinstance(block, ToolCall):
             id, suffix = block.id, 1
-            while id in seen or (suffix > 1 and id in original_ids):  # another call keeps the id that it came with
+            # another call keeps the id that it came with
+            while id in seen or (suffix > 1 and id in original_ids):
                 suffix += 1
                 id = f"{block.id}_{suffix}"
             seen.add(id)

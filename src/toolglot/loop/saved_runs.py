@@ -1,7 +1,7 @@
 """Saved runs: forms of earlier versions, and whether a run is what this user saved.
 
-For that, its header has a MAC, with a key that only the user can read. The key is created when the first paused run is saved.
-TOOLGLOT_APPROVAL_KEY replaces it: several machines can share one.
+For that, its header has a MAC, with a key that only the user can read. The key is created when the first
+paused run is saved. TOOLGLOT_APPROVAL_KEY replaces it: several machines can share one.
 """
 
 import hmac
@@ -32,7 +32,8 @@ def sign(saved: bytes) -> bytes:
     """Add the MAC of a saved run to its header, which is the first line; without a key nothing is added."""
     header, newline, messages = saved.partition(b"\n")
     if not _read_key():
-        with suppress(OSError, UsageError):  # a directory that cannot be written; a key that another process has just created
+        # a directory that cannot be written; a key that another process has just created
+        with suppress(OSError, UsageError):
             file = ensure_private_directory(data_directory()) / _KEY_FILE
             handle, name = tempfile.mkstemp(dir=file.parent)  # for its owner only
             try:
@@ -47,7 +48,10 @@ def sign(saved: bytes) -> bytes:
                 os.unlink(name)
     if key := _read_key():
         return header[:-1] + b',"mac":"%s"}' % _mac(key, saved) + newline + messages
-    log.warning("the run is saved unsigned, as no key can be stored in %s; set TOOLGLOT_APPROVAL_KEY", data_directory())
+    log.warning(
+        "the run is saved unsigned, as no key can be stored in %s; set TOOLGLOT_APPROVAL_KEY",
+        data_directory(),
+    )
     return saved
 
 
@@ -88,7 +92,10 @@ class _Format1(msgspec.Struct, frozen=True):
 
 
 def upgrade_run(saved: Any) -> Any:
-    """Return a saved run in the present format. Raises MalformedData for a later one, and msgspec's error for another shape."""
+    """Return a saved run in the present format.
+
+    Raises MalformedData for a later one, and msgspec's error for another shape.
+    """
     if not isinstance(saved, dict):
         return saved
     fields = cast(dict[str, Any], saved)
@@ -96,7 +103,9 @@ def upgrade_run(saved: Any) -> Any:
     if format == RUN_FORMAT:
         return fields
     if format != 1:
-        raise MalformedData(f"line 1: the saved run has format {format!r}, which this version cannot read: update toolglot")
+        raise MalformedData(
+            f"line 1: the saved run has format {format!r}, which this version cannot read: update toolglot"
+        )
     old = msgspec.convert(fields, _Format1, str_keys=True)
     suspended = {
         index: SuspensionRecord(fingerprint=old.shown.get(index, ""), blocks_later=index in old.holding)

@@ -1,7 +1,8 @@
 """The answer in a given shape.
 
-Natively, if the wire enforces a schema and still calls tools; otherwise through a tool that takes the answer as its
-parameters. Either way it is validated here, and an invalid answer is returned to the model with the reason.
+Natively, if the wire enforces a schema and still calls tools; otherwise through a tool that takes the answer
+as its parameters. Either way it is validated here, and an invalid answer is returned to the model with the
+reason.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,11 @@ class StructuredOutput:
     def __init__(self, shape: "type[Any] | Schema") -> None:
         self._type = None if isinstance(shape, dict) else OutputType(shape)
         self._inner_schema: Schema = self._type.schema if self._type else cast(Schema, shape)
-        # Providers only accept an object with named properties as the root: any other value is wrapped into one.
-        self._is_wrapped = not (self._inner_schema.get("type") == "object" and self._inner_schema.get("properties"))
+        # Providers only accept an object with named properties as the root: any other value is wrapped into
+        # one.
+        self._is_wrapped = not (
+            self._inner_schema.get("type") == "object" and self._inner_schema.get("properties")
+        )
         self.schema: Schema = _wrap(self._inner_schema) if self._is_wrapped else self._inner_schema
         self.output: Any = None
         self.is_complete = False
@@ -52,7 +56,8 @@ class StructuredOutput:
             return "Accepted."
 
         description = (
-            "Give the final answer. Call this exactly once, when everything else is done; do not answer in plain text."
+            "Give the final answer. Call this exactly once, when everything else is done; do not "
+            "answer in plain text."
         )
         self._answer_tool = tool_from_schema(
             FINAL_ANSWER_TOOL, description, self.schema, accept, inline=True, effects="read", approval=False
@@ -65,7 +70,9 @@ class StructuredOutput:
 
     def answer_tool(self, profile: Profile, *, with_tools: bool) -> Tool | None:
         """Return the tool that takes the answer; None if the wire enforces the schema."""
-        is_native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
+        is_native = profile.json_output == "schema" and (
+            not with_tools or SPECS[profile.wire].output_with_tools
+        )
         return None if is_native else self._answer_tool
 
     def check_reply(self, reply: Reply, profile: Profile) -> Message | None:
@@ -85,11 +92,17 @@ class StructuredOutput:
             self._count_failure(problem)
         if self.is_over:
             return None
-        hint = f"Call {FINAL_ANSWER_TOOL} with the answer, or answer with JSON that matches {dumps_text(self.schema)}"
+        hint = (
+            f"Call {FINAL_ANSWER_TOOL} with the answer, or answer with JSON that matches "
+            f"{dumps_text(self.schema)}"
+        )
         return user(f"The answer does not have the requested shape: {problem}\n{hint}")
 
     def _read_answers(self, text: str, profile: Profile) -> Iterator[Any]:
-        """Yield what a text can mean, the most likely first. Models that are not constrained may leave out the wrapper."""
+        """Yield what a text can mean, the most likely first.
+
+        Models that are not constrained may leave out the wrapper.
+        """
         with suppress(ValueError):
             answer = tolerant_loads(text)[0]
             if isinstance(answer, dict) and (dialect := SPECS[profile.wire].output_dialect):
@@ -121,12 +134,23 @@ class StructuredOutput:
         elif issues := find_issues(escaped, self._inner_schema):
             raise ValueError("; ".join(map(str, issues[:5])))
         if escaped != answer:
-            self.repairs = (Repair("text", "output", "half a character, which cannot be encoded, is written as its escape"),)
+            self.repairs = (
+                Repair(
+                    "text", "output", "half a character, which cannot be encoded, is written as its escape"
+                ),
+            )
         self.output, self.is_complete = output, True
 
 
 def _wrap(schema: Schema) -> Schema:
-    """Return the schema of an object whose only property is `value`; definitions stay at the root, where references look."""
+    """Return the schema of an object whose only property is `value`; definitions stay at the root, where
+    references look.
+    """
     inner = {key: item for key, item in schema.items() if key != "$defs"}
-    wrapper: Schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], "additionalProperties": False}
+    wrapper: Schema = {
+        "type": "object",
+        "properties": {"value": inner},
+        "required": ["value"],
+        "additionalProperties": False,
+    }
     return {**wrapper, "$defs": schema["$defs"]} if "$defs" in schema else wrapper

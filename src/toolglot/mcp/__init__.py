@@ -1,4 +1,6 @@
-"""MCP servers as tools, and tools as an MCP server. The official SDK (extra `mcp`) is imported when it is first needed.
+"""MCP servers as tools, and tools as an MCP server.
+
+The official SDK (extra `mcp`) is imported when it is first needed.
 
 Type checkers read `__init__.pyi`, which `make docs` generates from this table.
 """
@@ -25,5 +27,7 @@ def __getattr__(name: str) -> object:
     try:
         value = globals()[name] = getattr(import_module(f"toolglot.mcp.{_HOME[name]}"), name)
     except ModuleNotFoundError as e:  # includes packages that the SDK needs
-        raise ImportError(f"MCP support needs a missing package ({e}): run `pip install 'toolglot[mcp]'`") from None
+        raise ImportError(
+            f"MCP support needs a missing package ({e}): run `pip install 'toolglot[mcp]'`"
+        ) from None
     return value

@@ -1,9 +1,10 @@
 """Names of MCP servers' tools, as models and rules see them: `mcp__SERVER__TOOL`.
 
-Pure. MCP allows 128 characters and dots; providers allow 64 characters from [A-Za-z0-9_-]. A tool's name depends only on its
-server and its name there, never on other servers or on which connected first. A part that had to be changed or shortened ends
-in a hash of the original; a part that only looks like that gets a hash too, so that no two tools share a name. The server part
-never contains `__`, so that the rule `mcp__github__*` covers exactly one server's tools.
+Pure. MCP allows 128 characters and dots; providers allow 64 characters from [A-Za-z0-9_-]. A tool's name
+depends only on its server and its name there, never on other servers or on which connected first. A part that
+had to be changed or shortened ends in a hash of the original; a part that only looks like that gets a hash
+too, so that no two tools share a name. The server part never contains `__`, so that the rule `mcp__github__*`
+covers exactly one server's tools.
 """
 
 import re

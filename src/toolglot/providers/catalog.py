@@ -1,7 +1,7 @@
 """DATA: one row per vendor. Every limit has a source and a date.
 
-A new vendor that speaks an existing wire is one row here and no code anywhere else. What depends on the model is in
-`model_facts` and `model_data`.
+A new vendor that speaks an existing wire is one row here and no code anywhere else. What depends on the model
+is in `model_facts` and `model_data`.
 """
 
 import re
@@ -15,9 +15,24 @@ from toolglot.common.textutil import did_you_mean, suggest
 from toolglot.errors import UnknownName
 from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS
-from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
+from toolglot.providers.profile import (
+    ANY_CHOICE,
+    ANY_MEDIA,
+    HistoryRules,
+    Profile,
+    ProviderLimits,
+    ToolFeatures,
+)
 
-__all__ = ["ALIASES", "PROFILES", "SURFACES", "infer_provider", "resolve_profile", "select_row", "split_model"]
+__all__ = [
+    "ALIASES",
+    "PROFILES",
+    "SURFACES",
+    "infer_provider",
+    "resolve_profile",
+    "select_row",
+    "split_model",
+]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 
@@ -38,7 +53,9 @@ _OPENAI: dict[str, Any] = {
 # Without it a stream does not report its usage.
 _USAGE = {"stream_options": {"include_usage": True}}
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
-_ALL_SAMPLING = frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"})
+_ALL_SAMPLING = frozenset(
+    {"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
+)
 
 
 def _chat_vendor(**fields: Any) -> Profile:
@@ -74,7 +91,11 @@ _ROWS = (
         models_path="/models",
         defaults={"store": False, "include": ["reasoning.encrypted_content"]},
         features=ToolFeatures(
-            freeform=True, namespaces=True, hosted=True, tool_changes=True, result_media=frozenset({"image", "file"})
+            freeform=True,
+            namespaces=True,
+            hosted=True,
+            tool_changes=True,
+            result_media=frozenset({"image", "file"}),
         ),
         history=HistoryRules(needs_turn=True),
         max_tokens="max_output_tokens",
@@ -103,9 +124,15 @@ _ROWS = (
             source="anthropic SDK 2.8.0 and recorded refusals",
         ),
         features=ToolFeatures(
-            choices=NO_SUBSET, hosted=True, error_flag=True, examples=True, result_media=frozenset({"image", "file"})
+            choices=NO_SUBSET,
+            hosted=True,
+            error_flag=True,
+            examples=True,
+            result_media=frozenset({"image", "file"}),
         ),
-        history=HistoryRules(calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, plain_prefill=True),
+        history=HistoryRules(
+            calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, plain_prefill=True
+        ),
         dialect="ANTHROPIC",
         strict_dialect="ANTHROPIC_STRICT",
         default_max_tokens=4096,
@@ -163,9 +190,15 @@ _ROWS = (
         key_env=("OLLAMA_API_KEY",),
         base_env=("OLLAMA_HOST",),
         limits=ProviderLimits(
-            as_of=_AS_OF, name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="Ollama's api/types.go 2026-08"
+            as_of=_AS_OF,
+            name=r"(?s:.+)",
+            name_length=10_000,
+            call_id=r"(?s:.+)",
+            source="Ollama's api/types.go 2026-08",
         ),
-        features=ToolFeatures(choices=frozenset({"auto"}), parallel_off=False, streamed_arguments=False, strict=False),
+        features=ToolFeatures(
+            choices=frozenset({"auto"}), parallel_off=False, streamed_arguments=False, strict=False
+        ),
         dialect="OLLAMA",
         options=_ALL_SAMPLING,
         efforts=("none", "low", "medium", "high", "max"),
@@ -178,7 +211,9 @@ _ROWS = (
         title="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         key_env=("OPENROUTER_API_KEY",),
-        limits=ProviderLimits(as_of=_AS_OF, call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"),
+        limits=ProviderLimits(
+            as_of=_AS_OF, call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"
+        ),
         features=ToolFeatures(choices=NO_SUBSET, hosted=True),
         options=_ALL_SAMPLING,
         efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
@@ -195,11 +230,18 @@ _ROWS = (
         base_env=("GITHUB_COPILOT_BASE_URL", "COPILOT_API_URL", "GITHUB_COPILOT_API_BASE"),
         headers={"Editor-Version": "vscode/1.110.0", "Copilot-Integration-Id": "vscode-chat"},
         limits=ProviderLimits(
-            as_of=_AS_OF, tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="VS Code's Copilot client 2026-03"
+            as_of=_AS_OF,
+            tools=128,
+            call_id=r"[^\0]{1,40}",
+            call_id_length=40,
+            source="VS Code's Copilot client 2026-03",
         ),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
-        notes=("max_tokens is refused with a bare 400.", "Deltas may lack a reliable index: calls are keyed by id."),
+        notes=(
+            "max_tokens is refused with a bare 400.",
+            "Deltas may lack a reliable index: calls are keyed by id.",
+        ),
     ),
     _chat_vendor(
         id="xai",
@@ -225,7 +267,10 @@ _ROWS = (
         json_output="object",
         reasoning_echo="required",
         empty_content="empty",
-        notes=("Thinking is on by default: every turn that called tools is sent back with its reasoning_content.",),
+        notes=(
+            "Thinking is on by default: every turn that called tools is sent back with its "
+            "reasoning_content.",
+        ),
     ),
     _chat_vendor(
         id="mistral",
@@ -234,10 +279,14 @@ _ROWS = (
         key_env=("MISTRAL_API_KEY",),
         stream_defaults={},  # `stream_options` is refused; usage comes anyway
         limits=ProviderLimits(
-            as_of=_AS_OF, call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="mistralai SDK 3.7.0 and recorded refusals"
+            as_of=_AS_OF,
+            call_id=r"[a-zA-Z0-9]{9}",
+            call_id_length=9,
+            source="mistralai SDK 3.7.0 and recorded refusals",
         ),
         features=ToolFeatures(choices=NO_SUBSET - {"none"}, strict=False, streamed_arguments=False),
-        options=frozenset({"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty"}),  # `seed` is refused
+        # `seed` is refused
+        options=frozenset({"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty"}),
         history=HistoryRules(filler_after_results=True),
         empty_content="empty",
         result_name=True,
@@ -296,7 +345,9 @@ _AZURE_RESPONSES = replace(
     id="azure-responses",
     title="Azure OpenAI, Responses",
     path="/openai/v1/responses",
-    features=ToolFeatures(choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})),
+    features=ToolFeatures(
+        choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})
+    ),
     notes=("Encrypted reasoning is not interchangeable with OpenAI's own.",),
 )
 _DATED_PATHS = {
@@ -312,7 +363,10 @@ _LOCAL_SERVERS = (
 _DERIVED_ROWS = (
     _AZURE_CHAT,
     _AZURE_RESPONSES,
-    *(replace(row, id=id, title=f"{row.title} (dated api-version)", path=path) for id, (row, path) in _DATED_PATHS.items()),
+    *(
+        replace(row, id=id, title=f"{row.title} (dated api-version)", path=path)
+        for id, (row, path) in _DATED_PATHS.items()
+    ),
     replace(
         _BY_ID["gemini"],
         id="vertex",
@@ -330,7 +384,14 @@ _DERIVED_ROWS = (
         notes=("Its signatures and the Developer API's are not interchangeable.",),
     ),
     *(
-        replace(_BY_ID["compatible"], id=id, title=title, base_url=f"http://localhost:{port}/v1", key_env=key_env, base_env=())
+        replace(
+            _BY_ID["compatible"],
+            id=id,
+            title=title,
+            base_url=f"http://localhost:{port}/v1",
+            key_env=key_env,
+            base_env=(),
+        )
         for id, title, port, key_env in _LOCAL_SERVERS
     ),
 )
@@ -389,7 +450,9 @@ def suggest_model(name: str) -> str:
 
 
 def split_model(name: str) -> tuple[str, str]:
-    """Return provider and model of PROVIDER:MODEL; the provider may be left out if the name of the model says it."""
+    """Return provider and model of PROVIDER:MODEL; the provider may be left out if the name of the model says
+    it.
+    """
     provider, colon, model = name.partition(":")
     if colon:
         return provider, model
@@ -410,12 +473,17 @@ def select_row(provider: str, model: str) -> str:
 
 @lru_cache(maxsize=512)
 def resolve_profile(provider: str, model: str = "") -> Profile:
-    """Return the profile of a provider (id, alias or plug-in), with what is known about the model. Raises UnknownName."""
+    """Return the profile of a provider (id, alias or plug-in), with what is known about the model.
+
+    Raises UnknownName.
+    """
     row = select_row(provider, model)
     if row not in PROFILES:
         plugin = find_plugin("profiles", row)
         if plugin is None:
-            raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES, *plugin_names("profiles")})
+            raise UnknownName(
+                "provider", provider, {*PROFILES, *ALIASES, *SURFACES, *plugin_names("profiles")}
+            )
         if not isinstance(plugin, Profile) or plugin.id != row:
             raise plugin_error("profiles", row, f"is not a Profile with the id {row!r}")
         PROFILES[row] = plugin

@@ -1,6 +1,9 @@
-"""DATA: refusals that a change of the profile can fix. The change stays, so later requests are right the first time.
+"""DATA: refusals that a change of the profile can fix.
 
-Each pattern matches an error text that providers really send. A request is healed at most once, and that is reported.
+The change stays, so later requests are right the first time.
+
+Each pattern matches an error text that providers really send. A request is healed at most once, and that is
+reported.
 """
 
 import re
@@ -16,7 +19,10 @@ __all__ = ["HealRule", "HealedProfile", "heal_profile"]
 
 
 class HealRule(msgspec.Struct, frozen=True):
-    """A refusal whose text matches is fixed by these changes (see `Profile.apply`). No `wires`: all of them."""
+    """A refusal whose text matches is fixed by these changes (see `Profile.apply`).
+
+    No `wires`: all of them.
+    """
 
     pattern: str
     changes: dict[str, Any]
@@ -42,7 +48,11 @@ _USE_RESPONSES = {"surface": "responses"}
 _UNFORCED_CHOICES = frozenset({"auto", "none"})
 
 HEAL_RULES = (
-    HealRule(r"to use function tools, use /v1/responses", _USE_RESPONSES, "the model supports tools only on Responses"),
+    HealRule(
+        r"to use function tools, use /v1/responses",
+        _USE_RESPONSES,
+        "the model supports tools only on Responses",
+    ),
     HealRule(
         r"(temperature|top_p|top_k)\b.*(extra inputs are not permitted|not supported|unsupported|deprecated)"
         r"|unsupported (parameter|value): '(temperature|top_p)",
@@ -50,8 +60,10 @@ HEAL_RULES = (
         "the model accepts no sampling parameters",
     ),
     HealRule(
-        r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot be modified"
-        r"|reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item"
+        r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot "
+        r"be modified"
+        r"|reasoning.*(without its required following item|encrypted content.*could not)|required "
+        r"'reasoning' item"
         r"|item with id 'rs_.*not found",  # of another server, or of another account
         {"reasoning_echo": "no"},
         "earlier reasoning is no longer accepted; it is left out",
@@ -64,10 +76,13 @@ HEAL_RULES = (
         ("gemini",),
     ),
     HealRule(
-        r"reasoning_content.*must be passed back", {"reasoning_echo": "required"}, "every turn must include its reasoning"
+        r"reasoning_content.*must be passed back",
+        {"reasoning_echo": "required"},
+        "every turn must include its reasoning",
     ),
     HealRule(
-        r"(does not support this tool_choice|tool_choice.*(not supported|forces tool use|may not be|not allowed|unsupported))",
+        r"(does not support this tool_choice|tool_choice.*(not supported|forces tool use|may not be|not "
+        r"allowed|unsupported))",
         {"features.choices": _UNFORCED_CHOICES},
         "the model cannot be forced to call a tool; the prompt asks for it",
     ),
@@ -82,8 +97,14 @@ HEAL_RULES = (
         "examples of calls have no field of their own",
         ("anthropic-messages",),
     ),
-    HealRule(r"use 'max_completion_tokens'", {"max_tokens": "max_completion_tokens"}, "the limit has another name"),
-    HealRule(rf"{_UNKNOWN_FIELD}.*max_completion_tokens", {"max_tokens": "max_tokens"}, "the limit has another name"),
+    HealRule(
+        r"use 'max_completion_tokens'", {"max_tokens": "max_completion_tokens"}, "the limit has another name"
+    ),
+    HealRule(
+        rf"{_UNKNOWN_FIELD}.*max_completion_tokens",
+        {"max_tokens": "max_tokens"},
+        "the limit has another name",
+    ),
     HealRule(
         rf"{_UNKNOWN_FIELD}.*stream_options|stream_options.*(not permitted|not supported)",
         {"stream_defaults": {}},
@@ -93,7 +114,10 @@ HEAL_RULES = (
 
 
 def heal_profile(message: str, profile: Profile) -> HealedProfile | None:
-    """Return what to change after a refusal; None if nothing helps, or it was done already. The first matching rule counts."""
+    """Return what to change after a refusal; None if nothing helps, or it was done already.
+
+    The first matching rule counts.
+    """
     for rule in HEAL_RULES:
         if rule.wires and profile.wire not in rule.wires:
             continue
@@ -113,7 +137,9 @@ def heal_profile(message: str, profile: Profile) -> HealedProfile | None:
 
 
 def _use_responses(profile: Profile) -> Profile:
-    """Return the profile for the other API of its provider, with a custom base URL, and Azure's `?api-version=`."""
+    """Return the profile for the other API of its provider, with a custom base URL, and Azure's
+    `?api-version=`.
+    """
     other = resolve_profile(_RESPONSES_ROWS[profile.id], profile.model)
     _, mark, query = profile.path.partition("?")
     path = other.path.partition("?")[0]

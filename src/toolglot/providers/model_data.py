@@ -1,8 +1,9 @@
 """DATA: context windows (prompt and answer together), output limits and prices, by vendor and model.
 
-Every row has a source and a month; the first pattern that matches the model's name counts. A model without a row has no known
-window: a guess would truncate a conversation too early or too late. Local servers have none (whoever starts them decides), nor
-has Copilot, whose windows are its own.
+Every row has a source and a month; the first pattern that matches the model's name counts. A model without a
+row has no known
+window: a guess would truncate a conversation too early or too late. Local servers have none (whoever starts
+them decides), nor has Copilot, whose windows are its own.
 """
 
 import re
@@ -59,7 +60,9 @@ WINDOWS: dict[str, tuple[Window, ...]] = {
             (r"^gpt-5\.6(-sol|-luna|-terra)?(-20\d\d|$)", 1_050_000, 128_000, "2026-07"),
             (r"^gpt-6-(astra|sol|luna)(-20\d\d|$)", 1_050_000, 128_000, "2026-09"),
         ),
-        *_windows_from("genai-prices", (r"^(gpt-4o-audio|gpt-4o-mini-search)-preview", 128_000, None, "2025-07")),
+        *_windows_from(
+            "genai-prices", (r"^(gpt-4o-audio|gpt-4o-mini-search)-preview", 128_000, None, "2025-07")
+        ),
     ),
     "anthropic": (
         *_windows_from(
@@ -112,7 +115,9 @@ WINDOWS: dict[str, tuple[Window, ...]] = {
             (r"^grok-code-fast", 256_000, None, "2026-01"),
         ),
         *_windows_from(
-            "models.dev", (r"^grok-4\.20-0309", 2_000_000, 30_000, "2026-03"), (r"^grok-4\.[67]", 500_000, None, "2026-08")
+            "models.dev",
+            (r"^grok-4\.20-0309", 2_000_000, 30_000, "2026-03"),
+            (r"^grok-4\.[67]", 500_000, None, "2026-08"),
         ),
     ),
     "deepseek": _windows_from(
@@ -141,11 +146,14 @@ WINDOWS: dict[str, tuple[Window, ...]] = {
             (r"^qwen3\.8-27b$", 131_042, 16_384, "2026-08"),
             (r"^kimi-k2-instruct$", 131_072, None, "2025-07"),
         ),
-        *_windows_from("Lobe Chat 1.143", (r"^llama-3\.(3-70b-versatile|1-8b-instant)$", 131_072, None, "2025-11")),
+        *_windows_from(
+            "Lobe Chat 1.143", (r"^llama-3\.(3-70b-versatile|1-8b-instant)$", 131_072, None, "2025-11")
+        ),
     ),
 }
-# US dollars per million tokens: input, cached input, output. From the vendors' price lists, since 2026 by way of models.dev and
-# genai-prices. These are the prices of short prompts: some vendors charge more for long ones.
+# US dollars per million tokens: input, cached input, output. From the vendors' price lists, since 2026 by way
+# of models.dev and genai-prices. These are the prices of short prompts: some vendors charge more for long
+# ones.
 PRICES: dict[str, tuple[tuple[str, Price], ...]] = {
     "openai": (
         (r"^gpt-3\.5-turbo(-0125|$)", Price(0.50, 0.50, 1.50, "2025-07")),
@@ -205,7 +213,8 @@ PRICES: dict[str, tuple[tuple[str, Price], ...]] = {
         (r"^gemini-3\.1-pro-preview", Price(2.00, 0.20, 12.0, "2026-02")),
         (r"^gemini-3\.1-flash-lite", Price(0.25, 0.025, 1.50, "2026-05")),
         (r"^gemini-3\.5-flash$", Price(1.50, 0.15, 9.00, "2026-05")),
-        (r"^gemini-3\.8-flash$", Price(0.75, 0.075, 3.75, "2026-09")),  # until the end of 2026; then 1.50, 0.15, 7.50
+        # until the end of 2026; then 1.50, 0.15, 7.50
+        (r"^gemini-3\.8-flash$", Price(0.75, 0.075, 3.75, "2026-09")),
     ),
     "xai": (
         (r"^grok-3-mini(-beta|-latest|$)", Price(0.30, 0.075, 0.50, "2025-07")),
@@ -263,7 +272,8 @@ def find_window(profile_id: str, model: str) -> Window | None:
     return None
 
 
-# Of the price of input. Anthropic: for 5 minutes, the lifetime of the marks that we set (its page on prompt caching).
+# Of the price of input. Anthropic: for 5 minutes, the lifetime of the marks that we set (its page on prompt
+# caching).
 _CACHE_WRITE_FACTORS = {"anthropic": 1.25}
 
 
@@ -284,7 +294,9 @@ _ALTERNATIVES = re.compile(r"\(([^()]*)\)(\??)")
 
 
 def known_models(profile_id: str) -> list[str]:
-    """Return the models at an endpoint whose window or price is known; `*` stands for any end of a name, dates are left out."""
+    """Return the models at an endpoint whose window or price is known; `*` stands for any end of a name,
+    dates are left out.
+    """
     vendor = find_vendor(profile_id)
     names: list[str] = []
     for row in WINDOWS.get(vendor, ()):
@@ -304,7 +316,9 @@ def _is_without_maker(name: str, names: list[str]) -> bool:
 
 def _expand_pattern(pattern: str) -> list[str]:
     """Return the names that a pattern of this module lists."""
-    text = re.sub(r"\(\?!(?:[^()]|\([^()]*\))*\)|[\^$]", "", pattern).replace(r"\.?", r"\.").replace("[-.]", "-")
+    text = (
+        re.sub(r"\(\?!(?:[^()]|\([^()]*\))*\)|[\^$]", "", pattern).replace(r"\.?", r"\.").replace("[-.]", "-")
+    )
     pending = [re.sub(r"\[(\d+)\]", lambda match: f"({'|'.join(match[1])})", text)]
     names: list[str] = []
     while pending:

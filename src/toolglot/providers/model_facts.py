@@ -1,6 +1,9 @@
-"""DATA: what differs between the models of an endpoint. A new fact is one row here, with its source, and nothing else.
+"""DATA: what differs between the models of an endpoint.
 
-Facts are applied in order, so later ones win. `changes` names fields of the Profile, with a dot for those of its parts.
+A new fact is one row here, with its source, and nothing else.
+
+Facts are applied in order, so later ones win. `changes` names fields of the Profile, with a dot for those of
+its parts.
 """
 
 from typing import Any
@@ -56,7 +59,11 @@ FACTS = (
             {"features.typed": frozenset({"local_shell"})},
             "OpenAI's guide to the local shell tool: codex-mini-latest, Responses only",
         ),
-        (r"^gpt-(5\.[4-9]|[6-9])", {"features.tool_search": True}, "OpenAI's guide to tool search: GPT-5.4 and newer"),
+        (
+            r"^gpt-(5\.[4-9]|[6-9])",
+            {"features.tool_search": True},
+            "OpenAI's guide to tool search: GPT-5.4 and newer",
+        ),
         (
             r"^gpt-(5\.[6-9]|[6-9])",
             {"cache_field": "prompt_cache_breakpoint", "cache_ttls": ("30m", "12h")},
@@ -81,18 +88,41 @@ FACTS = (
             {"sampling": "none", "thinking_budget": False},
             f"{_ANTHROPIC_SDK}, migration notes of Claude 4.7 and 5",
         ),
-        (rf"claude-(opus|sonnet)-4-[6-9]|claude-{_CLAUDE}-[5-9]", {"history.ends_with_user": True}, _ANTHROPIC_SDK),
+        (
+            rf"claude-(opus|sonnet)-4-[6-9]|claude-{_CLAUDE}-[5-9]",
+            {"history.ends_with_user": True},
+            _ANTHROPIC_SDK,
+        ),
         (r"claude-(opus-4-5|(opus|sonnet)-4-6)", {"efforts": _LOW_TO_HIGH}, _ANTHROPIC_SDK),
-        (rf"claude-(opus-4-[7-9]|{_CLAUDE}-[5-9])", {"efforts": (*_LOW_TO_HIGH, "xhigh", "max")}, _ANTHROPIC_SDK),
-        (r"claude-((opus|sonnet)-5-5|(fable|mythos)-5)", {"features.choices": frozenset({"auto", "none"})}, _LIVE_TESTS),
+        (
+            rf"claude-(opus-4-[7-9]|{_CLAUDE}-[5-9])",
+            {"efforts": (*_LOW_TO_HIGH, "xhigh", "max")},
+            _ANTHROPIC_SDK,
+        ),
+        (
+            r"claude-((opus|sonnet)-5-5|(fable|mythos)-5)",
+            {"features.choices": frozenset({"auto", "none"})},
+            _LIVE_TESTS,
+        ),
         (rf"claude-{_CLAUDE}-[4-9]", {"default_max_tokens": 16_384}, "our choice"),
-        (rf"claude-(opus|sonnet|haiku)-4-[5-9]|claude-{_CLAUDE}-[5-9]", {"features.tool_search": True}, _LIVE_TESTS),
+        (
+            rf"claude-(opus|sonnet|haiku)-4-[5-9]|claude-{_CLAUDE}-[5-9]",
+            {"features.tool_search": True},
+            _LIVE_TESTS,
+        ),
         (
             r"claude-(opus-4-[89]|(opus|fable|mythos)-5|(sonnet|haiku)-5-5)",
-            {"features.tool_changes": True, "headers": {"anthropic-version": "2023-06-01", "anthropic-beta": _TOOL_CHANGES}},
+            {
+                "features.tool_changes": True,
+                "headers": {"anthropic-version": "2023-06-01", "anthropic-beta": _TOOL_CHANGES},
+            },
             "Anthropic's page on system messages in the middle of a conversation; recorded 200",
         ),
-        (r"claude-3-7", {"features.typed": frozenset({"bash_20250124"})}, "Anthropic's page on its bash tool"),
+        (
+            r"claude-3-7",
+            {"features.typed": frozenset({"bash_20250124"})},
+            "Anthropic's page on its bash tool",
+        ),
         (
             rf"claude-{_CLAUDE}-[4-9]",
             {"features.typed": frozenset({"text_editor_20250728", "bash_20250124", "memory_20250818"})},

@@ -1,4 +1,6 @@
-"""Checks tools against a provider's limits and JSON Schema before anything is sent: which tool, which limit, which value."""
+"""Checks tools against a provider's limits and JSON Schema before anything is sent: which tool, which limit,
+which value.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,8 @@ _MAX_DEPTH = 6  # of unions in unions
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A limit that a tool, or the request as a whole (`tool` is ""), exceeds, or a part of a tool's schema that is invalid.
+    """A limit that a tool, or the request as a whole (`tool` is ""), exceeds, or a part of a tool's schema
+    that is invalid.
 
     `is_refused`: the provider answers with an error; otherwise the encoder works around it and reports that.
     """
@@ -52,7 +55,9 @@ def preflight(tools: Sequence[ToolDefinition], profile: Profile) -> list[Problem
             length = f"{len(tool.name)} characters"
             problems.append(Problem(tool.name, "name", length, f"pattern {limits.name}", is_refused=False))
         if limits.description is not None and len(tool.description) > limits.description:
-            problems.append(Problem(tool.name, "length of the description", len(tool.description), limits.description))
+            problems.append(
+                Problem(tool.name, "length of the description", len(tool.description), limits.description)
+            )
         if (tool.namespace, tool.name) in seen:
             problems.append(Problem(tool.name, "number of tools of this name", 2, 1, is_refused=False))
         seen.add((tool.namespace, tool.name))
@@ -85,7 +90,8 @@ def _allows_objects(node: Any, document: SchemaDocument, depth: int) -> bool:
     node, _ = clean_node(document.follow(node))
     if not _may_be_object(node):
         return False
-    for part in node.get("allOf", ()):  # parts of parts are not looked at: references to the root would multiply
+    # parts of parts are not looked at: references to the root would multiply
+    for part in node.get("allOf", ()):
         form, _ = clean_node(document.follow(part))
         if not _may_be_object(form):
             return False
@@ -103,8 +109,12 @@ def _may_be_object(node: dict[str, Any]) -> bool:
     return not types or "object" in types
 
 
-def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
-    """Return the tools that the provider accepts, and a Loss for each other one: a bad tool must not cost the request."""
+def drop_refused_tools(
+    tools: Sequence[ToolDefinition], profile: Profile
+) -> tuple[list[ToolDefinition], list[Loss]]:
+    """Return the tools that the provider accepts, and a Loss for each other one: a bad tool must not cost the
+    request.
+    """
     problems: dict[str, Problem] = {}
     for problem in preflight(tools, profile):
         if problem.is_refused and problem.tool:  # otherwise it is about no tool that could be named

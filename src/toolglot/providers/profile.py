@@ -1,7 +1,7 @@
 """A vendor's endpoint as data: its URL, its limits, and how requests to it must be encoded.
 
-A profile is resolved for a model (`catalog.resolve_profile`) before anything is encoded: encoders read its fields and never
-compare vendor names.
+A profile is resolved for a model (`catalog.resolve_profile`) before anything is encoded: encoders read its
+fields and never compare vendor names.
 """
 
 from typing import Any, Literal
@@ -33,8 +33,8 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     description: int | None = None
     """Maximum characters in a tool's description."""
     parameter_types: frozenset[str] = frozenset()
-    """Types that a parameter can have, including `map` (arbitrary keys) and `any`; others are converted (a Loss). Set from the
-    dialect."""
+    """Types that a parameter can have, including `map` (arbitrary keys) and `any`; others are converted (a
+    Loss). Set from the dialect."""
     request_bytes: int | None = None
     cache_marks: int | None = None
     stops: int | None = None
@@ -136,8 +136,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_env: tuple[str, ...] = ()
     """Environment variables with a token, which is sent as a bearer token."""
     sign_in: str = ""
-    """How to obtain a token without a key: entra (Microsoft), adc (Google's application default credentials), copilot (GitHub),
-    or the name of a plug-in."""
+    """How to obtain a token without a key: entra (Microsoft), adc (Google's application default credentials),
+    copilot (GitHub), or the name of a plug-in."""
     model: str = ""
 
     limits: ProviderLimits = ProviderLimits()
@@ -153,8 +153,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sent if the caller sets no limit and the provider requires one."""
     system_role: str = "system"
     sampling: Literal["all", "one", "none"] = "all"
-    """Which of temperature, top_p, top_k and the penalties are accepted; one: temperature or top_p, but not both."""
-    options: frozenset[str] = frozenset({"temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty"})
+    """Which of temperature, top_p, top_k and the penalties are accepted; one: temperature or top_p, but not
+    both."""
+    options: frozenset[str] = frozenset(
+        {"temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty"}
+    )
     max_temperature: float = 2.0
     efforts: tuple[str, ...] = ()
     """Levels of reasoning effort, lowest first."""
@@ -169,16 +172,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty_content: Literal["null", "empty", "omit"] = "null"
     """The content of an assistant message that only calls tools."""
     reasoning_echo: Literal["no", "own", "required"] = "own"
-    """Reasoning text in the history: never sent, sent back to its origin, or required on every turn with calls."""
+    """Reasoning text in the history: never sent, sent back to its origin, or required on every turn with
+    calls."""
     raw_arguments: bool = False
-    """Arguments of its own calls are accepted even if they are no JSON object; other servers parse them (llama.cpp, vLLM)."""
+    """Arguments of its own calls are accepted even if they are no JSON object; other servers parse them
+    (llama.cpp, vLLM)."""
     result_name: bool = False
     """A tool message also names its tool."""
     signatures: bool = False
     """Gemini 3: the first call of a turn carries a thoughtSignature."""
     call_ids: bool = True
     text_calls: bool = False
-    """Servers may leave calls in the text, because they do not know the model's call format. Such calls are parsed from it."""
+    """Servers may leave calls in the text, because they do not know the model's call format. Such calls are
+    parsed from it."""
     state: Literal["model", "profile"] = "profile"
     """Whether opaque state is bound to the model or to the profile."""
     headers: dict[str, str] = {}

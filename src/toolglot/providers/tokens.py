@@ -1,7 +1,7 @@
 """Estimates token counts without a tokenizer. The first real count corrects the estimates (`loop.context`).
 
-Latin text has about four characters per token, code and JSON about three, other scripts one or two (OpenAI's tokenizer guide).
-Vendors differ by a factor.
+Latin text has about four characters per token, code and JSON about three, other scripts one or two (OpenAI's
+tokenizer guide). Vendors differ by a factor.
 """
 
 import re
@@ -10,7 +10,17 @@ from functools import cache
 from typing import Any
 
 from toolglot.common.jsontext import dumps
-from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.values.request import ToolDefinition
 
 __all__ = ["estimate_by_kind", "estimate_message", "estimate_text", "estimate_tool", "token_factor"]
@@ -33,13 +43,19 @@ def estimate_text(text: str, *, is_code: bool = False) -> int:
     length = len(text)
     if text.isascii():
         return -(-length // (3 if is_code else 4))
-    wide = (len(text.encode("utf-8", "surrogatepass")) - length) // 2  # an accented letter counts half, an ideogram one
+    # an accented letter counts half, an ideogram one
+    wide = (len(text.encode("utf-8", "surrogatepass")) - length) // 2
     return -(-max(0, length - wide) // (3 if is_code else 4)) + wide
 
 
 def estimate_tool(tool: ToolDefinition) -> int:
     """Estimate the tokens of a tool's definition."""
-    return 8 + estimate_text(tool.name) + estimate_text(tool.description) + len(dumps(tool.parameters or {})) // 3
+    return (
+        8
+        + estimate_text(tool.name)
+        + estimate_text(tool.description)
+        + len(dumps(tool.parameters or {})) // 3
+    )
 
 
 def estimate_message(message: Message) -> int:
@@ -73,7 +89,9 @@ def _estimate_result(result: ToolResult) -> int:
 
 
 def _estimate_change(change: ToolsChanged) -> int:
-    return sum([estimate_tool(tool) for tool in change.added]) + 8 * (len(change.loaded) + len(change.removed))
+    return sum([estimate_tool(tool) for tool in change.added]) + 8 * (
+        len(change.loaded) + len(change.removed)
+    )
 
 
 def _estimate_media(media: Media) -> int:

@@ -1,7 +1,9 @@
 """Checks and repairs the arguments of a call against the tool's original schema.
 
-Providers enforce only part of a schema, and only some of them: here all of it is enforced. What is wrong is explained to the
-model: what came, what was expected, the parameters in short, and an example. jsonschema-rs is imported with the first check.
+Providers enforce only part of a schema, and only some of them: here all of it is enforced. What is wrong is
+explained to the
+model: what came, what was expected, the parameters in short, and an example. jsonschema-rs is imported with
+the first check.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +98,9 @@ class SchemaBinder:
         properties = schema.get("properties")
         self.schema = schema
         self.allows_extra = True
-        self.parameter_names = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
+        self.parameter_names = (
+            frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
+        )
         self._validator: Any = None
         self._fills_defaults = fills_defaults
 
@@ -131,7 +135,8 @@ def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]
     for error in errors:
         message = error.message
         steps = list(error.instance_path)
-        missing = getattr(error.kind, "property", None)  # the parameter to blame, not the object that lacks it
+        # the parameter to blame, not the object that lacks it
+        missing = getattr(error.kind, "property", None)
         if missing is not None:
             message = "is missing"
             steps.append(missing)
@@ -170,7 +175,8 @@ _MAX_STEPS = 100_000
 def check_schema(schema: Schema) -> None:
     """Raise UsageError for a schema that is broken, or that could make us check a value for ever.
 
-    Nothing is checked to find that out. Thirty references, two in each definition to the next one, are a billion steps.
+    Nothing is checked to find that out. Thirty references, two in each definition to the next one, are a
+    billion steps.
     """
     text = dumps(schema)
     _compile_validator(text)
@@ -178,14 +184,18 @@ def check_schema(schema: Schema) -> None:
         return
     # Such references mean something else than their text says: the steps cannot be counted.
     if text.count(b'"$id"') > ("$id" in schema) or any(map(text.count, _REFERENCES[1:])):
-        raise UsageError(f"the schema has more than {_FEW_REFERENCES} references and a nested $id, or dynamic references")
+        raise UsageError(
+            f"the schema has more than {_FEW_REFERENCES} references and a nested $id, or dynamic references"
+        )
     counter = _StepCounter(SchemaDocument(schema))
     if any(counter.count(at.node) > _MAX_STEPS for at in iter_nodes(schema)):
         raise UsageError(f"the references of the schema need more than {_MAX_STEPS} steps to check one value")
 
 
 class _StepCounter:
-    """Counts how many schemas are applied to one value; those of its items and properties are counted on their own."""
+    """Counts how many schemas are applied to one value; those of its items and properties are counted on
+    their own.
+    """
 
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
@@ -260,10 +270,12 @@ def read_arguments(call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
 def repair_arguments(
     arguments: dict[str, Any], binder: ArgumentBinder, tool_name: str
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[Repair, ...]]:
-    """Repair arguments that the binder refused: (arguments, values, repairs). Raises InvalidArguments if that fails.
+    """Repair arguments that the binder refused: (arguments, values, repairs).
 
-    Names come first: those that differ only in case are corrected, unknown ones dropped unless the tool judges them itself.
-    Values are converted only if that was not enough.
+    Raises InvalidArguments if that fails.
+
+    Names come first: those that differ only in case are corrected, unknown ones dropped unless the tool
+    judges them itself. Values are converted only if that was not enough.
     """
     renamed, notes = rename_arguments(arguments, binder.schema)
     unknown: list[str] = []
@@ -299,7 +311,9 @@ def explain_issues(definition: ToolDefinition, issues: Iterable[Issue]) -> str:
     schema = definition.parameters or {}
     texts = [truncate(str(issue), MAX_ISSUE_LENGTH) for issue in issues]
     lines = [f"The call to {definition.name} was not run because its arguments are invalid:"]
-    lines += [f"- {text.removeprefix('$').removeprefix('.').removeprefix(': ')}" for text in texts[:MAX_ISSUES]]
+    lines += [
+        f"- {text.removeprefix('$').removeprefix('.').removeprefix(': ')}" for text in texts[:MAX_ISSUES]
+    ]
     if len(texts) > MAX_ISSUES:
         lines.append(f"- and {len(texts) - MAX_ISSUES} more")
     lines.append(f"Parameters: {summarize_parameters(schema) or 'none'}")
@@ -339,7 +353,9 @@ def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
     if types == ["array"] and node.get("items"):
         return f"array of {_describe_type(node['items'], document, depth + 1)}"
     if types == ["object"] and node.get("properties"):
-        members = [f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items()]
+        members = [
+            f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items()
+        ]
         return truncate("object {" + ", ".join(members) + "}", MAX_ISSUE_LENGTH)
     text = " or ".join(types)
     if isinstance(node.get("format"), str):
@@ -402,7 +418,9 @@ def _make_object(node: Schema, document: SchemaDocument, depth: int) -> dict[str
     if depth >= MAX_DEPTH:
         return {}
     properties = node.get("properties", {})
-    return {name: make_example(properties.get(name), document, depth + 1) for name in node.get("required", ())}
+    return {
+        name: make_example(properties.get(name), document, depth + 1) for name in node.get("required", ())
+    }
 
 
 def _make_array(node: Schema, document: SchemaDocument, depth: int) -> list[Any]:

@@ -1,6 +1,8 @@
-"""Converts arguments to what a JSON Schema asks for, only where they do not match it: `"10"` for an integer is 10.
+"""Converts arguments to what a JSON Schema asks for, only where they do not match it: `"10"` for an integer
+is 10.
 
-A value that matches is not touched, only unambiguous conversions are made, and each is reported. The result may still be
+A value that matches is not touched, only unambiguous conversions are made, and each is reported. The result
+may still be
 invalid: it is validated again.
 """
 
@@ -148,13 +150,15 @@ class Coercion:
     def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
         properties = node.get("properties", {})
         required = node.get("required", ())
-        if not self.looks_like(value, node, depth):  # an unknown name may be valid: an open object accepts any
+        # an unknown name may be valid: an open object accepts any
+        if not self.looks_like(value, node, depth):
             value = self.rename_properties(value, node, path)
         out: Schema = {}
         for name, item in value.items():
             sub = properties.get(name, node.get("additionalProperties", {}))
             is_optional = name in properties and name not in required
-            if item is None and is_optional and not self.looks_like(None, sub, depth):  # models send null for "not set"
+            # models send null for "not set"
+            if item is None and is_optional and not self.looks_like(None, sub, depth):
                 self.notes.append(f"{path}.{name}: null left out")
                 continue
             out[name] = self.coerce_value(item, sub, f"{path}.{name}", depth + 1)
@@ -177,7 +181,9 @@ class Coercion:
         return {renames.get(name, name): item for name, item in value.items()}
 
     def record(self, path: str, old: Any, new: Any) -> Any:
-        self.notes.append(f"{path}: {preview_value(old, _MAX_PREVIEW)} read as {preview_value(new, _MAX_PREVIEW)}")
+        self.notes.append(
+            f"{path}: {preview_value(old, _MAX_PREVIEW)} read as {preview_value(new, _MAX_PREVIEW)}"
+        )
         return new
 
 
@@ -185,7 +191,8 @@ def preview_value(value: Any, length: int) -> str:
     """Return the beginning of a value's JSON text."""
     try:
         return truncate(dumps_text(value), length)
-    except (TypeError, ValueError, OverflowError, RecursionError):  # Python's own values, or nested too deeply
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # Python's own values, or nested too deeply
         return truncate(repr(value), length)
 
 

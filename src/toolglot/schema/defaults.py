@@ -12,9 +12,11 @@ _NOTHING = object()
 
 
 def fill_defaults(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return the arguments with the default of every property that is missing, also inside objects and arrays that are there.
+    """Return the arguments with the default of every property that is missing, also inside objects and arrays
+    that are there.
 
-    Branches of `anyOf` and `oneOf` add nothing: which of them is meant is not for us to say. Nothing is modified.
+    Branches of `anyOf` and `oneOf` add nothing: which of them is meant is not for us to say. Nothing is
+    modified.
     """
     return _Filling(schema).fill(arguments, schema, 0)
 

@@ -1,10 +1,12 @@
-"""Derives a JSON Schema from a Python function, with a binder that turns a model's arguments into the function's values.
+"""Derives a JSON Schema from a Python function, with a binder that turns a model's arguments into the
+function's values.
 
-All reflection happens once, in `derive`; binding a call only runs a prebuilt pydantic validator. pydantic is imported with the
-first derived tool. A function that cannot become a tool raises InvalidTool, whose message says what to do.
+All reflection happens once, in `derive`; binding a call only runs a prebuilt pydantic validator. pydantic is
+imported with the first derived tool. A function that cannot become a tool raises InvalidTool, whose message
+says what to do.
 
-The parameters become a TypedDict rather than a model: names that pydantic models reserve (`copy`, `schema`) are free there, and
-a parameter that was not passed stays absent, so that the function's own default applies.
+The parameters become a TypedDict rather than a model: names that pydantic models reserve (`copy`, `schema`)
+are free there, and a parameter that was not passed stays absent, so that the function's own default applies.
 """
 
 import inspect
@@ -19,7 +21,13 @@ from toolglot.schema.arguments import Issue, deep_copy
 from toolglot.schema.coerce import preview_value
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.json_schema import Schema, drop_keywords, iter_nodes, map_children
-from toolglot.schema.signatures import Function, evaluate_annotations, function_doc, function_name, list_parameters
+from toolglot.schema.signatures import (
+    Function,
+    evaluate_annotations,
+    function_doc,
+    function_name,
+    list_parameters,
+)
 from toolglot.schema.typed_dicts import replace_typed_dicts
 
 __all__ = ["FunctionSchema", "Internal", "derive", "strip_titles"]
@@ -29,7 +37,16 @@ Validate = Callable[[Any], dict[str, Any]]
 _TYPE_ADVICE = "use a type with a JSON form (str, int, list, a dataclass, a TypedDict, a pydantic model …)"
 # Values that are consumed as they are read: a model cannot send one.
 _STREAM_TYPES = frozenset(
-    {"Iterator", "Generator", "AsyncIterator", "AsyncGenerator", "AsyncIterable", "Awaitable", "Coroutine", "type"}
+    {
+        "Iterator",
+        "Generator",
+        "AsyncIterator",
+        "AsyncGenerator",
+        "AsyncIterable",
+        "Awaitable",
+        "Coroutine",
+        "type",
+    }
 )
 _EMPTY = inspect.Parameter.empty
 
@@ -97,7 +114,9 @@ class _Parameter(NamedTuple):
         return self.default is _EMPTY
 
     @classmethod
-    def from_signature(cls, parameter: inspect.Parameter, hint: Any, description: str, label: str) -> "_Parameter":
+    def from_signature(
+        cls, parameter: inspect.Parameter, hint: Any, description: str, label: str
+    ) -> "_Parameter":
         from pydantic.fields import FieldInfo
         from pydantic.json_schema import SkipJsonSchema
 
@@ -212,7 +231,9 @@ def _replace_iterable(hint: Any, name: str, label: str) -> Any:
     type_name = getattr(origin or hint, "__name__", "")
     module = getattr(origin or hint, "__module__", "")
     if type_name in _STREAM_TYPES and module in ("collections.abc", "typing", "builtins"):
-        raise InvalidTool(f"parameter {name!r} of {label}: {_format_type(hint)} has no JSON form; {_TYPE_ADVICE}")
+        raise InvalidTool(
+            f"parameter {name!r} of {label}: {_format_type(hint)} has no JSON form; {_TYPE_ADVICE}"
+        )
     if type_name != "Iterable":
         return hint
     arguments = get_args(hint)
@@ -229,7 +250,10 @@ def _format_type(hint: Any) -> str:
 
 
 def _make_adapter(fields: dict[str, Any], extra_type: Any) -> Any:
-    """Return pydantic's adapter of the parameters as a TypedDict. Other names have `extra_type`, or are refused (PEP 728)."""
+    """Return pydantic's adapter of the parameters as a TypedDict.
+
+    Other names have `extra_type`, or are refused (PEP 728).
+    """
     from pydantic import ConfigDict, TypeAdapter
     from typing_extensions import TypedDict  # before Python 3.12 pydantic refuses the one of `typing`
 
@@ -238,11 +262,15 @@ def _make_adapter(fields: dict[str, Any], extra_type: Any) -> Any:
         options = {"extra_items": replace_typed_dicts(extra_type)}
     fields = {name: replace_typed_dicts(hint) for name, hint in fields.items()}
     shape: Any = TypedDict("Arguments", fields, **options)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportGeneralTypeIssues]
-    shape.__pydantic_config__ = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64", allow_inf_nan=False)
+    shape.__pydantic_config__ = ConfigDict(
+        val_json_bytes="base64", ser_json_bytes="base64", allow_inf_nan=False
+    )
     return TypeAdapter(shape)
 
 
-def _build_schema(description: str, parameters: list[_Parameter], extra_type: Any, label: str) -> FunctionSchema:
+def _build_schema(
+    description: str, parameters: list[_Parameter], extra_type: Any, label: str
+) -> FunctionSchema:
     fields: dict[str, Any] = {}
     for p in parameters:
         fields[p.name] = p.annotation if p.is_required else NotRequired[p.annotation]
@@ -255,10 +283,13 @@ def _build_schema(description: str, parameters: list[_Parameter], extra_type: An
     shown = [p for p in parameters if not p.is_internal]
     properties: Schema = schema.get("properties", {})
     if len(properties) != len(shown):
-        raise InvalidTool(f"{label} cannot be a tool: two of its parameters have the same name; choose other aliases")
+        raise InvalidTool(
+            f"{label} cannot be a tool: two of its parameters have the same name; choose other aliases"
+        )
     has_untyped = any(not at.node or at.node.get("additionalProperties") is True for at in iter_nodes(schema))
     extra = schema["additionalProperties"]
-    others = drop_keywords(schema, "description", "additionalProperties")  # the description is that of the TypedDict
+    # the description is that of the TypedDict
+    others = drop_keywords(schema, "description", "additionalProperties")
     schema = {"type": "object", "properties": properties, **others, "additionalProperties": extra}
     for p, node in zip(shown, properties.values(), strict=True):
         p.annotate(node)
@@ -269,7 +300,9 @@ def _build_schema(description: str, parameters: list[_Parameter], extra_type: An
             has_untyped = has_untyped or _allows_anything(p.annotation)
     allows_extra = extra_type is not _EMPTY
     validate = adapter.validator.validate_python
-    return FunctionSchema(description, schema, validate, frozenset(names), has_untyped=has_untyped, allows_extra=allows_extra)
+    return FunctionSchema(
+        description, schema, validate, frozenset(names), has_untyped=has_untyped, allows_extra=allows_extra
+    )
 
 
 def _blame_type(parameters: list[_Parameter], extra_type: Any, label: str) -> None:
@@ -283,11 +316,14 @@ def _blame_type(parameters: list[_Parameter], extra_type: Any, label: str) -> No
         except Exception as e:
             reason = str(e).partition("\n")[0].partition(" Set `arbitrary")[0].rstrip(".")
             type_name = _format_type(annotation)
-            raise InvalidTool(f"{owner} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}") from None
+            raise InvalidTool(
+                f"{owner} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}"
+            ) from None
 
 
 def strip_titles(node: Any) -> Any:
-    """Remove the titles that pydantic generates from names, and describe attributes where the model looks for it.
+    """Remove the titles that pydantic generates from names, and describe attributes where the model looks for
+    it.
 
     Titles tell a model nothing; the docstring of a class may describe its attributes.
     """
@@ -318,7 +354,9 @@ def _group_issues(errors: list[Any], arguments: Any) -> list[Issue]:
 
 
 def _format_location(steps: tuple[int | str, ...], value: Any) -> str:
-    """Return the path of an error in the arguments. pydantic's locations also hold the names of union branches: skip them."""
+    """Return the path of an error in the arguments. pydantic's locations also hold the names of union
+    branches: skip them.
+    """
     path = "$"
     last = len(steps) - 1
     for number, step in enumerate(steps):

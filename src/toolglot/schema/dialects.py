@@ -1,7 +1,7 @@
 """DATA: what each wire accepts as the schema of a tool's parameters, one row per dialect.
 
-Nothing here decides: `lower` reads a row and obeys it, and a rule that has become stale is corrected here and nowhere else. The
-rows are as of November 2026; comments name the rule or error that a value answers to.
+Nothing here decides: `lower` reads a row and obeys it, and a rule that has become stale is corrected here and
+nowhere else. The rows are as of November 2026; comments name the rule or error that a value answers to.
 """
 
 from typing import Literal
@@ -10,7 +10,10 @@ import msgspec
 
 
 class StrictLimits(msgspec.Struct, frozen=True):
-    """How much a strict mode compiles. `tools`, `optional` and `unions` count over a request; the others per tool."""
+    """How much a strict mode compiles.
+
+    `tools`, `optional` and `unions` count over a request; the others per tool.
+    """
 
     tools: int | None = None
     optional: int | None = None
@@ -25,7 +28,8 @@ class Dialect(msgspec.Struct, frozen=True):
 
     name: str
     keywords: frozenset[str] | None = None
-    """The keywords that may stay. None: all of them; the wire passes the schema to the model as text (an open dialect)."""
+    """The keywords that may stay. None: all of them; the wire passes the schema to the model as text (an open
+    dialect)."""
     dropped_keywords: frozenset[str] = frozenset()
     """The keywords that an open dialect does not take."""
     formats: frozenset[str] | None = None
@@ -36,9 +40,11 @@ class Dialect(msgspec.Struct, frozen=True):
     max_min_items: int | None = None
     """The largest `minItems` that may stay."""
     refs: Literal["free", "wrap", "alone", "inline"] = "free"
-    """free: kept. wrap: kept, in an anyOf that carries the siblings. alone: kept if there are no siblings. inline: expanded."""
+    """free: kept. wrap: kept, in an anyOf that carries the siblings. alone: kept if there are no siblings.
+    inline: expanded."""
     recursion: Literal["free", "optional", "never"] = "free"
-    """Of references that are kept. optional: a cycle may only close inside a property that is not required."""
+    """Of references that are kept. optional: a cycle may only close inside a property that is not
+    required."""
     allows_type_lists: bool = True
     uses_nullable: bool = False
     """Null is written as OpenAPI's `nullable: true`."""
@@ -47,7 +53,8 @@ class Dialect(msgspec.Struct, frozen=True):
     maps_as_pairs: bool = False
     """An object with free keys becomes an array of {key, value}."""
     allows_untyped: bool = True
-    """A value of any type and an object of unknown keys are legal. Otherwise they are asked for as JSON text."""
+    """A value of any type and an object of unknown keys are legal. Otherwise they are asked for as JSON
+    text."""
     allows_empty_objects: bool = True
     """An object below the root may have no properties at all."""
     allows_bare_arrays: bool = False
@@ -87,14 +94,18 @@ _CORE = frozenset({"type", "description", "properties", "required", "items", "en
 _REFS = frozenset({"$ref", "$defs"})
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
 _LENGTHS = frozenset({"minLength", "maxLength"})
-_STRING_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_STRING_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
 _NUMBER_FORMATS = frozenset({"int32", "int64", "float", "double"})
 
-# Not strict: the schema is prompt text. Refused are a root that is no plain object ("schema must have type 'object' and not
-# have 'oneOf'/'anyOf'/… at the top level") and an array without items ("array schema missing items").
+# Not strict: the schema is prompt text. Refused are a root that is no plain object ("schema must have type
+# 'object' and not have 'oneOf'/'anyOf'/… at the top level") and an array without items ("array schema missing
+# items").
 OPENAI = Dialect("openai")
 
-# The subset of function tools with `strict`. Depth and number of properties: as tested live by pydantic-ai 2.66 in 2026.
+# The subset of function tools with `strict`. Depth and number of properties: as tested live by pydantic-ai
+# 2.66 in 2026.
 OPENAI_STRICT = Dialect(
     "openai-strict",
     keywords=_CORE
@@ -108,14 +119,17 @@ OPENAI_STRICT = Dialect(
     maps_as_pairs=True,  # every object must have `additionalProperties: false`
     allows_untyped=False,  # the items of an array must have a type
     closes_objects=True,
-    requires_all=True,  # "'required' is required to be supplied and to be an array including every key in properties"
+    # "'required' is required to be supplied and to be an array including every key in properties"
+    requires_all=True,
     limits=StrictLimits(depth=10, properties=5000, enum_values=1000),
 )
 
-# Takes nearly anything below the root. "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" is checked there only.
+# Takes nearly anything below the root. "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" is
+# checked there only.
 ANTHROPIC = Dialect("anthropic", allows_bare_arrays=True, name_pattern=r"[a-zA-Z0-9_.-]{1,64}")
 
-# What the SDK's `transform_schema` (anthropic 2.8.0) leaves. allOf would be legal, but branches that are closed exclude each
+# What the SDK's `transform_schema` (anthropic 2.8.0) leaves. allOf would be legal, but branches that are
+# closed exclude each
 # other: it is merged.
 ANTHROPIC_STRICT = Dialect(
     "anthropic-strict",
@@ -129,11 +143,12 @@ ANTHROPIC_STRICT = Dialect(
     allows_untyped=False,
     closes_objects=True,
     name_pattern=ANTHROPIC.name_pattern,
-    limits=StrictLimits(tools=20, optional=24, unions=16),  # "schema is too complex", "compiled grammar is too large"
+    # "schema is too complex", "compiled grammar is too large"
+    limits=StrictLimits(tools=20, optional=24, unions=16),
 )
 
-# `parametersJsonSchema` (google/ai/generativelanguage/v1beta/content.proto). What it documents as ignored (minLength,
-# uniqueItems …) would never reach the model, so it goes into the description.
+# `parametersJsonSchema` (google/ai/generativelanguage/v1beta/content.proto). What it documents as ignored
+# (minLength, uniqueItems …) would never reach the model, so it goes into the description.
 GEMINI = Dialect(
     "gemini",
     keywords=_CORE | _REFS | _BOUNDS | {"additionalProperties", "format", "prefixItems", "propertyOrdering"},
@@ -147,8 +162,8 @@ GEMINI = Dialect(
     allows_bare_arrays=True,
 )
 
-# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name …` (pydantic/pydantic-ai#3538). `google/*` models
-# on OpenRouter get it: they need inlined references and simple nullables.
+# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name …` (pydantic/pydantic-ai#3538).
+# `google/*` models on OpenRouter get it: they need inlined references and simple nullables.
 GEMINI_OPENAPI = Dialect(
     "gemini-openapi",
     keywords=_CORE
@@ -169,7 +184,8 @@ GEMINI_OPENAPI = Dialect(
     checks_nested_names=True,
 )
 
-# Ollama's api/types.go decodes these and drops everything else without an error, also the description of the root.
+# Ollama's api/types.go decodes these and drops everything else without an error, also the description of the
+# root.
 OLLAMA = Dialect(
     "ollama",
     keywords=_CORE,
@@ -179,9 +195,11 @@ OLLAMA = Dialect(
     keeps_root_description=False,
 )
 
-# Mistral, Groq, DeepSeek, xAI and other servers that speak OpenAI's Chat Completions. The dropped keywords tell
-# a model nothing.
-COMPATIBLE = Dialect("compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
+# Mistral, Groq, DeepSeek, xAI and other servers that speak OpenAI's Chat Completions. The dropped keywords
+# tell a model nothing.
+COMPATIBLE = Dialect(
+    "compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"})
+)
 
 DIALECTS = tuple(value for value in list(globals().values()) if isinstance(value, Dialect))
 
@@ -230,6 +248,17 @@ KEYWORD_PHRASES = {
 }
 # Dropped without a Loss: they tell a model nothing, or their meaning has been expressed otherwise by then.
 SILENT_KEYWORDS = frozenset(
-    {"title", "$schema", "$id", "$comment", "$anchor", "$defs", "definitions", "discriminator", "readOnly", "writeOnly"}
+    {
+        "title",
+        "$schema",
+        "$id",
+        "$comment",
+        "$anchor",
+        "$defs",
+        "definitions",
+        "discriminator",
+        "readOnly",
+        "writeOnly",
+    }
     | {"nullable", "properties", "items", "additionalItems", "propertyOrdering"}
 )

@@ -1,6 +1,7 @@
 """Reads a function's docstring in Google, NumPy or Sphinx style, detected automatically.
 
-The description is the text without the sections about parameters and errors; what is returned stays, as a last sentence.
+The description is the text without the sections about parameters and errors; what is returned stays, as a
+last sentence.
 """
 
 import re
@@ -12,15 +13,23 @@ __all__ = ["parse_docstring"]
 
 _PARAMETERS = frozenset(
     {"args", "arguments", "params", "parameters", "attributes"}
-    | {f"{kind} {noun}" for kind in ("keyword", "other") for noun in ("args", "arguments", "params", "parameters")}
+    | {
+        f"{kind} {noun}"
+        for kind in ("keyword", "other")
+        for noun in ("args", "arguments", "params", "parameters")
+    }
 )
 _RETURNS = frozenset({"return", "returns", "yield", "yields"})
 _EXAMPLES = frozenset({"example", "examples"})
 # What a function raises or has inside is of no use to a model.
-_DROPPED = frozenset({"raises", "exceptions", "warns", "receives", "functions", "methods", "classes", "modules", "deprecated"})
+_DROPPED = frozenset(
+    {"raises", "exceptions", "warns", "receives", "functions", "methods", "classes", "modules", "deprecated"}
+)
 _KNOWN = "|".join(_PARAMETERS | _RETURNS | _EXAMPLES | _DROPPED)
 # A title and the indented lines below it; a title that is not known must begin with a capital.
-_GOOGLE_SECTION = re.compile(rf"^([A-Z][\w ]{{1,30}}|{_KNOWN}):[ \t]*\n(?=[ \t])((?:[ \t].*(?:\n|\Z)|\n)+)", re.MULTILINE)
+_GOOGLE_SECTION = re.compile(
+    rf"^([A-Z][\w ]{{1,30}}|{_KNOWN}):[ \t]*\n(?=[ \t])((?:[ \t].*(?:\n|\Z)|\n)+)", re.MULTILINE
+)
 _NUMPY_TITLE = re.compile(r"^(.*\S.*)\n[ \t]*-{3,}[ \t]*(?:\n|\Z)", re.MULTILINE)
 _GOOGLE_ITEM = re.compile(r"\\?\*{0,2}(\w+)(?: *\([^\n]*?\))?: *(.*)", re.DOTALL)
 _NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?: *, *\*{0,2}\w+)*)(?: *:.*)?")
@@ -35,7 +44,8 @@ _RETURN_TYPE = re.compile(r"\A[\w.]+(?:\[[^\]]*\])?(?: *\| *[\w.]+(?:\[[^\]]*\])
 _GOOGLE_MARK = re.compile(rf"^(?:{_KNOWN}):[ \t]*\n[ \t]", re.MULTILINE | re.IGNORECASE)
 _NUMPY_MARK = re.compile(rf"^[ \t]*(?:{_KNOWN})[ \t]*\n[ \t]*-{{3,}}[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _SPHINX_MARK = re.compile(
-    rf"^:(?:(?:{'|'.join(_RETURNS)})(?: +[^:\n]+)?|(?:{'|'.join(_SPHINX_PARAMETERS | _SPHINX_DROPPED)}) +[^:\n]+):",
+    rf"^:(?:(?:{'|'.join(_RETURNS)})(?: +[^:\n]+)?|(?:{'|'.join(_SPHINX_PARAMETERS | _SPHINX_DROPPED)}) "
+    r"+[^:\n]+):",
     re.MULTILINE,
 )
 
@@ -43,9 +53,15 @@ _SPHINX_MARK = re.compile(
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     """Return the description of a function or class, and those of its parameters or attributes by name."""
     text = cleandoc(text or "")
-    styles = ((_NUMPY_MARK, _numpy_sections), (_SPHINX_MARK, _sphinx_sections), (_GOOGLE_MARK, _google_sections))
+    styles = (
+        (_NUMPY_MARK, _numpy_sections),
+        (_SPHINX_MARK, _sphinx_sections),
+        (_GOOGLE_MARK, _google_sections),
+    )
     # The first mark in the text decides.
-    marks = [(mark.start(), read_sections) for pattern, read_sections in styles if (mark := pattern.search(text))]
+    marks = [
+        (mark.start(), read_sections) for pattern, read_sections in styles if (mark := pattern.search(text))
+    ]
     if not marks:
         return text, {}
     read_sections = min(marks, key=lambda mark: mark[0])[1]
@@ -87,7 +103,9 @@ def _numpy_sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _sphinx_sections(text: str) -> Iterator[tuple[str, str]]:
-    """Each field of the list is a section: `parameter` with its name as the first line, `returns`, or one that is dropped."""
+    """Each field of the list is a section: `parameter` with its name as the first line, `returns`, or one
+    that is dropped.
+    """
     title = ""
     body: list[str] = []
     for line in text.splitlines():
@@ -109,7 +127,9 @@ def _sphinx_sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _ends_field(line: str, previous: str) -> bool:
-    """Whether a line is outside the field before it: a directive, or text at the left margin after a blank line."""
+    """Whether a line is outside the field before it: a directive, or text at the left margin after a blank
+    line.
+    """
     if line.startswith(".."):
         return True
     is_text = bool(line.strip())

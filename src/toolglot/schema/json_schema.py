@@ -1,4 +1,5 @@
-"""JSON Schema as a value, with no provider in mind: its vocabulary, and pure operations that bring any input to draft 2020-12.
+"""JSON Schema as a value, with no provider in mind: its vocabulary, and pure operations that bring any input
+to draft 2020-12.
 
 Nothing here mutates its input or raises anything but UsageError.
 """
@@ -23,18 +24,29 @@ MAX_NUMBER = 1 << 1024  # beyond every float; CPython also refuses to print inte
 MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
 SUBSCHEMA_KEYWORDS = (
-    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"),
+    *(
+        "items",
+        "additionalItems",
+        "unevaluatedItems",
+        "contains",
+        "additionalProperties",
+        "unevaluatedProperties",
+    ),
     *("propertyNames", "not", "if", "then", "else", "contentSchema"),
 )
 TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
-# The types that a keyword constrains: it says nothing about values of other types (2020-12 Validation, section 6).
+# The types that a keyword constrains: it says nothing about values of other types (2020-12 Validation,
+# section 6).
 _KEYWORDS_BY_TYPE = {
-    ("object",): "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
+    (
+        "object",
+    ): "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
     "dependentRequired dependentSchemas unevaluatedProperties propertyOrdering",
     (
         "array",
-    ): "items prefixItems minItems maxItems uniqueItems contains minContains maxContains unevaluatedItems additionalItems",
+    ): "items prefixItems minItems maxItems uniqueItems contains minContains maxContains unevaluatedItems "
+    "additionalItems",
     ("string",): "minLength maxLength pattern contentEncoding contentMediaType contentSchema",
     ("number", "integer"): "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf",
     ("string", "number", "integer"): "format",
@@ -42,13 +54,26 @@ _KEYWORDS_BY_TYPE = {
 APPLICABLE_TYPES = {name: types for types, names in _KEYWORDS_BY_TYPE.items() for name in names.split()}
 # Keywords that do not affect which values are valid.
 ANNOTATIONS = frozenset(
-    {"description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "discriminator"}
+    {
+        "description",
+        "title",
+        "default",
+        "examples",
+        "example",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "discriminator",
+    }
     | {"$comment", "$id", "$schema", "$anchor", "$defs", "definitions"}
 )
 
 
 def json_type(value: Any) -> str:
-    """Return JSON Schema's name for the type of a value. A float without a fraction is an integer (2020-12, section 4.2.3)."""
+    """Return JSON Schema's name for the type of a value.
+
+    A float without a fraction is an integer (2020-12, section 4.2.3).
+    """
     match value:
         case None:
             return "null"
@@ -86,7 +111,10 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def copy_schema(value: Any) -> Any:
-    """Return a deep copy made of dicts and lists. Raises UsageError if it is not JSON, or too deep or large for a schema."""
+    """Return a deep copy made of dicts and lists.
+
+    Raises UsageError if it is not JSON, or too deep or large for a schema.
+    """
     count = 0
 
     def copy(value: Any, depth: int) -> Any:
@@ -141,12 +169,16 @@ KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("$ref", "$schema", "$comment", "title", "description", "format"), _is_instance(str)),
     **dict.fromkeys(("pattern", "contentEncoding", "contentMediaType"), _is_instance(str)),
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable"), _is_instance(bool)),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count),
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count
+    ),
     **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("required", "examples", "propertyOrdering"), _is_instance(list)),
     "type": lambda value: value in TYPE_NAMES or _is_nonempty_list(value),
-    "$anchor": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[A-Za-z_][-A-Za-z0-9._]*", value)),
+    "$anchor": lambda value: (
+        isinstance(value, str) and bool(re.fullmatch(r"[A-Za-z_][-A-Za-z0-9._]*", value))
+    ),
     "$id": lambda value: isinstance(value, str) and "#" not in value[:-1],
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "dependentRequired": _is_instance(dict),
@@ -202,7 +234,9 @@ def find_invalid(schema: Schema, *, allows_bare_arrays: bool = False) -> Iterato
 def _has_unknown_type(node: Schema) -> bool:
     """Whether a list of types has one that does not exist."""
     types = node.get("type")
-    return isinstance(types, list) and any(str(name).lower() not in TYPE_NAMES for name in cast("list[Any]", types))
+    return isinstance(types, list) and any(
+        str(name).lower() not in TYPE_NAMES for name in cast("list[Any]", types)
+    )
 
 
 def _modernize(node: Schema) -> Schema:
@@ -247,12 +281,17 @@ def _modernize_type(node: Schema) -> None:
 
 
 def _modernize_dependencies(node: Schema) -> None:
-    """Split `dependencies` of draft 7, which has one keyword for names and for schemas. The newer keywords win."""
+    """Split `dependencies` of draft 7, which has one keyword for names and for schemas.
+
+    The newer keywords win.
+    """
     for name, value in _dict_items(node.pop("dependencies", {})):
         key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
         node[key] = {name: value, **dict(_dict_items(node.get(key)))}
     if isinstance(node.get("dependentRequired"), dict):
-        node["dependentRequired"] = {name: string_items(value) for name, value in _dict_items(node["dependentRequired"])}
+        node["dependentRequired"] = {
+            name: string_items(value) for name, value in _dict_items(node["dependentRequired"])
+        }
 
 
 def _modernize_required(node: Schema) -> None:
@@ -305,7 +344,10 @@ def drop_covered_integer(names: list[str]) -> list[str]:
 
 
 class LocatedNode(NamedTuple):
-    """A node and its JSON pointer. `survives_lowering`: `lower` leaves it where it is, so that references to it stay valid."""
+    """A node and its JSON pointer.
+
+    `survives_lowering`: `lower` leaves it where it is, so that references to it stay valid.
+    """
 
     pointer: str
     node: Any
@@ -403,7 +445,9 @@ def escape_pointer(segment: str) -> str:
 
 
 def map_children(node: Schema, convert: Callable[[Any, str, str], Any]) -> Schema:
-    """Return a copy of a node with each schema inside it replaced by `convert(schema, keyword, name or index)`."""
+    """Return a copy of a node with each schema inside it replaced by `convert(schema, keyword, name or
+    index)`.
+    """
     out = dict(node)
     for key, value in node.items():
         if key in MAP_KEYWORDS and isinstance(value, dict):
@@ -427,7 +471,9 @@ def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = Tru
         is_list = key in LIST_KEYWORDS or key == "items"  # draft 7 writes a tuple as a list of items
         if key in MAP_KEYWORDS and isinstance(value, dict):
             for name, sub in cast("Schema", value).items():
-                yield from iter_nodes(sub, f"{path}/{escape_pointer(name)}", include_definitions=include_definitions)
+                yield from iter_nodes(
+                    sub, f"{path}/{escape_pointer(name)}", include_definitions=include_definitions
+                )
         elif is_list and isinstance(value, list):
             for i, sub in enumerate(cast("list[Any]", value)):
                 yield from iter_nodes(sub, f"{path}/{i}", include_definitions=include_definitions)
@@ -436,7 +482,9 @@ def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = Tru
 
 
 def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Remove nodes without successors until there are none left; return the edges between the others, reversed."""
+    """Remove nodes without successors until there are none left; return the edges between the others,
+    reversed.
+    """
     sorter = TopologicalSorter(edges)
     with suppress(CycleError):  # the sorter still returns what is before a cycle
         sorter.prepare()
@@ -461,7 +509,9 @@ def _is_same(ours: Any, theirs: Any) -> bool:
     match ours:
         case dict():
             first, second = cast("Schema", ours), cast("Schema", theirs)
-            return first.keys() == second.keys() and all(_is_same(value, second[key]) for key, value in first.items())
+            return first.keys() == second.keys() and all(
+                _is_same(value, second[key]) for key, value in first.items()
+            )
         case list():
             items, others = cast("list[Any]", ours), cast("list[Any]", theirs)
             return len(items) == len(others) and all(map(_is_same, items, others))
@@ -482,7 +532,10 @@ def _merge_enums(ours: list[Any], theirs: list[Any]) -> list[Any] | None:
 
 
 def _merge_types(ours: str | list[str], theirs: str | list[str]) -> str | list[str] | None:
-    """Return the types that both allow. An integer is a number: "number" and "integer" have "integer" in common."""
+    """Return the types that both allow.
+
+    An integer is a number: "number" and "integer" have "integer" in common.
+    """
     first = allowed_types({"type": ours})
     second = allowed_types({"type": theirs})
     shared = {*_add_integer(first)} & {*_add_integer(second)}
@@ -509,7 +562,9 @@ def _merge_subschemas(ours: Any, theirs: Any) -> Any:
 # How two values of a keyword become one that means both.
 _MERGES: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _merge_maps),
-    **dict.fromkeys(("items", "additionalProperties", "propertyNames", "unevaluatedProperties"), _merge_subschemas),
+    **dict.fromkeys(
+        ("items", "additionalProperties", "propertyNames", "unevaluatedProperties"), _merge_subschemas
+    ),
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
     "uniqueItems": lambda ours, theirs: ours or theirs,

@@ -1,12 +1,15 @@
-"""Lowers a tool's schema to what a provider accepts, with the losses, and the steps that restore a model's arguments.
+"""Lowers a tool's schema to what a provider accepts, with the losses, and the steps that restore a model's
+arguments.
 
-`lower` is pure, total and idempotent: any JSON value becomes a schema that the dialect accepts (or UsageError, if it is no
-schema), and lowering the result again changes and loses nothing. What a dialect cannot express goes into a description.
+`lower` is pure, total and idempotent: any JSON value becomes a schema that the dialect accepts (or
+UsageError, if it is no schema), and lowering the result again changes and loses nothing. What a dialect
+cannot express goes into a description.
 
 The walk goes from the root down. At each node:
     clean       older drafts become 2020-12, nonsense is dropped
-    normalize   `$ref` is resolved, allOf merged, oneOf becomes anyOf, unions of one dissolve (closed dialects)
-    PASSES      enum → type → untyped → object → array → unsupported: each makes one aspect of the node legal, and what is
+    normalize   `$ref` is resolved, allOf merged, oneOf becomes anyOf, unions of one dissolve (closed
+    dialects) PASSES      enum → type → untyped → object → array → unsupported: each makes one aspect of the
+    node legal, and what is
                 still not legal at the end moves into the description
     children    the same for the schemas inside
 """
@@ -35,7 +38,14 @@ from toolglot.schema.json_schema import (
     merge_nodes,
     unique,
 )
-from toolglot.schema.lowering_context import NULL_SCHEMA, RESTORATIONS_KEY, Lowering, SchemaPath, is_null, truncate_node
+from toolglot.schema.lowering_context import (
+    NULL_SCHEMA,
+    RESTORATIONS_KEY,
+    Lowering,
+    SchemaPath,
+    is_null,
+    truncate_node,
+)
 from toolglot.schema.lowering_result import MAX_DEPTH, LoweredSchema, Restoration
 from toolglot.schema.normalize import allows_object, flatten_object, merge_as_enum, normalize_node
 from toolglot.schema.passes import OPEN_PASSES, PASSES, Pass
@@ -51,8 +61,9 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool_name: str)
     if not isinstance(raw, (dict, bool)):
         raise UsageError(f"the parameters of tool {tool_name!r} are {raw!r:.80}, not a JSON Schema")
     lowering = Lowering(clean_node(raw)[0], dialect, tool_name)
-    # OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"; Anthropic:
-    # "input_schema does not support oneOf, allOf, or anyOf at the top level". So every root becomes a plain object.
+    # OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top
+    # level"; Anthropic: "input_schema does not support oneOf, allOf, or anyOf at the top level". So every
+    # root becomes a plain object.
     start = SchemaPath(in_cycle="#" in lowering.cyclic_pointers, expanded=("#",))
     root, start = flatten_object(lowering.clean(raw, start), start, lowering)
     if not allows_object(root):
@@ -175,7 +186,10 @@ def _collect_restorations(node: Any, pointer: str, restorations: list[Restoratio
 
 
 def check_strict_limits(schemas: Mapping[str, Schema], dialect: Dialect) -> dict[str, str]:
-    """Return the tools that must be sent without `strict`, each with the reason. `schemas` are lowered, in request order."""
+    """Return the tools that must be sent without `strict`, each with the reason.
+
+    `schemas` are lowered, in request order.
+    """
     problems: dict[str, str] = {}
     # Anthropic counts these over all strict tools of a request; OpenAI's limits are per tool.
     totals: dict[str, int] = dict.fromkeys(("tools", "optional", "unions"), 0)
@@ -203,7 +217,9 @@ def _count_parts(schema: Schema) -> dict[str, int]:
         properties = at.node.get("properties", {})
         counts["properties"] += len(properties)
         counts["optional"] += len(properties.keys() - {*at.node.get("required", ())})
-        counts["unions"] += sum("anyOf" in sub or isinstance(sub.get("type"), list) for sub in properties.values())
+        counts["unions"] += sum(
+            "anyOf" in sub or isinstance(sub.get("type"), list) for sub in properties.values()
+        )
         counts["enum_values"] += len(at.node.get("enum", ()))
         # Counted without following references (pydantic-ai 2.66, live-tested 2026).
         counts["depth"] = max(counts["depth"], len(re.findall(r"/properties/|/items\b", at.pointer)))

@@ -23,11 +23,12 @@ from toolglot.schema.json_schema import (
 from toolglot.values.losses import Loss
 
 MAX_UNROLLS = 2  # how often a recursive definition is expanded before it is truncated
-EXTRA_NODES = 2_000  # how many nodes expansion may add before it stops: "billion laughs" schemas grow exponentially
+# how many nodes expansion may add before it stops: "billion laughs" schemas grow exponentially
+EXTRA_NODES = 2_000
 MAX_PHRASE_LENGTH = 500  # characters of one value in a description
 NULL_SCHEMA = {"type": "null"}
-# Passes attach restorations to the node itself: its pointer is only known when everything around it is lowered. NUL is in no
-# real keyword.
+# Passes attach restorations to the node itself: its pointer is only known when everything around it is
+# lowered. NUL is in no real keyword.
 RESTORATIONS_KEY = "\0restorations"
 
 
@@ -39,7 +40,8 @@ class SchemaPath(msgspec.Struct, frozen=True):
     in_cycle: bool = False  # in a definition that can reach itself
     expanded: tuple[str, ...] = ()  # pointers of the definitions that are being expanded around here
     in_optional: bool = False  # inside a property that is not required
-    is_definition: bool = False  # a definition is never a mere reference: two of them could refer to each other
+    # a definition is never a mere reference: two of them could refer to each other
+    is_definition: bool = False
 
     def child(self, step: str, *, optional: bool = False) -> "SchemaPath":
         text = f"{self.text}.{step}" if step else self.text
@@ -91,14 +93,18 @@ class Lowering:
         """Merge two nodes. On a conflict the first wins and the second goes into the description."""
         node, conflicts = merge_nodes(first, second)
         for key, value in conflicts.items():
-            node = self.describe(node, key, value, path, "it contradicts the rest of the schema; moved into the description")
+            node = self.describe(
+                node, key, value, path, "it contradicts the rest of the schema; moved into the description"
+            )
         return node
 
     def describe(self, node: Schema, key: str, value: Any, path: SchemaPath, reason: str = "") -> Schema:
         """Put a keyword that the node cannot have into its description, and record the Loss."""
         phrase = describe_keyword(key, value)
         if phrase:
-            self.add_loss(key, path, reason or f"{self.dialect.name} does not support it; moved into the description")
+            self.add_loss(
+                key, path, reason or f"{self.dialect.name} does not support it; moved into the description"
+            )
         elif key not in SILENT_KEYWORDS and key not in KEYWORD_PHRASES:
             self.add_loss(key, path, f"{self.dialect.name} does not support it; dropped")
         return add_description(node, phrase)

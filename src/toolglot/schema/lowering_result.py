@@ -29,7 +29,10 @@ class Restoration(msgspec.Struct, frozen=True):
 
 
 class LoweredSchema(msgspec.Struct, frozen=True):
-    """A schema that a dialect accepts. A `root_description` belongs in the tool's description: the wire drops the root's."""
+    """A schema that a dialect accepts.
+
+    A `root_description` belongs in the tool's description: the wire drops the root's.
+    """
 
     schema: Schema
     losses: tuple[Loss, ...] = ()
@@ -44,11 +47,16 @@ def restore(arguments: dict[str, Any], lowered: LoweredSchema) -> dict[str, Any]
     by_pointer: dict[str, list[Restoration]] = {}
     for restoration in lowered.restorations:
         by_pointer.setdefault(restoration.pointer, []).append(restoration)
-    return _Restorer(SchemaDocument(lowered.schema), by_pointer).restore_value(arguments, lowered.schema, "#", 0)
+    return _Restorer(SchemaDocument(lowered.schema), by_pointer).restore_value(
+        arguments, lowered.schema, "#", 0
+    )
 
 
 class _Restorer(msgspec.Struct, frozen=True):
-    """Walks arguments along the lowered schema. What does not match it stays as it is: validation will report it."""
+    """Walks arguments along the lowered schema.
+
+    What does not match it stays as it is: validation will report it.
+    """
 
     document: SchemaDocument
     restorations: dict[str, list[Restoration]]
@@ -69,17 +77,25 @@ class _Restorer(msgspec.Struct, frozen=True):
             return self.restore_value(value, node["anyOf"][index], f"{pointer}/anyOf/{index}", depth + 1)
         if isinstance(value, dict):
             members = cast("Schema", value)
-            value = {name: self.restore_property(name, sub, node, pointer, depth + 1) for name, sub in members.items()}
+            value = {
+                name: self.restore_property(name, sub, node, pointer, depth + 1)
+                for name, sub in members.items()
+            }
         elif isinstance(value, list):
-            value = [self.restore_item(i, sub, node, pointer, depth + 1) for i, sub in enumerate(cast("list[Any]", value))]
-        for restoration in self.restorations.get(pointer, ()):  # children first: they are found by the names that were sent
+            value = [
+                self.restore_item(i, sub, node, pointer, depth + 1)
+                for i, sub in enumerate(cast("list[Any]", value))
+            ]
+        # children first: they are found by the names that were sent
+        for restoration in self.restorations.get(pointer, ()):
             value = _apply_restoration(value, restoration)
         return value
 
     def find_branch(self, value: Any, branches: list[Any]) -> int | None:
         """Return the number of the branch that a value has been written for."""
         coercion = Coercion(self.document.root)
-        # Two levels tell branches apart: what is wrong further down must not keep the rest from being restored.
+        # Two levels tell branches apart: what is wrong further down must not keep the rest from being
+        # restored.
         start = COERCE_DEPTH - 2
         for index, branch in enumerate(branches):
             if coercion.looks_like(value, branch, start):
@@ -89,8 +105,12 @@ class _Restorer(msgspec.Struct, frozen=True):
     def restore_property(self, name: str, value: Any, node: Schema, pointer: str, depth: int) -> Any:
         properties = node.get("properties", {})
         if name in properties:
-            return self.restore_value(value, properties[name], f"{pointer}/properties/{escape_pointer(name)}", depth)
-        return self.restore_value(value, node.get("additionalProperties"), f"{pointer}/additionalProperties", depth)
+            return self.restore_value(
+                value, properties[name], f"{pointer}/properties/{escape_pointer(name)}", depth
+            )
+        return self.restore_value(
+            value, node.get("additionalProperties"), f"{pointer}/additionalProperties", depth
+        )
 
     def restore_item(self, index: int, value: Any, node: Schema, pointer: str, depth: int) -> Any:
         prefix = node.get("prefixItems", [])
@@ -130,7 +150,9 @@ def _pairs_as_map(entries: list[Any]) -> Any:
 
 
 def _read_json(text: str, type_name: str) -> Any:
-    """Return the value of a JSON text; a plain string may happen to be JSON, as "5" where an object was meant."""
+    """Return the value of a JSON text; a plain string may happen to be JSON, as "5" where an object was
+    meant.
+    """
     try:
         value = loads(text)
     except ValueError:

@@ -1,4 +1,6 @@
-"""References, allOf and unions: brings a node to one form, or to a plain `anyOf` of forms, before a dialect's passes see it."""
+"""References, allOf and unions: brings a node to one form, or to a plain `anyOf` of forms, before a dialect's
+passes see it.
+"""
 
 from itertools import chain, combinations
 from typing import Any
@@ -61,7 +63,9 @@ def _is_wrapped_reference(branch: Schema, siblings: Schema, path: SchemaPath, di
     return bool(siblings.keys() - SILENT_KEYWORDS) and "$ref" in branch
 
 
-def _expand(node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool = False) -> tuple[Schema, SchemaPath]:
+def _expand(
+    node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool = False
+) -> tuple[Schema, SchemaPath]:
     """Merge a node's `$ref` and allOf into it as far as the dialect requires (both entirely, for `inline`)."""
     merges_parts = inline or not lowering.dialect.is_open
     while True:
@@ -73,7 +77,9 @@ def _expand(node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool 
         siblings = drop_keywords(node, "$ref")
         target = lowering.document.resolve(node["$ref"])
         if target is None:  # a reference to nothing
-            lowering.add_loss("$ref", path, f"{node['$ref']!r} is not in this schema; any value is allowed here")
+            lowering.add_loss(
+                "$ref", path, f"{node['$ref']!r} is not in this schema; any value is allowed here"
+            )
             node = siblings
             continue
         if not inline:
@@ -82,7 +88,9 @@ def _expand(node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool 
                 return reference, path
         if _is_expanded_enough(target, path, lowering):
             whole = lowering.merge(siblings, lowering.clean(target.node, path), path)
-            node = truncate_node(whole, path, lowering, "it is recursive, or too large when expanded; truncated")
+            node = truncate_node(
+                whole, path, lowering, "it is recursive, or too large when expanded; truncated"
+            )
             continue
         lowering.node_budget -= 1
         in_cycle = target.pointer in lowering.cyclic_pointers or (path.in_cycle and bool(siblings))
@@ -111,7 +119,9 @@ def _is_expanded_enough(target: LocatedNode, path: SchemaPath, lowering: Lowerin
     return len(path.expanded) >= MAX_DEPTH or lowering.node_budget < 0
 
 
-def _keep_reference(node: Schema, siblings: Schema, target: LocatedNode, path: SchemaPath, lowering: Lowering) -> Schema | None:
+def _keep_reference(
+    node: Schema, siblings: Schema, target: LocatedNode, path: SchemaPath, lowering: Lowering
+) -> Schema | None:
     """Return the node with its reference as the dialect writes it; None if the definition must be expanded."""
     dialect = lowering.dialect
     if dialect.refs == "free":
@@ -230,7 +240,9 @@ def _are_apart(first: Schema, second: Schema) -> bool:
     if _conflict("enum", _enum_values(first), _enum_values(second)):
         return True
     shared = [name for name in first.get("required", []) if name in second.get("required", [])]
-    return any(_conflict("enum", _property_values(first, name), _property_values(second, name)) for name in shared)
+    return any(
+        _conflict("enum", _property_values(first, name), _property_values(second, name)) for name in shared
+    )
 
 
 def _conflict(key: str, ours: list[Any], theirs: list[Any]) -> bool:
@@ -263,8 +275,12 @@ def allows_object(node: Schema) -> bool:
     return not types or "object" in types
 
 
-def _flatten_alternatives(base: Schema, branches: list[Schema], key: str, path: SchemaPath, lowering: Lowering) -> Schema:
-    """Turn alternatives of objects into one object: all properties, required what all require, the choice described."""
+def _flatten_alternatives(
+    base: Schema, branches: list[Schema], key: str, path: SchemaPath, lowering: Lowering
+) -> Schema:
+    """Turn alternatives of objects into one object: all properties, required what all require, the choice
+    described.
+    """
     flattened = [flatten_object(branch, path, lowering)[0] for branch in branches]
     parts = [part for part in flattened if allows_object(part)]
     if not parts:
@@ -308,7 +324,9 @@ def _label_alternative(part: Schema) -> str:
     return ", ".join(words) or part.get("title") or "nothing more"
 
 
-def _merge_property(name: str, ours: Schema, parts: list[Schema], path: SchemaPath, lowering: Lowering) -> Any:
+def _merge_property(
+    name: str, ours: Schema, parts: list[Schema], path: SchemaPath, lowering: Lowering
+) -> Any:
     """Return one schema for a property that the alternatives describe differently."""
     variants = [part["properties"][name] for part in parts if name in part.get("properties", {})]
     forms = [lowering.clean(form, path.child(name)) for form in unique(variants)]

@@ -3,7 +3,15 @@
 import re
 from typing import Any, cast
 
-from toolglot.schema.json_schema import KEYWORD_CHECKS, LIST_KEYWORDS, Schema, copy_schema, map_children, string_items, unique
+from toolglot.schema.json_schema import (
+    KEYWORD_CHECKS,
+    LIST_KEYWORDS,
+    Schema,
+    copy_schema,
+    map_children,
+    string_items,
+    unique,
+)
 
 __all__ = ["from_openapi"]
 
@@ -88,7 +96,9 @@ def _convert_text(key: str, text: str) -> Any:
 
 
 def _convert_type(value: Any) -> Any:
-    """Return a type in the words of JSON Schema; Google also writes it in capitals, or as a number of its enum."""
+    """Return a type in the words of JSON Schema; Google also writes it in capitals, or as a number of its
+    enum.
+    """
     if type(value) is int and 0 <= value < len(_PROTO_TYPES):
         return _PROTO_TYPES[value]
     if isinstance(value, str) and value.isupper():

@@ -28,7 +28,9 @@ class OutputType:
         from pydantic.errors import PydanticUserError
 
         if isroutine(output_type):
-            raise UsageError(f"{output_type!r} cannot be an output type: it is a function; pass a type, or a JSON Schema")
+            raise UsageError(
+                f"{output_type!r} cannot be an output type: it is a function; pass a type, or a JSON Schema"
+            )
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(replace_typed_dicts(output_type))
             self.schema: Schema = strip_titles(self._adapter.json_schema())

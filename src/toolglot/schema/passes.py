@@ -1,11 +1,21 @@
-"""The passes of a dialect: each looks at one node, whose children are still as they came, and makes one aspect of it legal."""
+"""The passes of a dialect: each looks at one node, whose children are still as they came, and makes one
+aspect of it legal.
+"""
 
 import re
 from collections.abc import Callable
 from typing import Any, cast
 
 from toolglot.schema.dialects import Dialect
-from toolglot.schema.json_schema import APPLICABLE_TYPES, Schema, allowed_types, drop_keywords, has_type, json_type, unique
+from toolglot.schema.json_schema import (
+    APPLICABLE_TYPES,
+    Schema,
+    allowed_types,
+    drop_keywords,
+    has_type,
+    json_type,
+    unique,
+)
 from toolglot.schema.lowering_context import (
     NULL_SCHEMA,
     RESTORATIONS_KEY,
@@ -42,7 +52,9 @@ def lower_enum(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     if not value_types <= (dialect.enum_types or frozenset()):
         return lowering.move_to_description(node, ["enum"], path)
     if "" in real and not dialect.allows_empty_enum_value:
-        lowering.add_loss("enum", path, f"{dialect.name} does not support an empty string among the values; dropped")
+        lowering.add_loss(
+            "enum", path, f"{dialect.name} does not support an empty string among the values; dropped"
+        )
         values.remove("")
     if dialect.uses_nullable and None in values:  # `nullable` says that null is allowed
         values.remove(None)
@@ -83,12 +95,18 @@ def _drop_idle_keywords(node: Schema, types: list[str]) -> Schema:
     covered = {*types}
     if "integer" in covered:
         covered.add("number")
-    return {key: value for key, value in node.items() if not covered.isdisjoint(APPLICABLE_TYPES.get(key, covered))}
+    return {
+        key: value
+        for key, value in node.items()
+        if not covered.isdisjoint(APPLICABLE_TYPES.get(key, covered))
+    }
 
 
 def _branch_of_type(form: Schema, type_name: str) -> Schema:
     """Return what a form says of values of one type."""
-    branch = {key: value for key, value in form.items() if type_name in APPLICABLE_TYPES.get(key, [type_name])}
+    branch = {
+        key: value for key, value in form.items() if type_name in APPLICABLE_TYPES.get(key, [type_name])
+    }
     choices = branch.pop("enum", [])
     branch["type"] = type_name
     if type_name == "null":
@@ -195,7 +213,9 @@ def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering
 
 
 def _is_null_when_missing(node: Schema) -> bool:
-    """Whether null stands for "left out": unless it is a value of its own, allowed and not what a missing property means."""
+    """Whether null stands for "left out": unless it is a value of its own, allowed and not what a missing
+    property means.
+    """
     allows_null = "null" in allowed_types(node) or NULL_SCHEMA in node.get("anyOf", [])
     return not allows_null or node.get("default") is None
 
@@ -216,7 +236,9 @@ def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> 
     if not new_names:
         return node
     for name, new_name in new_names.items():
-        lowering.add_loss("property name", path.child(name), f"{dialect.name} does not support it; sent as {new_name!r}")
+        lowering.add_loss(
+            "property name", path.child(name), f"{dialect.name} does not support it; sent as {new_name!r}"
+        )
     for key in ("required", "propertyOrdering"):
         if key in node:
             node[key] = [new_names.get(name, name) for name in node[key]]
@@ -272,7 +294,11 @@ def _map_as_pairs(node: Schema, values: Any, path: SchemaPath, lowering: Lowerin
     # The model must be told: an array of pairs is an unusual way to ask for a map.
     out = add_description(_replace_type(out, "array"), "A map: one entry for each key.")
     entry = {"type": "object", "properties": {"key": key, "value": values}, "required": ["key", "value"]}
-    return {**out, "items": {**entry, "additionalProperties": False}, RESTORATIONS_KEY: [Restoration("pairs")]}
+    return {
+        **out,
+        "items": {**entry, "additionalProperties": False},
+        RESTORATIONS_KEY: [Restoration("pairs")],
+    }
 
 
 def lower_array(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -359,7 +385,9 @@ def _is_value_supported(key: str, value: Any, dialect: Dialect) -> bool:
 
 
 def _is_plain_pattern(pattern: str) -> bool:
-    """Whether a pattern is valid, without lookaround, which OpenAI's strict mode lacks, and without back references."""
+    """Whether a pattern is valid, without lookaround, which OpenAI's strict mode lacks, and without back
+    references.
+    """
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
@@ -378,7 +406,14 @@ def add_missing_items(node: Schema, path: SchemaPath, lowering: Lowering) -> Sch
 
 Pass = Callable[[Schema, SchemaPath, Lowering], Schema]
 
-# The order matters: an enum settles the type, an object without properties may become an array of pairs, and only what no other
-# pass could express is described.
-PASSES: tuple[Pass, ...] = (lower_enum, lower_type, lower_untyped, lower_object, lower_array, describe_unsupported)
+# The order matters: an enum settles the type, an object without properties may become an array of pairs, and
+# only what no other pass could express is described.
+PASSES: tuple[Pass, ...] = (
+    lower_enum,
+    lower_type,
+    lower_untyped,
+    lower_object,
+    lower_array,
+    describe_unsupported,
+)
 OPEN_PASSES: tuple[Pass, ...] = (lower_property_names, add_missing_items, describe_unsupported)

@@ -1,4 +1,7 @@
-"""Reads the signature of any callable: its name, docstring, parameters and evaluated annotations. Does not need pydantic."""
+"""Reads the signature of any callable: its name, docstring, parameters and evaluated annotations.
+
+Does not need pydantic.
+"""
 
 import inspect
 from collections import ChainMap
@@ -31,7 +34,8 @@ def _unwrap(function: Any) -> Any:
     function = _strip_partials(function)
     if inspect.isclass(function):
         return function.__init__
-    # `functools.wraps` on a callable object sets `__wrapped__`: then the wrapped function counts, not `__call__`.
+    # `functools.wraps` on a callable object sets `__wrapped__`: then the wrapped function counts, not
+    # `__call__`.
     if not inspect.isroutine(function) and not hasattr(function, "__wrapped__"):
         function = type(function).__call__
     return inspect.unwrap(getattr(function, "__func__", function))
@@ -46,12 +50,17 @@ def function_doc(function: Any) -> str | None:
 
 
 def list_parameters(function: Function) -> tuple[list[inspect.Parameter], inspect.Parameter | None]:
-    """Return the parameters that a model can set, and the `**` parameter. Keywords fixed by a partial are left out."""
+    """Return the parameters that a model can set, and the `**` parameter.
+
+    Keywords fixed by a partial are left out.
+    """
     label = function_name(function)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some builtins have no signature
-        raise InvalidTool(f"{label} cannot be a tool: Python cannot inspect its parameters; wrap it in a function") from None
+        raise InvalidTool(
+            f"{label} cannot be a tool: Python cannot inspect its parameters; wrap it in a function"
+        ) from None
     # A method taken from its class, before it is bound: the registry binds it later.
     if parameters and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
@@ -63,7 +72,10 @@ def list_parameters(function: Function) -> tuple[list[inspect.Parameter], inspec
     for parameter in parameters:
         match parameter.kind:
             case inspect.Parameter.VAR_POSITIONAL:
-                reason = f"it takes *{parameter.name}, but models pass arguments by name; use a list parameter instead"
+                reason = (
+                    f"it takes *{parameter.name}, but models pass arguments by name; use a list "
+                    "parameter instead"
+                )
                 raise InvalidTool(f"{label} cannot be a tool: {reason}")
             case inspect.Parameter.VAR_KEYWORD:
                 extra = parameter
@@ -73,7 +85,10 @@ def list_parameters(function: Function) -> tuple[list[inspect.Parameter], inspec
 
 
 def evaluate_annotations(
-    function: Function, parameters: list[inspect.Parameter], context_type: type | None, namespace: Mapping[str, Any]
+    function: Function,
+    parameters: list[inspect.Parameter],
+    context_type: type | None,
+    namespace: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return each parameter's type; `Any` without an annotation. String annotations are evaluated."""
     annotations = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
@@ -89,7 +104,9 @@ def evaluate_annotations(
     local_names = ChainMap(dict(namespace), closure)
 
     def evaluate(annotations: dict[str, Any], global_names: dict[str, Any]) -> dict[str, Any]:
-        return get_type_hints(SimpleNamespace(__annotations__=annotations), global_names, local_names, include_extras=True)
+        return get_type_hints(
+            SimpleNamespace(__annotations__=annotations), global_names, local_names, include_extras=True
+        )
 
     types = dict.fromkeys((p.name for p in parameters), Any)
     try:
@@ -104,5 +121,7 @@ def evaluate_annotations(
             except Exception as e:
                 where = f"parameter {name!r} of {function_name(function)}"
                 advice = "define or import it at the top of the module"
-                raise InvalidTool(f"{where}: its type {annotation!r} cannot be resolved ({e}); {advice}") from None
+                raise InvalidTool(
+                    f"{where}: its type {annotation!r} cannot be resolved ({e}); {advice}"
+                ) from None
         return types

@@ -1,7 +1,8 @@
 """Parses JSON as models really write it.
 
-Pure, linear in time and bounded in depth. Every repair is named, and ValueError (with the position) is the only way to fail.
-Truncated text is never completed: half a file is not a file. NaN, Infinity and bare words are refused as ambiguous.
+Pure, linear in time and bounded in depth. Every repair is named, and ValueError (with the position) is the
+only way to fail. Truncated text is never completed: half a file is not a file. NaN, Infinity and bare words
+are refused as ambiguous.
 """
 
 import re
@@ -13,11 +14,14 @@ __all__ = ["tolerant_loads"]
 
 MAX_DOCUMENTS = 8  # in one text, and places where one may begin
 
-# White space that JSON does not allow (no-break and zero-width spaces, a byte order mark), and three kinds of comments.
+# White space that JSON does not allow (no-break and zero-width spaces, a byte order mark), and three kinds of
+# comments.
 _BLANK = re.compile(r"(?:[\s\ufeff\u200b]|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t\r\n]*")
 # Also +1, .5, 1., 0x1F and 1_000: what Python and JavaScript write.
-_NUMBER = re.compile(r"([+-]?)(?:(0[xX][0-9a-fA-F]+)|(?:(?:\d+(?:_\d+)*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])")
+_NUMBER = re.compile(
+    r"([+-]?)(?:(0[xX][0-9a-fA-F]+)|(?:(?:\d+(?:_\d+)*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])"
+)
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _KEY = re.compile(r"[A-Za-z_$][\w$.\-]*")
@@ -38,7 +42,10 @@ _QUOTES = {
     **dict.fromkeys(_CURLY_SINGLE + "\u201a", _CURLY_SINGLE),
 }
 # What is in a string, and the quote that ends it.
-_CONTENTS = {closing: re.compile(rf"((?:[^{closing}\\]++|\\.)*+)[{closing}]", re.DOTALL) for closing in {*_QUOTES.values()}}
+_CONTENTS = {
+    closing: re.compile(rf"((?:[^{closing}\\]++|\\.)*+)[{closing}]", re.DOTALL)
+    for closing in {*_QUOTES.values()}
+}
 _MAX_DIGITS = 4000  # CPython refuses to convert more than 4300
 
 FENCE, AROUND, EXTRA_COMMA = "code fence around the JSON", "text around the JSON", "extra comma"
@@ -111,7 +118,8 @@ class _Parser:
     def next_object(self, start: int, error: ValueError | None) -> tuple[Any, int]:
         """Return the next object and its position, or -1.
 
-        Brackets before it must be balanced: an object inside something unreadable is only a part of what the model meant.
+        Brackets before it must be balanced: an object inside something unreadable is only a part of what the
+        model meant.
         """
         is_fenced = self.text.startswith("```", start)
         pattern = _VALUE_START if is_fenced else _OBJECT_START
@@ -139,9 +147,11 @@ class _Parser:
         return None, -1
 
     def skip_trailing(self, value: Any) -> Any:
-        """Accept what may follow a value: the same value again, a better one after `{}`, extra brackets, other text.
+        """Accept what may follow a value: the same value again, a better one after `{}`, extra brackets,
+        other text.
 
-        Some servers seed the arguments with `{}` and append the real ones, or resend the whole call in the last chunk.
+        Some servers seed the arguments with `{}` and append the real ones, or resend the whole call in the
+        last chunk.
         """
         for _ in range(MAX_DOCUMENTS):
             self.skip_blank()
@@ -237,7 +247,8 @@ class _Parser:
             self.record_repair(EXTRA_COMMA)
         if commas or is_end:
             return
-        # In an object a key and its colon must follow, so a missing comma is unambiguous; `1 2` in an array is not.
+        # In an object a key and its colon must follow, so a missing comma is unambiguous; `1 2` in an array
+        # is not.
         are_containers = isinstance(last, (dict, list)) and here in "{["
         if closing == "}" or are_containers:
             self.record_repair("missing comma")
@@ -271,7 +282,9 @@ class _Parser:
         return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
     def unescape(self, match: re.Match[str]) -> str:
-        """Return what an escape means; an invalid one is a literal backslash, as in an unescaped Windows path."""
+        """Return what an escape means; an invalid one is a literal backslash, as in an unescaped Windows
+        path.
+        """
         code, character = match.groups()
         if code:
             return chr(int(code, 16))
@@ -326,4 +339,6 @@ class _Parser:
         line = self.text.count("\n", 0, at) + 1
         column = at - self.text.rfind("\n", 0, at)
         actual = repr(self.text[at : at + 12]) if at < len(self.text) else "the end of the text"
-        return ValueError(f"line {line}, column {column} (position {at}): expected {expected}, found {actual}")
+        return ValueError(
+            f"line {line}, column {column} (position {at}): expected {expected}, found {actual}"
+        )

@@ -1,4 +1,6 @@
-"""The standard library's TypedDict for pydantic, which before Python 3.12 accepts only the one of typing_extensions."""
+"""The standard library's TypedDict for pydantic, which before Python 3.12 accepts only the one of
+typing_extensions.
+"""
 
 import sys
 from types import GenericAlias, UnionType
@@ -8,7 +10,10 @@ __all__ = ["replace_typed_dicts"]
 
 
 def replace_typed_dicts(hint: Any) -> Any:
-    """Return a type with each TypedDict of `typing` in it rebuilt. Raises NameError if an annotation cannot be resolved."""
+    """Return a type with each TypedDict of `typing` in it rebuilt.
+
+    Raises NameError if an annotation cannot be resolved.
+    """
     return hint if sys.version_info >= (3, 12) else _replace(hint, {})
 
 

@@ -1,4 +1,5 @@
-"""Takes values for a JSON Schema from the words of a prompt: quoted texts, names, numbers, dates, paths, members of enums.
+"""Takes values for a JSON Schema from the words of a prompt: quoted texts, names, numbers, dates, paths,
+members of enums.
 
 What the prompt does not mention gets a default by type, so that the value always has the schema's shape.
 """
@@ -131,7 +132,10 @@ class ArgumentFiller:
                 return self._take_text(node, name)
 
     def _fill_array(self, node: Schema, name: str, depth: int) -> list[Any]:
-        """Fill a list or a tuple. Where a provider knows no tuples or lengths, they are in the description."""
+        """Fill a list or a tuple.
+
+        Where a provider knows no tuples or lengths, they are in the description.
+        """
         if depth >= _MAX_DEPTH:
             return []
         text = as_text(node.get("description"))

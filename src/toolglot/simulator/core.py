@@ -1,4 +1,6 @@
-"""The simulator: a request in, a response out. Pure: no I/O, no clock, no randomness; ids come from a counter.
+"""The simulator: a request in, a response out.
+
+Pure: no I/O, no clock, no randomness; ids come from a counter.
 
 One exchange: route -> rules (refusals) -> model -> faults -> the wire's own bytes.
 """
@@ -70,11 +72,16 @@ class Simulator:
     Args:
         script: What the model says, turn by turn.
         faults: One per request, in order; "" lets a request pass.
-        clock: Returns seconds, such as `time.monotonic`, for the expiry of prompt caches. Without a clock, they never expire.
+        clock: Returns seconds, such as `time.monotonic`, for the expiry of prompt caches. Without a clock,
+            they never expire.
     """
 
     def __init__(
-        self, script: Script | None = None, *, faults: Iterable[str] = (), clock: Callable[[], float] | None = None
+        self,
+        script: Script | None = None,
+        *,
+        faults: Iterable[str] = (),
+        clock: Callable[[], float] | None = None,
     ) -> None:
         words = "a Script, as in Simulator(Script(['say hi']))"
         check_arguments({"script": script}, {"script": ((Script, NoneType), words)})
@@ -102,7 +109,12 @@ class Simulator:
             self.reset()
             return SimulatedResponse(204, {}, [b""])
         if method in ("GET", "HEAD") and path.partition("?")[0] in ("", "/"):
-            about = {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
+            about = {
+                "simulator": "toolglot",
+                "wires": spec.WIRES,
+                "profiles": sorted(PROFILES),
+                "faults": on_demand.FAULTS,
+            }
             return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(about)])
         route = find_route(path)
         profile = resolve_profile(route.profile, route.model)
@@ -119,7 +131,8 @@ class Simulator:
             if route.action:
                 answer = answer_action(route.action, accepted, self._next_number(), _CREATED)
                 return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(answer)])
-            if profile.wire == spec.OPENAI_RESPONSES:  # item ids must be new, also after a conversation with another simulator
+            # item ids must be new, also after a conversation with another simulator
+            if profile.wire == spec.OPENAI_RESPONSES:
                 self._next = max(self._next, *(int(number) + 1 for number in _ITEM_NUMBER.findall(body)), 1)
             try:
                 situation = Situation.from_request(accepted.request)
@@ -138,7 +151,9 @@ class Simulator:
         self._next += 1
         return self._next - 1
 
-    def _choose_fault(self, accepted: AcceptedRequest, situation: Situation, connection: object) -> tuple[str, str]:
+    def _choose_fault(
+        self, accepted: AcceptedRequest, situation: Situation, connection: object
+    ) -> tuple[str, str]:
         """Return the fault of this request and its value, or two empty strings."""
         try:
             if text := accepted.headers.get("x-simulate"):
@@ -152,7 +167,9 @@ class Simulator:
 
     def _choose_prompted_fault(self, situation: Situation, connection: object) -> tuple[str, str] | None:
         """Return the next fault that the prompt requests. Raises UnknownName."""
-        on_this = self._fired if connection is None else self._fired_by_connection.setdefault(connection, Counter())
+        on_this = (
+            self._fired if connection is None else self._fired_by_connection.setdefault(connection, Counter())
+        )
         for name, times in situation.current_turn.faults if situation.current_turn else ():
             fault = on_demand.parse_fault(name)
             key = (situation.user_text, situation.turn_index, name)
@@ -161,7 +178,8 @@ class Simulator:
             if fired[key] < times:
                 fired[key] += 1
                 return fault
-        if connection is not None:  # this reply is complete: the next program gets the faults that break connections again
+        # this reply is complete: the next program gets the faults that break connections again
+        if connection is not None:
             for key in [key for key in self._fired if key[:2] == (situation.user_text, situation.turn_index)]:
                 del self._fired[key]
         return None
@@ -176,21 +194,29 @@ class Simulator:
         content_type = "application/json"
         if not accepted.stream:
             body = [dumps(encoder.encode_reply(reply))]
-            parts = on_demand.apply_to_frames(fault, body, 1, 1, lambda: dumps(rules.error_body(broken, profile)))
+            parts = on_demand.apply_to_frames(
+                fault, body, 1, 1, lambda: dumps(rules.error_body(broken, profile))
+            )
         else:
             frames, first, last = _encode_frames(encoder, reply, accepted)
-            parts = on_demand.apply_to_frames(fault, frames, first, last, lambda: rules.error_frame(broken, profile))
+            parts = on_demand.apply_to_frames(
+                fault, frames, first, last, lambda: rules.error_frame(broken, profile)
+            )
             if accepted.uses_sse:
                 content_type = wire.stream_type
             else:
                 # The frames are the items of one JSON array, closed only if the stream is complete.
-                documents = [part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)]
+                documents = [
+                    part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)
+                ]
                 pieces = list(encode_json_array(documents))
                 if fault in on_demand.TRUNCATING_FAULTS:
                     pieces = pieces[:-1]
                 ends = [part for part in parts if not isinstance(part, bytes)]
                 parts = [*pieces, *ends]
-        return SimulatedResponse(200, {"content-type": content_type, "x-request-id": f"req_{self._next_number():06d}"}, parts)
+        return SimulatedResponse(
+            200, {"content-type": content_type, "x-request-id": f"req_{self._next_number():06d}"}, parts
+        )
 
     def _make_reply(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> Reply:
         """Return what the model says, with ids, opaque state and usage."""
@@ -200,8 +226,11 @@ class Simulator:
         reply = reply or respond(accepted.request, situation, object_arguments=has_objects)
         thinks = shows_thinking(accepted.request, profile)
         if thinks:
-            # OpenAI shows a summary of the reasoning only if the request asks for one; Anthropic leaves it out on request.
-            is_hidden = profile.wire == spec.OPENAI_RESPONSES and not as_dict(accepted.body.get("reasoning")).get("summary")
+            # OpenAI shows a summary of the reasoning only if the request asks for one; Anthropic leaves it
+            # out on request.
+            is_hidden = profile.wire == spec.OPENAI_RESPONSES and not as_dict(
+                accepted.body.get("reasoning")
+            ).get("summary")
             is_omitted = as_dict(accepted.body.get("thinking")).get("display") == "omitted"
             reply = add_thought(reply, situation, is_hidden=is_hidden or is_omitted)
         reply = on_demand.apply_to_reply(fault, reply, profile, streamed=accepted.stream)
@@ -213,7 +242,13 @@ class Simulator:
         blocks = add_searches(blocks, profile.wire, accepted.body, self._next_number)
         if fault == "duplicate-ids":
             blocks = on_demand.duplicate_ids(blocks)
-        return replace(reply, blocks=blocks, usage=usage, id=reply.id or id, origin=Origin(profile.wire, "", profile.model))
+        return replace(
+            reply,
+            blocks=blocks,
+            usage=usage,
+            id=reply.id or id,
+            origin=Origin(profile.wire, "", profile.model),
+        )
 
     def _refuse(self, refusal: Refusal, profile: Profile) -> SimulatedResponse:
         rules = load_rules(profile.wire)
@@ -226,8 +261,12 @@ class Simulator:
         return SimulatedResponse(rules.error_fields(refusal, profile)[0], headers, [body])
 
 
-def _encode_frames(encoder: ReplyEncoder, reply: Reply, accepted: AcceptedRequest) -> tuple[list[bytes], int, int]:
-    """Return the frames of a stream, how many come before any content is complete, and where the terminal begins."""
+def _encode_frames(
+    encoder: ReplyEncoder, reply: Reply, accepted: AcceptedRequest
+) -> tuple[list[bytes], int, int]:
+    """Return the frames of a stream, how many come before any content is complete, and where the terminal
+    begins.
+    """
     end = spec.SPECS[accepted.profile.wire].frame_end
     frames: list[bytes] = []
     if preamble := _PREAMBLES.get(accepted.profile.id):

@@ -4,12 +4,12 @@
     call! NAME {json}    the same, even if the tool is not offered: its turn is played as written
     say TEXT             at the start of a line: visible text
     think TEXT           at the start of a line: reasoning, before everything else
-    fault NAME [TIMES]   at the start of a line: a fault (see `faults`), once or TIMES times, then the turn succeeds
-    stop REASON          at the start of a line: end | tools | length | refusal | filtered | pause
+    fault NAME [TIMES]   at the start of a line: a fault (see `faults`), once or TIMES times, then the turn
+    succeeds stop REASON          at the start of a line: end | tools | length | refusal | filtered | pause
     then ...             before any of these: it belongs to the next turn, after the results of this one
 
-A freeform tool gets its text as `call NAME {"input": "text"}`. At the start of a line, a malformed directive is an error:
-`call NAME {not json}`, `call NAME a=1`, `stop nope`.
+A freeform tool gets its text as `call NAME {"input": "text"}`. At the start of a line, a malformed directive
+is an error: `call NAME {not json}`, `call NAME a=1`, `stop nope`.
 """
 
 import re
@@ -30,7 +30,8 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _UNREADABLE_CALL = re.compile(
-    r"^[ \t]*(?:then[ \t]+)?(call!?[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{])|(?=\()|[ \t]+(?=\w+=))[^\n]*)", re.MULTILINE
+    r"^[ \t]*(?:then[ \t]+)?(call!?[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{])|(?=\()|[ \t]+(?=\w+=))[^\n]*)",
+    re.MULTILINE,
 )
 _DECODER = JSONDecoder()
 
@@ -57,7 +58,10 @@ def _read_fault(text: str) -> tuple[str, int]:
 
 
 def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
-    """Return the turns that a text describes, and the rest of the text. Raises UsageError for a malformed directive."""
+    """Return the turns that a text describes, and the rest of the text.
+
+    Raises UsageError for a malformed directive.
+    """
     turns: list[PlannedTurn] = []
     prompt: list[str] = []
     position = 0
@@ -92,5 +96,7 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
     rest = "".join([*prompt, text[position:]]).strip()
     if match := _UNREADABLE_CALL.search(rest):
         example = f'call {match[2]} {{"name": "value"}}'
-        raise UsageError(f"the directive {truncate(match[1], 80)!r} needs its arguments as a JSON object, as in {example}")
+        raise UsageError(
+            f"the directive {truncate(match[1], 80)!r} needs its arguments as a JSON object, as in {example}"
+        )
     return turns, rest

@@ -1,4 +1,6 @@
-"""What a provider serves beside replies: lists of models, token counts, compaction, and what real clients probe."""
+"""What a provider serves beside replies: lists of models, token counts, compaction, and what real clients
+probe.
+"""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +34,10 @@ _LOCAL_DETAILS: Doc = {
 
 
 def answer_probe(method: str, path: str, body: bytes) -> Doc | None:
-    """Return the answer to a request that asks no model anything and lists none; else None. Raises Refusal."""
+    """Return the answer to a request that asks no model anything and lists none; else None.
+
+    Raises Refusal.
+    """
     path = path.partition("?")[0]
     if _PROBES.fullmatch(path):
         return {}
@@ -44,7 +49,11 @@ def answer_probe(method: str, path: str, body: bytes) -> Doc | None:
         if not model:
             raise Refusal("model is required")
         info = {"general.architecture": "simulated", "simulated.context_length": 131_072}
-        details: Doc = {"details": _LOCAL_DETAILS, "model_info": info, "capabilities": ["completion", "tools", "thinking"]}
+        details: Doc = {
+            "details": _LOCAL_DETAILS,
+            "model_info": info,
+            "capabilities": ["completion", "tools", "thinking"],
+        }
         return {
             "modelfile": f"FROM {model}",
             "parameters": "",
@@ -56,7 +65,9 @@ def answer_probe(method: str, path: str, body: bytes) -> Doc | None:
 
 
 def find_listing(method: str, path: str, headers: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the profile whose models a request lists, and the one that it names, if any; None if it lists none."""
+    """Return the profile whose models a request lists, and the one that it names, if any; None if it lists
+    none.
+    """
     match = _LISTING.fullmatch(path.partition("?")[0])
     if method not in ("GET", "HEAD") or match is None:
         return None
@@ -97,7 +108,10 @@ def list_models(row: str, wanted: str) -> Doc:
             rows = [{"name": name, "model": name, **state} for name in names]
             listing = {"models": rows}
         case _:
-            rows = [{"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "simulator"} for name in names]
+            rows = [
+                {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "simulator"}
+                for name in names
+            ]
             listing = {"object": "list", "data": rows}
     return rows[0] if wanted else listing
 
@@ -114,12 +128,19 @@ def _describe_gemini(name: str) -> Doc:
     limits = resolve_profile("gemini", name).limits
     sizes = {"inputTokenLimit": limits.context or 1_048_576, "outputTokenLimit": limits.answer or 65_536}
     verbs = ["generateContent", "streamGenerateContent", "countTokens"]
-    head = {"name": f"models/{name}", "version": "001", "displayName": name, "description": "A simulated model."}
+    head = {
+        "name": f"models/{name}",
+        "version": "001",
+        "displayName": name,
+        "description": "A simulated model.",
+    }
     return {**head, **sizes, "supportedGenerationMethods": verbs}
 
 
 def answer_action(action: str, accepted: AcceptedRequest, number: int, created: int) -> Doc:
-    """Return the answer of an endpoint that takes a whole request: a count of its tokens, or a shorter conversation."""
+    """Return the answer of an endpoint that takes a whole request: a count of its tokens, or a shorter
+    conversation.
+    """
     tokens = count_prompt(accepted.profile.wire, accepted.body)
     match action:
         case "/count_tokens":
@@ -127,7 +148,10 @@ def answer_action(action: str, accepted: AcceptedRequest, number: int, created: 
         case "/input_tokens":
             return {"object": "response.input_tokens", "input_tokens": tokens}
         case "countTokens":
-            return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
+            return {
+                "totalTokens": tokens,
+                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}],
+            }
         case _:  # what users said stays, the rest becomes one opaque item
             text = accepted.body.get("input")
             items = [{"role": "user", "content": text}] if isinstance(text, str) else list(iter_dicts(text))
@@ -136,11 +160,19 @@ def answer_action(action: str, accepted: AcceptedRequest, number: int, created: 
                 if item.get("role") == "user":
                     content = item.get("content")
                     parts = as_list(content) or [{"type": "input_text", "text": as_text(content)}]
-                    head = {"type": "message", "id": f"msg_{number:06d}_{len(output)}", "status": "completed", "role": "user"}
+                    head = {
+                        "type": "message",
+                        "id": f"msg_{number:06d}_{len(output)}",
+                        "status": "completed",
+                        "role": "user",
+                    }
                     output.append({**head, "content": parts})
             cipher = sign_state(accepted.profile, "compaction")
             output.append({"type": "compaction", "id": f"cmp_{number:06d}", "encrypted_content": cipher})
-            details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+            details = {
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            }
             usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1, **details}
             head = {"id": f"resp_{number:06d}", "object": "response.compaction", "created_at": created}
             return {**head, "output": output, "usage": usage}

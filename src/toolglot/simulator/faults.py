@@ -1,8 +1,8 @@
 """Faults on demand: what goes wrong with one response, by name. A name may carry a value: `rate-limit:0.01`.
 
-A fault is requested by `fault NAME [TIMES]` in the user's message (counted for each message, and over HTTP for each
-connection, so that a retry succeeds), by the header `x-simulate: NAME`, or by `Simulator(faults=[...])`. It never hides a
-bad request: what the provider would refuse is refused first.
+A fault is requested by `fault NAME [TIMES]` in the user's message (counted for each message, and over HTTP
+for each connection, so that a retry succeeds), by the header `x-simulate: NAME`, or by
+`Simulator(faults=[...])`. It never hides a bad request: what the provider would refuse is refused first.
 """
 
 import re
@@ -31,7 +31,8 @@ Part = bytes | Reset | Stall
 
 _PAST_DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 HTML_PAGE = (
-    "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad Gateway</h1></center></body>\n</html>\n"
+    "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad "
+    "Gateway</h1></center></body>\n</html>\n"
 )
 _ERROR_FAULTS: dict[str, RefusalKind] = {
     "rate-limit": "rate",
@@ -93,7 +94,9 @@ def make_refusal(fault: str, value: str, profile: Profile) -> Refusal | None:
 
 def has_object_arguments(profile: Profile, *, streamed: bool) -> bool:
     """Whether arguments are objects on the wire, so that nothing in them can be truncated or broken."""
-    return spec.SPECS[profile.wire].object_arguments or (profile.wire == spec.ANTHROPIC_MESSAGES and not streamed)
+    return spec.SPECS[profile.wire].object_arguments or (
+        profile.wire == spec.ANTHROPIC_MESSAGES and not streamed
+    )
 
 
 def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
@@ -159,7 +162,9 @@ def duplicate_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 # ---- faults on the way
 
 
-def apply_to_frames(fault: str, frames: Sequence[bytes], first: int, last: int, error: Callable[[], bytes]) -> list[Part]:
+def apply_to_frames(
+    fault: str, frames: Sequence[bytes], first: int, last: int, error: Callable[[], bytes]
+) -> list[Part]:
     """Return the frames of a reply with the fault. A reply that is not streamed is one frame.
 
     `first`: how many frames it takes until there is content. `last`: where the terminal begins.

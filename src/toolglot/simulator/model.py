@@ -1,12 +1,15 @@
-"""A small deterministic model: a Request in, a Reply out. It follows a script first, then directives, then the prompt.
+"""A small deterministic model: a Request in, a Reply out.
 
-A plain prompt is split into clauses; each goes to the tool with which it shares the most words ("in Paris and in Rome": two
-calls). After the results, the model answers with a sentence that quotes each of them. A call that has a result is not repeated,
-unless `tool_choice` requires a call, and even then not forever. Without a matching tool, it answers with text, or with JSON if
-there is an output schema. It calls only tools that are offered, and searches for a deferred tool first.
+It follows a script first, then directives, then the prompt.
 
-Prompts and directives obey `tool_choice`, `parallel`, `max_tokens` and the output schema, as a real model would. A script is
-played as written: that is how to test what happens when a model disobeys.
+A plain prompt is split into clauses; each goes to the tool with which it shares the most words ("in Paris and
+in Rome": two calls). After the results, the model answers with a sentence that quotes each of them. A call
+that has a result is not repeated, unless `tool_choice` requires a call, and even then not forever. Without a
+matching tool, it answers with text, or with JSON if there is an output schema. It calls only tools that are
+offered, and searches for a deferred tool first.
+
+Prompts and directives obey `tool_choice`, `parallel`, `max_tokens` and the output schema, as a real model
+would. A script is played as written: that is how to test what happens when a model disobeys.
 """
 
 import re
@@ -50,21 +53,28 @@ __all__ = ["Script", "Situation", "add_thought", "estimate_usage", "play_script"
 _MAX_QUOTE = 400  # characters of a result in the answer
 _CHARS_PER_TOKEN = 4
 _COMMON_WORDS = split_words(
-    "a an the is are of for in on at to and or with by from it its this that be get give please what me all any as"
+    "a an the is are of for in on at to and or with by from it its this that be get give please what me all "
+    "any as"
 )
 _MAX_TURNS = 50  # with calls, since the user's message: what goes on longer is a runaway conversation
 # What programs put into the user's messages; it is no prompt.
-_HARNESS_TEXT = re.compile(r"<(system-reminder|environment_context|session_context|user_instructions)>.*?</\1>", re.DOTALL)
+_HARNESS_TEXT = re.compile(
+    r"<(system-reminder|environment_context|session_context|user_instructions)>.*?</\1>", re.DOTALL
+)
 _ENCODED = re.compile(r"_[0-9a-f]{6}$|\W|_")
-_CLAUSE_BREAK = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=\s|$)|\n)\s+|[?!.]+$", re.IGNORECASE)
+_CLAUSE_BREAK = re.compile(
+    r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=\s|$)|\n)\s+|[?!.]+$", re.IGNORECASE
+)
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What the simulated model says, turn by turn, as written: `Simulator(Script(["say hi", Reply((Text("bye"),))]))`.
+    """What the simulated model says, turn by turn, as written: `Simulator(Script(["say hi",
+    Reply((Text("bye"),))]))`.
 
-    A turn is a text with directives (`call NAME {json}`, `say TEXT`, ...), a Reply, or a function from Request to one of these.
-    Turn n (from 0) answers a history with n assistant turns, so a script serves any number of conversations. After the last
-    turn, the model follows the prompt again. Ids and state missing from a Reply are added.
+    A turn is a text with directives (`call NAME {json}`, `say TEXT`, ...), a Reply, or a function from
+    Request to one of these. Turn n (from 0) answers a history with n assistant turns, so a script serves any
+    number of conversations. After the last turn, the model follows the prompt again. Ids and state missing
+    from a Reply are added.
     """
 
     turns: "Sequence[Reply | str | Callable[[Request], Reply | str]]"
@@ -78,7 +88,10 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def _invalid_turn(turn: Any) -> UsageError:
-    return UsageError(f"a turn of a script is text, a Reply, or a function that returns one of them, not {type(turn).__name__}")
+    return UsageError(
+        "a turn of a script is text, a Reply, or a function that returns one of them, not "
+        f"{type(turn).__name__}"
+    )
 
 
 class Situation(msgspec.Struct):
@@ -99,7 +112,9 @@ class Situation(msgspec.Struct):
         messages = [message for message in request.messages if not _is_filler(message)]
         situation = cls._find_prompt(messages)
         if request.parallel is False:
-            situation.planned_turns = [part for turn in situation.planned_turns for part in _split_calls(turn)]
+            situation.planned_turns = [
+                part for turn in situation.planned_turns for part in _split_calls(turn)
+            ]
         situation.finders = {tool.name for tool in effective_tools(request).declared if _finds_tools(tool)}
         return situation
 
@@ -115,7 +130,9 @@ class Situation(msgspec.Struct):
             if message.role != "user":
                 continue
             # A directive ends with its block.
-            text = "\n".join(_HARNESS_TEXT.sub("", block.text) for block in message.blocks if isinstance(block, Text))
+            text = "\n".join(
+                _HARNESS_TEXT.sub("", block.text) for block in message.blocks if isinstance(block, Text)
+            )
             planned, prompt = parse_directives(text)
             situation = cls(text, prompt, planned, messages[index + 1 :])
             follows_results = index > 0 and messages[index - 1].role == "tool"
@@ -168,7 +185,9 @@ def _finds_tools(tool: ToolDefinition) -> bool:
 
 
 def _is_filler(message: Message) -> bool:
-    """Whether no one wrote the message: media of results, late instructions, text between two turns, a compacted history."""
+    """Whether no one wrote the message: media of results, late instructions, text between two turns, a
+    compacted history.
+    """
     if message.blocks and all(isinstance(block, Foreign | ToolsChanged) for block in message.blocks):
         return True
     if message.role == "assistant":
@@ -182,7 +201,10 @@ def _is_harness(message: Message) -> bool:
 
 
 def _split_calls(turn: PlannedTurn) -> Iterator[PlannedTurn]:
-    """Yield turns with one call each. What comes before a call stays with it; the faults come first, the stop reason last."""
+    """Yield turns with one call each.
+
+    What comes before a call stays with it; the faults come first, the stop reason last.
+    """
     blocks: list[Block] = []
     faults = turn.faults
     for block in turn.blocks:
@@ -211,7 +233,10 @@ def play_script(script: Script, request: Request) -> Reply | None:
 
 
 def respond(request: Request, situation: Situation, *, object_arguments: bool = False) -> Reply:
-    """Return the model's own reply, without ids and state. `object_arguments`: calls cannot be truncated in the middle."""
+    """Return the model's own reply, without ids and state.
+
+    `object_arguments`: calls cannot be truncated in the middle.
+    """
     reply = _improvise(request, situation)
     reply = replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
     budget = _CHARS_PER_TOKEN * (request.options.max_tokens or 0)
@@ -231,7 +256,11 @@ def respond(request: Request, situation: Situation, *, object_arguments: bool = 
 
 def truncate_call(call: ToolCall, length: int, *, object_arguments: bool) -> ToolCall:
     """Return the call as truncated by the length limit. If arguments are objects, nothing remains of them."""
-    return replace(call, arguments={}, raw="{}") if object_arguments else replace(call, arguments=None, raw=call.text[:length])
+    return (
+        replace(call, arguments={}, raw="{}")
+        if object_arguments
+        else replace(call, arguments=None, raw=call.text[:length])
+    )
 
 
 def _improvise(request: Request, situation: Situation) -> Reply:
@@ -350,9 +379,11 @@ def _make_reply(blocks: Sequence[Block], stop: StopReason | None = None) -> Repl
 
 
 def _find_tool(name: str, known: Sequence[ToolDefinition]) -> ToolDefinition | None:
-    """Return the tool that a directive names, as the request or as the program calls it; of several, the last one.
+    """Return the tool that a directive names, as the request or as the program calls it; of several, the last
+    one.
 
-    Encoders write a namespace or a dot in a name as underscores, and append a hash of the name if it was illegal or too long.
+    Encoders write a namespace or a dot in a name as underscores, and append a hash of the name if it was
+    illegal or too long.
     """
     suffixes = (name_suffix(name), name_suffix(name.replace(".", "__", 1)))
     loose = _ENCODED.sub("", name)
@@ -380,7 +411,9 @@ def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
 
 
 def _shape_call(call: ToolCall, tool: ToolDefinition) -> ToolCall:
-    """Give a call the form of its tool: text if it is freeform, a namespace, an item if it is a native tool of Responses."""
+    """Give a call the form of its tool: text if it is freeform, a namespace, an item if it is a native tool
+    of Responses.
+    """
     arguments = call.arguments or {}
     if tool.kind == "freeform" and not call.freeform:
         text = str(arguments.get("input", dumps_text(arguments)))
@@ -392,7 +425,12 @@ def _shape_call(call: ToolCall, tool: ToolDefinition) -> ToolCall:
         item = {"type": kind, NATIVE_ITEMS[kind][1]: arguments, "status": "completed"}
         return replace(call, opaque={"item": item})
     if tool.finds_tools:  # `tool_search` that the client runs
-        item = {"type": "tool_search_call", "execution": "client", "status": "completed", "arguments": arguments}
+        item = {
+            "type": "tool_search_call",
+            "execution": "client",
+            "status": "completed",
+            "arguments": arguments,
+        }
         return replace(call, opaque={"item": item})
     return replace(call, namespace=tool.namespace)
 
@@ -423,7 +461,9 @@ def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
 
 
 def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:
-    """Return the search for the first wanted tool that is deferred, if the model may search and has not done so."""
+    """Return the search for the first wanted tool that is deferred, if the model may search and has not done
+    so.
+    """
     finder = next(filter(_finds_tools, _list_callable(request)), None)
     name = _find_deferred_name(wanted, request)
     if finder is None or name is None:
@@ -466,7 +506,8 @@ def _guess_calls(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]
                 matches[-1] = (previous, f"{text} and {clause}")
                 continue
             filler = ArgumentFiller(clause, split_words(previous.name))
-            if not filler.texts and not filler.numbers:  # about all of them: "in Paris and in Rome, in celsius"
+            # about all of them: "in Paris and in Rome, in celsius"
+            if not filler.texts and not filler.numbers:
                 matches = [(other, f"{text} {clause}") for other, text in matches]
                 continue
             tool = previous
@@ -483,7 +524,10 @@ def _guess_calls(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]
 def _tool_words(tool: ToolDefinition) -> frozenset[str]:
     parameters = as_dict((tool.parameters or {}).get("properties"))
     parts = [tool.name, tool.description, *parameters]
-    parts += [f"{as_dict(part).get('description', '')} {as_dict(part).get('enum', '')}" for part in parameters.values()]
+    parts += [
+        f"{as_dict(part).get('description', '')} {as_dict(part).get('enum', '')}"
+        for part in parameters.values()
+    ]
     return split_words(" ".join(parts)) - _COMMON_WORDS
 
 

@@ -39,7 +39,11 @@ def shows_thinking(request: Request, profile: Profile) -> bool:
         return False
     if mode in ("disabled", "between_tools"):
         return False
-    if profile.wire == spec.ANTHROPIC_MESSAGES and request.tool_choice and request.tool_choice.mode == "required":
+    if (
+        profile.wire == spec.ANTHROPIC_MESSAGES
+        and request.tool_choice
+        and request.tool_choice.mode == "required"
+    ):
         return False  # a forced call suppresses it
     if any((options.effort, options.thinking_budget, extras.get("think"), extras.get("thinking"))):
         return True
@@ -53,10 +57,14 @@ def sign_state(profile: Profile, payload: str) -> str:
     return base64.b64encode(sha256(text.encode("utf-8", "surrogatepass")).digest()[:24]).decode()
 
 
-def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable[[], int]) -> tuple[Block, ...]:
+def add_state(
+    blocks: tuple[Block, ...], profile: Profile, next_number: Callable[[], int]
+) -> tuple[Block, ...]:
     """Return the blocks of a reply with ids and state."""
     # OpenAI shows no reasoning on Chat; Mistral's is a part of the content, which this model does not write.
-    hides_thinking = profile.wire == spec.OPENAI_CHAT and (profile.reasoning_echo == "no" or profile.id == "mistral")
+    hides_thinking = profile.wire == spec.OPENAI_CHAT and (
+        profile.reasoning_echo == "no" or profile.id == "mistral"
+    )
     out: list[Block] = []
     is_first = True
     for block in blocks:
@@ -83,7 +91,9 @@ def _finish_thinking(block: Thinking, profile: Profile) -> Thinking:
     return block
 
 
-def add_searches(blocks: tuple[Block, ...], wire: str, body: Doc, next_number: Callable[[], int]) -> tuple[Block, ...]:
+def add_searches(
+    blocks: tuple[Block, ...], wire: str, body: Doc, next_number: Callable[[], int]
+) -> tuple[Block, ...]:
     """Return the blocks of a reply with the provider's own searches for tools, in the form of the wire."""
     write_search = _search_anthropic if wire == spec.ANTHROPIC_MESSAGES else _search_responses
     out: list[Block] = []
@@ -100,11 +110,21 @@ def _search_anthropic(loaded: tuple[str, ...], body: Doc, number: int) -> tuple[
     """Return the call of a server's search for tools and its result, in the form of Messages."""
     names = [name.rpartition(".")[2] for name in loaded]
     id = f"srvtoolu_{number:06d}"
-    tools = [tool for tool in iter_dicts(body.get("tools")) if as_text(tool.get("type")).startswith("tool_search_tool")]
+    tools = [
+        tool
+        for tool in iter_dicts(body.get("tools"))
+        if as_text(tool.get("type")).startswith("tool_search_tool")
+    ]
     name = as_text(tools[0].get("name")) if tools else ""
     field = "pattern" if "regex" in name else "query"
     query = {field: "|".join(names)}
-    call: Doc = {"type": "server_tool_use", "id": id, "name": name, "input": query, "caller": {"type": "direct"}}
+    call: Doc = {
+        "type": "server_tool_use",
+        "id": id,
+        "name": name,
+        "input": query,
+        "caller": {"type": "direct"},
+    }
     references = [{"type": "tool_reference", "tool_name": name} for name in names]
     content = {"type": "tool_search_tool_search_result", "tool_references": references}
     return call, {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}
@@ -113,13 +133,22 @@ def _search_anthropic(loaded: tuple[str, ...], body: Doc, number: int) -> tuple[
 def _search_responses(loaded: tuple[str, ...], body: Doc, number: int) -> tuple[Doc, Doc]:
     """Return the call of a server's search for tools and its result, in the form of Responses."""
     state = {"execution": "server", "call_id": None, "status": "completed"}
-    call = {"type": "tool_search_call", "id": f"tsc_{number:06d}", **state, "arguments": {"paths": list(loaded)}}
+    call = {
+        "type": "tool_search_call",
+        "id": f"tsc_{number:06d}",
+        **state,
+        "arguments": {"paths": list(loaded)},
+    }
     names = {name.rpartition(".")[2] for name in loaded}
     declared = list(iter_dicts(body.get("tools")))
     tools = [tool for tool in declared if tool.get("name") in names]
     for namespace in declared:
         prefix = f"{as_text(namespace.get('name'))}."
-        inner = [tool for tool in iter_dicts(namespace.get("tools")) if prefix + as_text(tool.get("name")) in loaded]
+        inner = [
+            tool
+            for tool in iter_dicts(namespace.get("tools"))
+            if prefix + as_text(tool.get("name")) in loaded
+        ]
         if inner:
             tools.append({**namespace, "tools": inner})
     return call, {"type": "tool_search_output", "id": f"tso_{number:06d}", **state, "tools": tools}
@@ -133,7 +162,9 @@ def _make_call_id(profile: Profile, number: int) -> str:
     return hash_id(id, profile.limits.call_id_length)
 
 
-def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool) -> ToolCall:
+def _finish_call(
+    call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool
+) -> ToolCall:
     id = call.id or _make_call_id(profile, next_number())
     raw = call.raw
     if raw is None:

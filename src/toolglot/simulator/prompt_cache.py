@@ -1,8 +1,9 @@
 """The provider's prompt cache: how much of a prompt it has seen before, by real prefixes.
 
-A prompt is what the model reads, in this order: tools, instructions, conversation. A token is four characters. Where caching
-is automatic, prefixes are compared in steps of some tokens, or at the end of each part. Where it follows marks, only
-prefixes that end at a mark are kept, and found again if they end at a mark or up to 20 parts before one.
+A prompt is what the model reads, in this order: tools, instructions, conversation. A token is four
+characters. Where caching is automatic, prefixes are compared in steps of some tokens, or at the end of each
+part. Where it follows marks, only prefixes that end at a mark are kept, and found again if they end at a mark
+or up to 20 parts before one.
 """
 
 import re
@@ -25,8 +26,8 @@ _MAX_PREFIXES = 50_000  # that are kept; the oldest are dropped
 _LOOKBACK = 20  # parts before a mark in which Anthropic looks for a prefix
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
-# The fields of a request that the model reads, in the order of the prompt. Anthropic: another choice of tools or another way
-# of thinking keeps tools and system, and loses the messages.
+# The fields of a request that the model reads, in the order of the prompt. Anthropic: another choice of tools
+# or another way of thinking keeps tools and system, and loses the messages.
 _PROMPT_FIELDS = {
     spec.ANTHROPIC_MESSAGES: ("tools", "system", "tool_choice", "thinking", "messages"),
     spec.OPENAI_CHAT: ("tools", "response_format", "messages"),
@@ -45,10 +46,12 @@ class _Rule(msgspec.Struct, frozen=True):
     follows_marks: bool = False
 
 
-# The first row that matches profile and model. Minima: platform.claude.com and ai.google.dev (2026-10), OpenAI's guide on
-# prompt caching; the steps of DeepSeek and xAI as recorded. Ollama reports nothing.
+# The first row that matches profile and model. Minima: platform.claude.com and ai.google.dev (2026-10),
+# OpenAI's guide on prompt caching; the steps of DeepSeek and xAI as recorded. Ollama reports nothing.
 _RULES = (
-    _Rule(r"anthropic|openrouter|copilot", r"claude-(opus-4[.-][5-9]|haiku-4[.-]5)", 4096, follows_marks=True),
+    _Rule(
+        r"anthropic|openrouter|copilot", r"claude-(opus-4[.-][5-9]|haiku-4[.-]5)", 4096, follows_marks=True
+    ),
     _Rule(r"anthropic|openrouter|copilot", r"claude-(3-5-|3-)?haiku", 2048, follows_marks=True),
     _Rule(r"anthropic|openrouter|copilot", r"claude", 1024, follows_marks=True),
     _Rule(r"anthropic.*", r"", 1024, follows_marks=True),
@@ -93,11 +96,15 @@ def _count_tokens(parts: Iterable[_Part]) -> int:
 
 
 class PromptCache:
-    """The prefixes of all prompts so far, by profile and model. `clock` returns seconds; without one nothing expires."""
+    """The prefixes of all prompts so far, by profile and model.
+
+    `clock` returns seconds; without one nothing expires.
+    """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or (lambda: 0.0)
-        self._expiry: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # prefix -> (expires at, time to live)
+        # prefix -> (expires at, time to live)
+        self._expiry: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
     def use(self, profile: Profile, body: Doc) -> CacheUse:
         """Look a prompt up, and keep what the provider would keep of it."""
@@ -156,7 +163,9 @@ def _list_prefixes(parts: list[_Part], rule: _Rule, profile: Profile) -> list[_P
     """Return the prefixes of a prompt that are long enough to be cached."""
     hashes = _hash_steps(parts, rule.step) if rule.step else _hash_parts(parts)
     seed = f"{profile.id}\0{profile.model}".encode()
-    prefixes = [_Prefix(index, length, sha256(seed + digest).digest()[:16]) for index, length, digest in hashes]
+    prefixes = [
+        _Prefix(index, length, sha256(seed + digest).digest()[:16]) for index, length, digest in hashes
+    ]
     return [prefix for prefix in prefixes if prefix.tokens >= rule.minimum]
 
 
@@ -201,7 +210,10 @@ def _split_prompt(wire: str, body: Doc) -> Iterator[_Part]:
 
 
 def _split_item(item: Any, tools: Mapping[str, Doc]) -> Iterator[_Part]:
-    """Yield a message as its head and the parts of its content, and anything else whole. Deferred tools are not read."""
+    """Yield a message as its head and the parts of its content, and anything else whole.
+
+    Deferred tools are not read.
+    """
     doc = as_dict(item)
     if doc.get("defer_loading"):
         return
@@ -226,7 +238,9 @@ def _make_part(content: Any, tools: Mapping[str, Doc]) -> _Part:
 
 
 def _take_marks(value: Any, tools: Mapping[str, Doc], ttls: list[str]) -> Any:
-    """Return a value without marks, whose times to live go to `ttls`, and with definitions in place of references to tools."""
+    """Return a value without marks, whose times to live go to `ttls`, and with definitions in place of
+    references to tools.
+    """
     if isinstance(value, list):
         return [_take_marks(item, tools, ttls) for item in as_list(value)]
     if not isinstance(value, dict):

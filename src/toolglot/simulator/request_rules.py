@@ -1,4 +1,5 @@
-"""Reads a request as its provider would, or refuses it in words close to the provider's own: clients look for some of them.
+"""Reads a request as its provider would, or refuses it in words close to the provider's own: clients look for
+some of them.
 
 Order: path, method, key, size, JSON, fields and their types, the wire's own rules, history, tools, options.
 """
@@ -90,7 +91,9 @@ def check_request(method: str, route: Route, headers: dict[str, str], body: byte
     reports_usage = True
     if profile.id in OPENAI_ROWS:
         reports_usage = bool(as_dict(rules.doc.get("stream_options")).get("include_usage"))
-    return AcceptedRequest(profile, request, headers, rules.doc, stream, uses_sse=uses_sse, reports_usage=reports_usage)
+    return AcceptedRequest(
+        profile, request, headers, rules.doc, stream, uses_sse=uses_sse, reports_usage=reports_usage
+    )
 
 
 def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> None:
@@ -101,7 +104,9 @@ def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> No
 
 
 def _has_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> bool:
-    """Whether a request has a key, whatever it is: in a header that its provider reads, or in the query for Gemini."""
+    """Whether a request has a key, whatever it is: in a header that its provider reads, or in the query for
+    Gemini.
+    """
     if profile.wire == spec.GEMINI and route.query.get("key"):
         return True
     values = {name: headers.get(name, "").strip() for name in _KEY_HEADERS[profile.auth]}
@@ -171,7 +176,9 @@ def _check_options(options: Options, rules: WireRules) -> None:
         if profile.sampling == "none":
             rules.check_option(name, value)
     if profile.sampling == "one" and {"temperature", "top_p"} <= values.keys():
-        raise Refusal("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
+        raise Refusal(
+            "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        )
     temperature = values.get("temperature", 0)
     if not 0 <= temperature <= profile.max_temperature:
         raise rules.refuse("bad temperature", param="temperature", value=temperature)

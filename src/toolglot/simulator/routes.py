@@ -1,6 +1,7 @@
 """Finds the wire, the vendor and the model that a path means.
 
-A first segment `@ID` names the profile whose rules apply; without it the path decides (Azure, Vertex), else the wire.
+A first segment `@ID` names the profile whose rules apply; without it the path decides (Azure, Vertex), else
+the wire.
 """
 
 import re
@@ -13,7 +14,9 @@ from toolglot.wire.spec import OPENAI_CHAT, SPECS, WIRES
 
 __all__ = ["Route", "find_route"]
 
-_ROUTES = [(re.compile(pattern), wire, profile) for wire, spec in SPECS.items() for pattern, profile in spec.paths]
+_ROUTES = [
+    (re.compile(pattern), wire, profile) for wire, spec in SPECS.items() for pattern, profile in spec.paths
+]
 _GEMINI_VERBS = {"generateContent": False, "streamGenerateContent": True, "countTokens": None}
 
 
@@ -88,4 +91,6 @@ def _make_route(wire: str, row: str, vendor: str, parts: dict[str, str], query: 
         is_served = is_served and PROFILES[row].wire == wire
     elif row:
         is_served = False
-    return Route(wire, profile, unquote(parts.get("model", "")), _GEMINI_VERBS.get(verb), query, is_served, action)
+    return Route(
+        wire, profile, unquote(parts.get("model", "")), _GEMINI_VERBS.get(verb), query, is_served, action
+    )

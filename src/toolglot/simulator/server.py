@@ -1,8 +1,8 @@
 """Serves the simulator over real HTTP, on loopback. aiohttp is imported when it serves.
 
-It only sends what the simulator decided, and logs method, path and status, never headers or bodies. It has nothing to keep
-secret, but it is meant for programs of this machine: clients have limits of size and time, and a web page that a browser shows
-cannot reach it under a name of its own (DNS rebinding).
+It only sends what the simulator decided, and logs method, path and status, never headers or bodies. It has
+nothing to keep secret, but it is meant for programs of this machine: clients have limits of size and time,
+and a web page that a browser shows cannot reach it under a name of its own (DNS rebinding).
 """
 
 import asyncio
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _log = get_logger("toolglot.simulator")
-_MAX_BODY_BYTES, _MAX_HELD_BYTES = 64 * 1024 * 1024, 128 * 1024 * 1024  # of one request, and of all that are read at once
+# of one request, and of all that are read at once
+_MAX_BODY_BYTES, _MAX_HELD_BYTES = 64 * 1024 * 1024, 128 * 1024 * 1024
 _READ_SECONDS = 60.0  # for a client to send a request
 _LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:\d+)?", re.IGNORECASE)
 _LINGER_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
@@ -53,7 +54,9 @@ class _BodyReader:
 
 
 @asynccontextmanager
-async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str]:
+async def serve(
+    simulator: Simulator | None = None, host: str = "127.0.0.1", port: int = 0
+) -> AsyncGenerator[str]:
     """Serve a simulator, and yield its base URL. Port 0 picks a free one. The exit ends all connections."""
     from aiohttp import web
 
@@ -63,9 +66,13 @@ async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", por
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
         if _LOOPBACK.fullmatch(address) and not _LOOPBACK.fullmatch(request.host):
-            raise web.HTTPForbidden(text="the simulator serves programs of this machine: ask it by a loopback address\n")
+            raise web.HTTPForbidden(
+                text="the simulator serves programs of this machine: ask it by a loopback address\n"
+            )
         body = await bodies.read(request)
-        answer = simulated.handle(request.method, request.path_qs, request.headers, body, connection=request.transport)
+        answer = simulated.handle(
+            request.method, request.path_qs, request.headers, body, connection=request.transport
+        )
         _log.info("%s %s -> %s", request.method, request.path, answer.status)
         if len(answer.parts) == 1 and isinstance(whole := answer.parts[0], bytes):
             return web.Response(status=answer.status, headers=answer.headers, body=whole)

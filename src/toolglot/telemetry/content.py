@@ -1,6 +1,8 @@
-"""Messages and tools as JSON, following OpenTelemetry's GenAI conventions: `gen_ai.input.messages` and related attributes.
+"""Messages and tools as JSON, following OpenTelemetry's GenAI conventions: `gen_ai.input.messages` and
+related attributes.
 
-Every message is converted once, however many requests include it. Keys, and anything that looks like one, are hidden.
+Every message is converted once, however many requests include it. Keys, and anything that looks like one, are
+hidden.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +10,17 @@ from typing import Any
 
 from toolglot.common.jsontext import dumps_text, loads
 from toolglot.common.redact import redact
-from toolglot.values.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.values.request import ToolDefinition
 
 __all__ = ["FINISH_REASONS", "Captured", "ContentCache"]
@@ -42,11 +54,14 @@ class ContentCache:
 
     def __init__(self) -> None:
         self.secrets = set[str]()
-        """Keys to hide, of all models used so far: a tool may return the key of a model used before a switch."""
+        """Keys to hide, of all models used so far: a tool may return the key of a model used before a
+        switch."""
         self._messages: list[tuple[Message, str]] = []
         self._tools: tuple[Sequence[ToolDefinition], Captured] = ((), Captured(()))
 
-    def capture_request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[str, Captured]:
+    def capture_request(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
+    ) -> dict[str, Captured]:
         """Return a request's content by attribute name."""
         known, system_count = self._messages, 0
         for index, message in enumerate(messages):
@@ -59,7 +74,9 @@ class ContentCache:
             system_count += 1
         content: dict[str, Captured] = {}
         if system_count:
-            parts = [part for message, _ in known[:system_count] for part in _convert_message(message)["parts"]]
+            parts = [
+                part for message, _ in known[:system_count] for part in _convert_message(message)["parts"]
+            ]
             content["gen_ai.system_instructions"] = Captured(map(self.to_json, parts))
         if len(known) > system_count:
             content["gen_ai.input.messages"] = Captured(text for _, text in known[system_count:])
@@ -79,7 +96,9 @@ class ContentCache:
         return Captured([self.to_json({**_convert_message(reply.message), "finish_reason": finish_reason})])
 
     def _to_json_items(self, message: Message) -> str:
-        """Return a message as items of a JSON list: one item per result, because viewers show only one result per item."""
+        """Return a message as items of a JSON list: one item per result, because viewers show only one result
+        per item.
+        """
         item = _convert_message(message)
         items = [{**item, "parts": [part]} for part in item["parts"]] if message.role == "tool" else [item]
         return ",".join(map(self.to_json, items))
@@ -124,7 +143,12 @@ def _convert_call(call: ToolCall) -> dict[str, Any]:
 
 def _convert_changes(changes: ToolsChanged) -> dict[str, Any]:
     added = [tool.qualified_name for tool in changes.added]
-    return {"type": "tools_changed", "added": added, "loaded": [*changes.loaded], "removed": [*changes.removed]}
+    return {
+        "type": "tools_changed",
+        "added": added,
+        "loaded": [*changes.loaded],
+        "removed": [*changes.removed],
+    }
 
 
 def _convert_result(result: ToolResult) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Whether and how an agent reports to OpenTelemetry. Programs that do not import OpenTelemetry pay nothing."""
+"""Whether and how an agent reports to OpenTelemetry.
+
+Programs that do not import OpenTelemetry pay nothing.
+"""
 
 import sys
 from collections.abc import Callable
@@ -29,8 +32,8 @@ class Telemetry(msgspec.Struct, frozen=True, eq=False):
     agent: str = ""
     """The name of the agent in spans and metrics."""
     content: ContentMode | None = None
-    """Whether and where messages, arguments and results are recorded. None: determined by the environment variable
-    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, by default not at all."""
+    """Whether and where messages, arguments and results are recorded. None: determined by the environment
+    variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, by default not at all."""
     tracer_provider: Any = None
     """Creates spans instead of the global provider."""
     meter_provider: Any = None
@@ -49,7 +52,10 @@ def check_available(telemetry: Telemetry | bool | None) -> None:
 
 
 def start_run(
-    telemetry: Telemetry | bool | None, engine: "EngineFacts", find_id: Callable[[], str], previous: "RunTelemetry | None"
+    telemetry: Telemetry | bool | None,
+    engine: "EngineFacts",
+    find_id: Callable[[], str],
+    previous: "RunTelemetry | None",
 ) -> "RunTelemetry | None":
     """Return the telemetry of a run, or None if it is off.
 
@@ -57,7 +63,8 @@ def start_run(
     """
     if telemetry is False or (telemetry is None and not _has_providers()):
         return None
-    if telemetry is None and _warn_of_problem():  # it was not requested explicitly, so the run continues without it
+    # it was not requested explicitly, so the run continues without it
+    if telemetry is None and _warn_of_problem():
         return None
     from toolglot.telemetry.runs import RunTelemetry
 
@@ -68,9 +75,14 @@ def start_run(
 def _has_providers() -> bool:
     """Return whether the program has set up OpenTelemetry."""
     modules = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
-    getters = (getattr(modules[0], "get_tracer_provider", None), getattr(modules[1], "get_meter_provider", None))
+    getters = (
+        getattr(modules[0], "get_tracer_provider", None),
+        getattr(modules[1], "get_meter_provider", None),
+    )
     # Until then, the API returns proxies, whose classes are private.
-    names = [type(get_provider()).__name__.lstrip("_") for get_provider in getters if get_provider is not None]
+    names = [
+        type(get_provider()).__name__.lstrip("_") for get_provider in getters if get_provider is not None
+    ]
     return any(not name.startswith(("Proxy", "NoOp")) for name in names)
 
 
@@ -84,7 +96,10 @@ def _find_problem() -> str:
     if tuple(map(int, version.split(".")[:2])) >= _OLDEST:
         return ""
     oldest = ".".join(map(str, _OLDEST))
-    return f"telemetry needs OpenTelemetry {oldest} or newer, not {version}: pip install --upgrade 'toolglot[otel]'"
+    return (
+        f"telemetry needs OpenTelemetry {oldest} or newer, not {version}: pip install --upgrade "
+        "'toolglot[otel]'"
+    )
 
 
 @cache

@@ -1,8 +1,8 @@
 """Reports an agent's runs to OpenTelemetry.
 
-All state is per run, so parallel runs, in tasks or in threads, do not mix. A span's context is set only while the run itself
-works, never while its consumer does, so the consumer's own spans are not nested in the run. Spans from the user's tools, hooks
-and HTTP clients are.
+All state is per run, so parallel runs, in tasks or in threads, do not mix. A span's context is set only while
+the run itself works, never while its consumer does, so the consumer's own spans are not nested in the run.
+Spans from the user's tools, hooks and HTTP clients are.
 """
 
 import os
@@ -19,7 +19,14 @@ from toolglot.telemetry.content import Captured, ContentCache
 from toolglot.telemetry.options import ContentMode, Telemetry
 from toolglot.telemetry.spans import AgentSpan, Answer, ChatSpan, EngineFacts, Signals, ToolSpan
 from toolglot.values.approvals import ApprovalRequest, Suspended
-from toolglot.values.events import ContextTruncated, EngineEvent, ModelSwitched, RunEvent, RunResult, ToolOutcome
+from toolglot.values.events import (
+    ContextTruncated,
+    EngineEvent,
+    ModelSwitched,
+    RunEvent,
+    RunResult,
+    ToolOutcome,
+)
 from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import Message, ToolCall
 from toolglot.values.request import Request, ToolDefinition
@@ -40,7 +47,12 @@ def _read_content_mode() -> ContentMode:
     if mode in get_args(ContentMode):
         return cast(ContentMode, mode)
     known = ", ".join(get_args(ContentMode))
-    log.warning("%s=%s is not a known value, so no content is recorded; known: %s", _CONTENT_VARIABLE, mode[:80], known)
+    log.warning(
+        "%s=%s is not a known value, so no content is recorded; known: %s",
+        _CONTENT_VARIABLE,
+        mode[:80],
+        known,
+    )
     return "NO_CONTENT"
 
 
@@ -48,7 +60,11 @@ class RunTelemetry:
     """One run: its span, with those of its requests and calls nested in it."""
 
     def __init__(
-        self, telemetry: Telemetry, engine: EngineFacts, conversation_id: str, previous: "RunTelemetry | None" = None
+        self,
+        telemetry: Telemetry,
+        engine: EngineFacts,
+        conversation_id: str,
+        previous: "RunTelemetry | None" = None,
     ) -> None:
         self._agent, self._engine, self._conversation_id = telemetry.agent, engine, conversation_id
         self._signals = _open_signals(  # the program may set the global providers at any time
@@ -69,7 +85,10 @@ class RunTelemetry:
         self._run: AgentSpan | None = None
 
     async def watch_run(
-        self, batches: AsyncGenerator[list[RunEvent]], prompt: Sequence[Message], get_result: Callable[[], RunResult]
+        self,
+        batches: AsyncGenerator[list[RunEvent]],
+        prompt: Sequence[Message],
+        get_result: Callable[[], RunResult],
     ) -> AsyncGenerator[list[RunEvent]]:
         """Yield a run's events inside a span."""
         run = self._run = AgentSpan(self._signals, self._agent, self._engine, self._conversation_id)
@@ -80,7 +99,11 @@ class RunTelemetry:
                         if isinstance(event, ModelSwitched):
                             run.add_event("model_switched", {"model": event.model, "reason": event.reason})
                         elif isinstance(event, ContextTruncated):
-                            counts = {"omitted_messages": event.omitted_messages, "before": event.before, "after": event.after}
+                            counts = {
+                                "omitted_messages": event.omitted_messages,
+                                "before": event.before,
+                                "after": event.after,
+                            }
                             run.add_event("context_truncated", {"message": event.message, **counts})
                     yield batch
             result = get_result()
@@ -92,7 +115,8 @@ class RunTelemetry:
             run.fail_with(error, self._secrets)
             raise
         finally:
-            if self.content is not None and self._captures_spans:  # at the end, when the keys to hide are known
+            # at the end, when the keys to hide are known
+            if self.content is not None and self._captures_spans:
                 run.set({"gen_ai.input.messages": self.content.capture_messages(prompt).text})
             run.end()
 
@@ -146,7 +170,9 @@ class RunTelemetry:
         values: dict[str, Any] = {name: captured.values for name, captured in content.items()}
         error = {name: value for name, value in chat.measures.items() if name == "error.type"}
         name, attributes = "gen_ai.client.inference.operation.details", {**chat.details, **error, **values}
-        self._signals.logger.emit(_logs.LogRecord(event_name=name, attributes=attributes, context=chat.context))
+        self._signals.logger.emit(
+            _logs.LogRecord(event_name=name, attributes=attributes, context=chat.context)
+        )
 
     # ---- calls
 
@@ -157,7 +183,8 @@ class RunTelemetry:
 
         Returns the function that ends the span; its argument is None if the call was interrupted.
         """
-        # Another call's task may have started this one. A call made by code is nested in the call that runs the code.
+        # Another call's task may have started this one. A call made by code is nested in the call that runs
+        # the code.
         parent = None if call.caller or self._run is None else self._run.context
         span = ToolSpan(self._signals, self._agent, tool, call, shown_name, parent)
         attach(span.context)
@@ -197,7 +224,9 @@ class RunTelemetry:
         if self._run is not None:
             if reason and self.content is not None:  # it may quote the call's arguments
                 attributes["reason"] = reason
-            self._run.add_event(name, {"gen_ai.tool.name": call.qualified_name, "gen_ai.tool.call.id": call.id, **attributes})
+            self._run.add_event(
+                name, {"gen_ai.tool.name": call.qualified_name, "gen_ai.tool.call.id": call.id, **attributes}
+            )
 
 
 async def _next_in(context: Context, batches: AsyncGenerator[T]) -> T | None:

@@ -1,7 +1,8 @@
 """Spans and metrics, named after OpenTelemetry's GenAI conventions.
 
-The names are from `opentelemetry-util-genai` 1.3b0. They are hard-coded, because the packages that define them are betas and
-would be additional dependencies; a test compares them. Names that the conventions do not define start with `toolglot.`.
+The names are from `opentelemetry-util-genai` 1.3b0. They are hard-coded, because the packages that define
+them are betas and would be additional dependencies; a test compares them. Names that the conventions do not
+define start with `toolglot.`.
 """
 
 import sys
@@ -39,14 +40,23 @@ PROVIDER_NAMES = {
     "xai": "x_ai",
     "mistral": "mistral_ai",
 }
-"""Profile -> `gen_ai.provider.name`; other profiles use their own names (anthropic, deepseek, groq, ollama …)."""
+"""Profile -> `gen_ai.provider.name`; other profiles use their own names (anthropic, deepseek, groq, ollama
+…)."""
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _AGENT_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 _TOKENS = tuple(4**power for power in range(14))
 _HISTOGRAMS: dict[str, tuple[str, Sequence[float], str]] = {
     "gen_ai.client.operation.duration": ("s", _SECONDS, "Duration of a model request"),
-    "gen_ai.client.operation.time_to_first_chunk": ("s", _SECONDS, "Time until the first chunk of a streamed reply"),
-    "gen_ai.client.operation.time_per_output_chunk": ("s", _SECONDS, "Time from one chunk of a streamed reply to the next"),
+    "gen_ai.client.operation.time_to_first_chunk": (
+        "s",
+        _SECONDS,
+        "Time until the first chunk of a streamed reply",
+    ),
+    "gen_ai.client.operation.time_per_output_chunk": (
+        "s",
+        _SECONDS,
+        "Time from one chunk of a streamed reply to the next",
+    ),
     "gen_ai.client.token.usage": ("{token}", _TOKENS, "Tokens of a model request, by type"),
     "gen_ai.execute_tool.duration": ("s", _SECONDS, "Duration of a tool call"),
     "gen_ai.invoke_agent.duration": ("s", _AGENT_SECONDS, "Duration of a run"),
@@ -56,9 +66,13 @@ _HISTOGRAMS: dict[str, tuple[str, Sequence[float], str]] = {
 class Signals:
     """Creates spans, metrics and events."""
 
-    def __init__(self, tracers: trace.TracerProvider, meters: metrics.MeterProvider, loggers: _logs.LoggerProvider) -> None:
+    def __init__(
+        self, tracers: trace.TracerProvider, meters: metrics.MeterProvider, loggers: _logs.LoggerProvider
+    ) -> None:
         scope = ("toolglot", cast(str, vars(sys.modules["toolglot"])["__version__"]))
-        self.tracer, self.logger, meter = tracers.get_tracer(*scope), loggers.get_logger(*scope), meters.get_meter(*scope)
+        self.tracer = tracers.get_tracer(*scope)
+        self.logger = loggers.get_logger(*scope)
+        meter = meters.get_meter(*scope)
         self.histograms = {
             name: meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
             for name, (unit, buckets, description) in _HISTOGRAMS.items()
@@ -146,11 +160,19 @@ class _Span:
     duration_metric: str
 
     def __init__(
-        self, signals: Signals, name: str, kind: SpanKind, attributes: Attributes, measures: Attributes, parent: Context | None
+        self,
+        signals: Signals,
+        name: str,
+        kind: SpanKind,
+        attributes: Attributes,
+        measures: Attributes,
+        parent: Context | None,
     ) -> None:
         self.signals, self.measures = signals, measures
         self._started_at = time.perf_counter()
-        self.span = signals.tracer.start_span(name, parent, kind, {name: _clean(value) for name, value in attributes.items()})
+        self.span = signals.tracer.start_span(
+            name, parent, kind, {name: _clean(value) for name, value in attributes.items()}
+        )
         self.context = trace.set_span_in_context(self.span, parent)
 
     @property
@@ -200,7 +222,11 @@ class _Span:
 
 def _clean(value: Any) -> Any:
     """Return a value that every exporter can encode: without lone surrogates."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) and not value.isascii() else value
+    return (
+        value.encode(errors="backslashreplace").decode()
+        if isinstance(value, str) and not value.isascii()
+        else value
+    )
 
 
 class AgentSpan(_Span):
@@ -210,14 +236,26 @@ class AgentSpan(_Span):
 
     def __init__(self, signals: Signals, agent: str, engine: EngineFacts, conversation_id: str) -> None:
         names = {"gen_ai.agent.name": agent} if agent else {}
-        attributes: Attributes = {"gen_ai.operation.name": "invoke_agent", **names, **_describe_engine(engine)}
+        attributes: Attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            **names,
+            **_describe_engine(engine),
+        }
         attributes["gen_ai.conversation.id"] = conversation_id
         measures = {**names, "gen_ai.request.model": engine.model}
-        super().__init__(signals, f"invoke_agent {agent}".rstrip(), SpanKind.INTERNAL, attributes, measures, None)
+        super().__init__(
+            signals, f"invoke_agent {agent}".rstrip(), SpanKind.INTERNAL, attributes, measures, None
+        )
 
     def describe_result(self, result: RunResult) -> None:
         """Add how the run ended."""
-        self.set({**_describe_usage(result.usage), "toolglot.stop": result.stop, "toolglot.iterations": result.iterations})
+        self.set(
+            {
+                **_describe_usage(result.usage),
+                "toolglot.stop": result.stop,
+                "toolglot.iterations": result.iterations,
+            }
+        )
         if result.cost is not None:
             self.set({"toolglot.cost": result.cost})
         if result.reply is not None:
@@ -233,7 +271,12 @@ class ChatSpan(_Span):
     duration_metric = "gen_ai.client.operation.duration"
 
     def __init__(
-        self, signals: Signals, engine: EngineFacts, request: Request, conversation_id: str, parent: Context | None
+        self,
+        signals: Signals,
+        engine: EngineFacts,
+        request: Request,
+        conversation_id: str,
+        parent: Context | None,
     ) -> None:
         measures: Attributes = {"gen_ai.operation.name": "chat", **_describe_engine(engine)}
         attributes = {**measures, **_describe_request(request), "gen_ai.conversation.id": conversation_id}
@@ -276,7 +319,9 @@ class ChatSpan(_Span):
         self.set(self.details)
         if reply.usage.input or reply.usage.output:  # some servers report no counts, which is not 0
             for token_type, count in (("input", reply.usage.input), ("output", reply.usage.output)):
-                self.record("gen_ai.client.token.usage", count, {**self.measures, "gen_ai.token.type": token_type})
+                self.record(
+                    "gen_ai.client.token.usage", count, {**self.measures, "gen_ai.token.type": token_type}
+                )
 
 
 class ToolSpan(_Span):
@@ -285,7 +330,13 @@ class ToolSpan(_Span):
     duration_metric = "gen_ai.execute_tool.duration"
 
     def __init__(
-        self, signals: Signals, agent: str, tool: ToolDefinition, call: ToolCall, shown_name: str, parent: Context | None
+        self,
+        signals: Signals,
+        agent: str,
+        tool: ToolDefinition,
+        call: ToolCall,
+        shown_name: str,
+        parent: Context | None,
     ) -> None:
         name = tool.qualified_name
         measures: Attributes = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}

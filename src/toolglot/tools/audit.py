@@ -1,4 +1,5 @@
-"""One JSON line per execution, refusal and pause: the tool, its target, who decided, the duration and the outcome.
+"""One JSON line per execution, refusal and pause: the tool, its target, who decided, the duration and the
+outcome.
 
 Arguments appear only as a hash; keys and secrets are redacted.
 """
@@ -27,7 +28,9 @@ DecidedBy = Literal["user", "rule", "policy", "hook", "pending"]
 class AuditLog:
     """Appends lines to a file, or passes them to a function. `secrets`: returns keys to redact in targets."""
 
-    def __init__(self, destination: str | Path | AuditSink, *, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(
+        self, destination: str | Path | AuditSink, *, secrets: Callable[[], Iterable[str]] = tuple
+    ) -> None:
         self._lock, self._secrets = Lock(), secrets
         if callable(destination):
             self._sink: AuditSink = destination

@@ -1,7 +1,8 @@
-"""Whose turn it is: calls that come from several places, such as the code of a script, an MCP client or another framework.
+"""Whose turn it is: calls that come from several places, such as the code of a script, an MCP client or
+another framework.
 
-First come, first served. An ordered call runs alone: it waits for those before it, and those after it wait for it. The calls
-may wait in several event loops and threads.
+First come, first served. An ordered call runs alone: it waits for those before it, and those after it wait
+for it. The calls may wait in several event loops and threads.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ UNLIMITED = 2**31
 
 
 class Turn:
-    """The turn of one call: `async with queue.turn(8): …`, or `queue.turn(8).call_when_admitted(start)` and `end`."""
+    """The turn of one call: `async with queue.turn(8): …`, or `queue.turn(8).call_when_admitted(start)` and
+    `end`.
+    """
 
     __slots__ = ("_loop", "_queue", "_wake", "is_ordered", "state")
 
@@ -43,7 +46,9 @@ class Turn:
             raise
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self._queue.leave(self)
 
     def call_when_admitted(self, start: Callable[[], None]) -> None:
@@ -62,7 +67,9 @@ class Turn:
             self._loop, self._wake = asyncio.get_running_loop(), wake
 
     def forget(self) -> None:
-        """Forget whom to tell: that may refer to the turn, and a cycle would be left for the garbage collector."""
+        """Forget whom to tell: that may refer to the turn, and a cycle would be left for the garbage
+        collector.
+        """
         self._wake = None
 
     def notify(self) -> None:
@@ -106,7 +113,10 @@ class CallQueue:
         return Turn(self, is_ordered=is_ordered)
 
     def enter(self, turn: Turn, wake: Callable[[], None] | None = None) -> bool:
-        """Queue up; return whether the call may run at once. Otherwise `wake` is called when it may, if there is one."""
+        """Queue up; return whether the call may run at once.
+
+        Otherwise `wake` is called when it may, if there is one.
+        """
         with self._lock:
             if not self._waiting and self._has_room(turn):
                 self._let_run(turn)

@@ -1,7 +1,7 @@
 """Who makes a call: all that a call needs to know about the model, client, framework or script that made it.
 
-A caller is a value, made for one request. Whatever is switched, added or reconfigured while a call runs, the call keeps the
-caller that it was made with.
+A caller is a value, made for one request. Whatever is switched, added or reconfigured while a call runs, the
+call keeps the caller that it was made with.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     data: Any = None
     """The value of `Context.data`."""
     added_tools: Mapping[str, Tool] = {}
-    """Tools besides those of the registry, by name: for the rest of long results, for structured output, to run code."""
+    """Tools besides those of the registry, by name: for the rest of long results, for structured output, to
+    run code."""
     visible_names: tuple[str, ...] | None = None
     """The caller's names for the tools, if a facade has its own."""
     unloaded_tools: Mapping[str, ToolDefinition] = {}
@@ -64,5 +65,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return added or self.registry.find(base.name, base.namespace)
 
     def has_added(self, tool: Tool) -> bool:
-        """Return whether a tool is one of `added_tools`. By identity: a tool of the user may have the same name."""
+        """Return whether a tool is one of `added_tools`.
+
+        By identity: a tool of the user may have the same name.
+        """
         return bool(self.added_tools) and self.added_tools.get(tool.name) is tool

@@ -1,4 +1,6 @@
-"""A call as the model made it, together with the call that runs: what a facade finds out once, when a reply is complete."""
+"""A call as the model made it, together with the call that runs: what a facade finds out once, when a reply
+is complete.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,8 @@ RenderResult = Callable[[ToolResult, dict[str, Any], Any], ToolResult]
 class InterpretedCall(msgspec.Struct, frozen=True):
     """A call under a model's own tool name, and the call of a base tool that it stands for.
 
-    The base call that is saved with the conversation is `call.base_call`; the rest is needed until the call has its result.
+    The base call that is saved with the conversation is `call.base_call`; the rest is needed until the call
+    has its result.
     """
 
     call: ToolCall

@@ -1,7 +1,8 @@
 """Splits a command line into the programs that bash would start, as far as it consists of plain words. Pure.
 
-Invariant: a line that is fully understood (`unclear` is empty) runs exactly the words that are returned. Whatever bash would
-expand, substitute, assign or redirect makes a line unclear; its words are then only good enough to refuse it.
+Invariant: a line that is fully understood (`unclear` is empty) runs exactly the words that are returned.
+Whatever bash would expand, substitute, assign or redirect makes a line unclear; its words are then only good
+enough to refuse it.
 """
 
 import re
@@ -29,7 +30,9 @@ __all__ = ["CommandLine", "find_denied_words", "match_words", "split_command"]
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
 # Redirections that touch no file: to and from /dev/null, and between the standard streams.
-_HARMLESS_REDIRECTION = re.compile(r"(?:[012]?(?:>>?|<)[ \t]*/dev/null|[12]?>&[12]|&>>?[ \t]*/dev/null)(?=[ \t\n;&|]|$)")
+_HARMLESS_REDIRECTION = re.compile(
+    r"(?:[012]?(?:>>?|<)[ \t]*/dev/null|[12]?>&[12]|&>>?[ \t]*/dev/null)(?=[ \t\n;&|]|$)"
+)
 _REDIRECTION = re.compile(r"<<<|<<-?|<>|>>|>\||[<>]&-(?![^\s;&|<>()])|[<>]&?")
 _UNCLEAR = {
     "$": "a variable or a substitution",
@@ -48,14 +51,31 @@ _UNCLEAR = {
 }
 _RESERVED = frozenset(
     {
-        *("!", "[[", "]]", "{", "}", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function"),
+        *(
+            "!",
+            "[[",
+            "]]",
+            "{",
+            "}",
+            "case",
+            "coproc",
+            "do",
+            "done",
+            "elif",
+            "else",
+            "esac",
+            "fi",
+            "for",
+            "function",
+        ),
         *("if", "in", "select", "then", "time", "until", "while"),
     }
 )
 _MAX_LINE = 10_000  # characters; what is longer is not judged, as that would take long
 _MAX_DEPTH = 3  # of commands in the words of commands
 _MAX_OPTIONS = 8  # short ones in a group, before a value
-_ARGUMENT_ASSIGNMENT = re.compile(r"[A-Za-z_][\w.-]*(?:[+?!]|:{1,3})?=", re.ASCII)  # also as make writes it: X:=1
+# also as make writes it: X:=1
+_ARGUMENT_ASSIGNMENT = re.compile(r"[A-Za-z_][\w.-]*(?:[+?!]|:{1,3})?=", re.ASCII)
 _ATTACHED = re.compile(r"(?:--?[\w.-]+|[A-Za-z_][\w.-]*(?:[+?!]|:{1,3})?)=", re.ASCII)
 _SHORT_OPTIONS = re.compile(r"-[A-Za-z0-9]+", re.ASCII)
 _TOKEN = re.compile(r"[^\s;|&()'\"`!=:,<>{}]+")
@@ -99,7 +119,9 @@ def split_command(line: str) -> CommandLine:
                 break
         if words[start:]:
             commands.append(tuple(words[start:]))
-    return CommandLine(tuple(commands), lexer.unclear, frozenset(lexer.expanding), tuple(assigned), lexer.is_hiding)
+    return CommandLine(
+        tuple(commands), lexer.unclear, frozenset(lexer.expanding), tuple(assigned), lexer.is_hiding
+    )
 
 
 def _count_names(word: str, following: list[str]) -> int:
@@ -200,13 +222,23 @@ class _Lexer:
             self._position += 1
             if char == '"':
                 return
-            if char == "\\" and self._line[self._position : self._position + 1] in ("$", "`", '"', "\\", "\n"):
+            if char == "\\" and self._line[self._position : self._position + 1] in (
+                "$",
+                "`",
+                '"',
+                "\\",
+                "\n",
+            ):
                 char = self._line[self._position].strip("\n")
                 self._position += 1
             elif char in "$`":
                 self.note(_UNCLEAR[char])
                 self._expands = True
-                self.is_hiding = self.is_hiding or char == "`" or self._line[self._position : self._position + 1] in ("(", "{")
+                self.is_hiding = (
+                    self.is_hiding
+                    or char == "`"
+                    or self._line[self._position : self._position + 1] in ("(", "{")
+                )
             self._add(char)
         self.note("an open quote")
 
@@ -236,7 +268,10 @@ class _Lexer:
 
 
 def match_words(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Return whether a rule that allows commands covers one. A last `*` in it stands for any further words but risky ones."""
+    """Return whether a rule that allows commands covers one.
+
+    A last `*` in it stands for any further words but risky ones.
+    """
     fixed = pattern[:-1] if pattern[-1] == "*" else pattern
     if not _begins_with(fixed, words) or len(words) > len(fixed) == len(pattern):
         return False
@@ -268,7 +303,9 @@ def _are_harmless(words: tuple[str, ...], free: tuple[str, ...]) -> bool:
 
 
 def _frees_option(words: tuple[str, ...], is_free: list[bool]) -> bool:
-    """Return whether a wildcard stands for an option before a subcommand, in a program where these change what it does."""
+    """Return whether a wildcard stands for an option before a subcommand, in a program where these change
+    what it does.
+    """
     if program_name(words[0]) not in BEFORE_SUBCOMMAND:
         return False
     return any(free and word.startswith("-") for word, free in zip(words[1:], is_free[1:], strict=False))
@@ -284,7 +321,9 @@ def find_subcommand(words: tuple[str, ...]) -> int:
 
 
 def find_risky(words: tuple[str, ...], candidates: Iterable[str]) -> set[str]:
-    """Return words of a command that are, or may abbreviate or contain, arguments that start programs or write files."""
+    """Return words of a command that are, or may abbreviate or contain, arguments that start programs or
+    write files.
+    """
     program = program_name(words[0])
     subcommand = "".join(words[find_subcommand(words) :][:1])
     arguments = (*RISKY_ARGUMENTS.get(program, ()), *RISKY_ARGUMENTS.get(f"{program} {subcommand}", ()))
@@ -294,7 +333,9 @@ def find_risky(words: tuple[str, ...], candidates: Iterable[str]) -> set[str]:
 
 
 def _may_be(word: str, argument: str, program: str) -> bool:
-    """Return whether a word of a program is an option, maybe abbreviated or with its value, or matches a pattern of words."""
+    """Return whether a word of a program is an option, maybe abbreviated or with its value, or matches a
+    pattern of words.
+    """
     name = word.partition("=")[0]
     if argument.startswith("--"):
         return len(name) > 2 and argument.startswith(name)
@@ -310,7 +351,8 @@ def _may_be(word: str, argument: str, program: str) -> bool:
 
 
 def find_denied_words(pattern: tuple[str, ...], line: CommandLine) -> bool | None:
-    """Return whether a rule that denies commands covers one of a line, also if other programs run it; None if it may.
+    """Return whether a rule that denies commands covers one of a line, also if other programs run it; None if
+    it may.
 
     Unlike one that allows, such a rule covers further words, and a program wherever it is.
     """
@@ -351,7 +393,9 @@ class _Denial:
             else:
                 yield from self._judge_plain(words, line.expanding, depth)
 
-    def _judge_plain(self, words: tuple[str, ...], expanding: frozenset[str], depth: int) -> Iterator[bool | None]:
+    def _judge_plain(
+        self, words: tuple[str, ...], expanding: frozenset[str], depth: int
+    ) -> Iterator[bool | None]:
         """Judge a program that runs no others, as far as it is known."""
         is_program = fnmatchcase(program_name(words[0]), self._program)
         yield self._compare(words)
@@ -363,7 +407,9 @@ class _Denial:
             if (value := _ATTACHED.match(word)) is not None:
                 yield self._suspect(word[value.end() :], depth)
 
-    def _judge_runner(self, words: tuple[str, ...], expanding: frozenset[str], depth: int) -> Iterator[bool | None]:
+    def _judge_runner(
+        self, words: tuple[str, ...], expanding: frozenset[str], depth: int
+    ) -> Iterator[bool | None]:
         """Judge a program that runs others: any of its words may be one of them, or a script."""
         if not expanding.isdisjoint(words):
             yield None
@@ -409,7 +455,9 @@ class _Denial:
         return all(any(fnmatchcase(token, argument) for token in tokens) for argument in self._arguments)
 
     def _runs_more(self, words: tuple[str, ...]) -> bool:
-        """Return whether a command may run more of the program than its words say: from its input, or by another name."""
+        """Return whether a command may run more of the program than its words say: from its input, or by
+        another name.
+        """
         if program_name(words[0]) in RENAMING and self._is_renamed(words):
             return True  # hash -p /usr/bin/git g; g push
         if is_runner(words) and any(self._reads_commands(words[start:]) for start in range(len(words))):
@@ -438,7 +486,11 @@ def _sets_option(words: tuple[str, ...]) -> bool:
 
 def starts_others(words: tuple[str, ...]) -> bool:
     """Return whether a command starts programs or scripts that its words name."""
-    return is_runner(words) or launches_program(words, find_subcommand(words)) or bool(find_risky(words, words[1:]))
+    return (
+        is_runner(words)
+        or launches_program(words, find_subcommand(words))
+        or bool(find_risky(words, words[1:]))
+    )
 
 
 def _find_values(word: str) -> list[str]:

@@ -15,7 +15,8 @@ from toolglot.values.request import ToolChoice, parse_tool_choice
 __all__ = ["Rate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
-"""continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
+"""continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried,
+then continue."""
 ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"})
 """The effects of a tool that declares none."""
 Count = Annotated[int, Meta(ge=0)]
@@ -23,7 +24,9 @@ Amount = Annotated[float, Meta(ge=0)]
 
 
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Exponential backoff: wait `base` seconds, then `factor` times as long, at most `max_delay`; minus up to `jitter`."""
+    """Exponential backoff: wait `base` seconds, then `factor` times as long, at most `max_delay`; minus up to
+    `jitter`.
+    """
 
     max_retries: Annotated[int, Meta(ge=0)] = 2
     """Maximum retries after the first attempt."""
@@ -66,12 +69,15 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the calls of a model run: which may, when somebody is asked, and limits for each. None: no limit."""
+    """How the calls of a model run: which may, when somebody is asked, and limits for each.
+
+    None: no limit.
+    """
 
     enabled: bool = True
     tool_choice: ToolChoice | str | None = None
-    """For the first request of a run; later requests use auto, so that a forced choice cannot loop. A word is a mode
-    (`required`) or the name of the one tool that must be called."""
+    """For the first request of a run; later requests use auto, so that a forced choice cannot loop. A word is
+    a mode (`required`) or the name of the one tool that must be called."""
     parallel: bool | None = None
     """False asks the model to make one call at a time."""
     timeout: Amount | None = 120.0
@@ -81,19 +87,20 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     allow: Collection[str] | None = None
     """Names or patterns of the tools that may run, ours or a model's; others are not shown to the model."""
     ask: Collection[Effect] | None = None
-    """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
-    it to write, to run commands and to use the network; without an approver (`approve=`), such calls are refused. Empty: only
-    calls that leave the sandbox need it, and commands where no sandbox works."""
+    """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of
+    MCP servers need it to write, to run commands and to use the network; without an approver (`approve=`),
+    such calls are refused. Empty: only calls that leave the sandbox need it, and commands where no sandbox
+    works."""
     mode: ApprovalMode = "ask"
-    """ask: as `ask` says. sandboxed: built-in tools need no approval to run commands in the sandbox without network,
-    and to change files of the workspace that are not protected; for everything else they do. `ask` takes precedence
-    if it is set."""
+    """ask: as `ask` says. sandboxed: built-in tools need no approval to run commands in the sandbox without
+    network, and to change files of the workspace that are not protected; for everything else they do. `ask`
+    takes precedence if it is set."""
     approve: Sequence[str] = ()
-    """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a
-    tool's name."""
+    """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`,
+    `web_open(docs.python.org)`, or a tool's name."""
     deny: Sequence[str] = ()
-    """Rules for calls that are refused; they take precedence over `approve`. Tools that are denied altogether are not shown to
-    the model."""
+    """Rules for calls that are refused; they take precedence over `approve`. Tools that are denied altogether
+    are not shown to the model."""
     max_uses: dict[str, int] = {}
     """Maximum calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     rates: dict[str, Rate] = {}
@@ -103,8 +110,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_result: Annotated[int, Meta(ge=100)] = 60_000
     """Maximum characters of a result that the model sees; it can read the rest with `read_result`."""
     max_repeats: Count = 3
-    """How often a call may be repeated with the same result before a reminder is added to its results; after twice as many
-    repetitions, the call is refused. 0: never."""
+    """How often a call may be repeated with the same result before a reminder is added to its results; after
+    twice as many repetitions, the call is refused. 0: never."""
     eager_start: bool = False
     """Start read-only tools while the reply is still streaming."""
 

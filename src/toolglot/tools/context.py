@@ -1,4 +1,7 @@
-"""What a running tool can know about its call. A tool gets it in a parameter annotated `Context`, whatever its name."""
+"""What a running tool can know about its call.
+
+A tool gets it in a parameter annotated `Context`, whatever its name.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
@@ -14,7 +17,9 @@ __all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools"]
 
 
 class CallSuspended(Exception):
-    """Raised by a tool whose inner call waits for a decision. Once it is made, the tool is called again with the ruling.
+    """Raised by a tool whose inner call waits for a decision.
+
+    Once it is made, the tool is called again with the ruling.
 
     If no decision will ever be made, `release` is called instead.
     """
@@ -25,7 +30,10 @@ class CallSuspended(Exception):
 
 
 class InnerTools(Protocol):
-    """The tools that code run by a tool may call. Each call is checked, approved, run and recorded like one of the model's."""
+    """The tools that code run by a tool may call.
+
+    Each call is checked, approved, run and recorded like one of the model's.
+    """
 
     definitions: tuple[ToolDefinition, ...]
     ruling: Ruling | None
@@ -33,24 +41,31 @@ class InnerTools(Protocol):
     suspension: CallSuspended | None
     """The exception that the tool raised to be suspended."""
     can_ask: bool
-    """Whether an approver decides at once; otherwise the tool can raise `CallSuspended` to make the run wait."""
+    """Whether an approver decides at once; otherwise the tool can raise `CallSuspended` to make the run
+    wait."""
 
     def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...
     ) -> Awaitable[ToolOutcome | ApprovalRequest]:
-        """Run a call and return its outcome with the whole result, or the approval request if it must wait for a decision.
+        """Run a call and return its outcome with the whole result, or the approval request if it must wait
+        for a decision.
 
         `on_asking`: called before the approver may be asked about the call, and again afterwards.
         """
         ...
 
     def ask(self, request: ApprovalRequest) -> Awaitable[Allow | Deny | None]:
-        """Ask for a decision while the tool runs; None means later. If there is no approver, the request is denied."""
+        """Ask for a decision while the tool runs; None means later.
+
+        If there is no approver, the request is denied.
+        """
         ...
 
 
 class CancelFlag:
-    """Set once, when the result is no longer needed; readable from any thread, and much cheaper than an `Event`."""
+    """Set once, when the result is no longer needed; readable from any thread, and much cheaper than an
+    `Event`.
+    """
 
     __slots__ = ("_is_set",)
 
@@ -110,7 +125,10 @@ class Context(Generic[Data]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the result is no longer needed. A tool in a thread cannot be stopped, so it should check this."""
+        """Whether the result is no longer needed.
+
+        A tool in a thread cannot be stopped, so it should check this.
+        """
         return self._cancel_flag is not None and self._cancel_flag.is_set()
 
     def __repr__(self) -> str:

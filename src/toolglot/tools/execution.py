@@ -1,8 +1,8 @@
 """Prepared calls while they run: each in a task of its own, with a time limit, retried if that is allowed.
 
-Invariants: a call always has an outcome, whatever its function does. A function that never returns, or that ignores its
-cancellation, is abandoned, so that whoever waits gets on in time. What would end the program is an error like any
-other, unless it may be the user's Ctrl-C.
+Invariants: a call always has an outcome, whatever its function does. A function that never returns, or that
+ignores its cancellation, is abandoned, so that whoever waits gets on in time. What would end the program is
+an error like any other, unless it may be the user's Ctrl-C.
 """
 
 import asyncio
@@ -95,7 +95,9 @@ def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> Too
     with suppress(Exception):  # its __str__ may fail
         text = str(error)
     content = (Text(escape_surrogates(text)),)
-    result = ToolResult(call.id, content, call.name, is_error=True, error_kind=error.kind, error_code=error.code)
+    result = ToolResult(
+        call.id, content, call.name, is_error=True, error_kind=error.kind, error_code=error.code
+    )
     return ToolOutcome(call, result, ran=ran, details=error.details)
 
 
@@ -104,7 +106,8 @@ def add_reminder(outcome: ToolOutcome, reminder: str) -> ToolOutcome:
     if not reminder:
         return outcome
     result = outcome.result
-    data = None if isinstance(result.data, dict) else result.data  # a wire may send the data instead of the text
+    # a wire may send the data instead of the text
+    data = None if isinstance(result.data, dict) else result.data
     content = (*result.content, Text(f"\n\n[{reminder}]"))
     return replace(outcome, result=replace(result, content=content, data=data))
 
@@ -135,8 +138,8 @@ class TurnObserver(Protocol):
 class CallBatch:
     """Runs calls in parallel, at most `max_parallel` at a time.
 
-    Results are limited for the model and whoever watches. `is_for_code`: the observer gets them whole, as code computes on
-    them.
+    Results are limited for the model and whoever watches. `is_for_code`: the observer gets them whole, as
+    code computes on them.
     """
 
     def __init__(
@@ -245,7 +248,9 @@ class CallBatch:
         if self.emit is not None:
             self.emit(ToolFinished(outcome))
 
-    def complete(self, execution: "Execution", outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
+    def complete(
+        self, execution: "Execution", outcome: ToolOutcome, whole: ToolOutcome | None = None
+    ) -> None:
         """Take the outcome of an execution."""
         self.report(execution.index, outcome, whole)
         self.remove(execution)
@@ -286,7 +291,10 @@ class CallBatch:
                 execution.start_clock()
 
     def watch_deadline(self, deadline: float) -> None:
-        """Call `pass_deadline` of an execution at a time of the event loop. One timer serves all calls of the batch."""
+        """Call `pass_deadline` of an execution at a time of the event loop.
+
+        One timer serves all calls of the batch.
+        """
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -393,7 +401,8 @@ class Execution:
         except BaseException as error:
             if notes := getattr(error, "__notes__", ()):
                 batch.host.interruption_notes[prepared.call.id] = "\n".join(notes)
-            if not isinstance(error, asyncio.CancelledError):  # KeyboardInterrupt passes through the event loop
+            # KeyboardInterrupt passes through the event loop
+            if not isinstance(error, asyncio.CancelledError):
                 batch.fail(error)
                 self.task.add_done_callback(lambda task: task.exception())  # somebody has seen it
             raise
@@ -456,10 +465,14 @@ class Execution:
                 return None
             except Exception as e:
                 message, cause = escape_surrogates(describe_error(e)), e
-                log.warning("tool %s raised %s", tool.name, message, extra={"tool": tool.name, "call": call.id})
+                log.warning(
+                    "tool %s raised %s", tool.name, message, extra={"tool": tool.name, "call": call.id}
+                )
                 log.debug("tool %s raised", tool.name, exc_info=e)
                 error = ToolError(message)
-            delay = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
+            delay = (
+                error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
+            )
             may_retry = error.retryable or (
                 config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
             )
@@ -477,7 +490,9 @@ class Execution:
         if prepared.is_changed:
             note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]\n"
             result = replace(result, content=(Text(escape_surrogates(note)), *result.content))
-        return ToolOutcome(call, result, host.clock() - self._started_at, attempt, prepared.repairs, details=details)
+        return ToolOutcome(
+            call, result, host.clock() - self._started_at, attempt, prepared.repairs, details=details
+        )
 
     def _limit_result(self, outcome: ToolOutcome) -> ToolOutcome:
         limit = self._prepared.tool.max_result or self._prepared.caller.config.max_result
@@ -487,7 +502,8 @@ class Execution:
 
     def _render(self, result: ToolResult, details: Any) -> ToolResult:
         prepared = self._prepared
-        data = None if BUILTIN_TAG in prepared.tool.tags else result.data  # a built-in tool's data is for facades only
+        # a built-in tool's data is for facades only
+        data = None if BUILTIN_TAG in prepared.tool.tags else result.data
         interpreted = prepared.interpreted
         if interpreted is None or interpreted.render is None:
             return result if data is result.data else replace(result, data=data)
@@ -507,7 +523,8 @@ class Execution:
             if tool.is_async or tool.inline:
                 value = tool.call(prepared.values, context)
             else:
-                value = await _run_in_thread(partial(tool.call, prepared.values, context))  # a closure would cost every call
+                # a closure would cost every call
+                value = await _run_in_thread(partial(tool.call, prepared.values, context))
             return await value if isawaitable(value) else value
         except asyncio.CancelledError:
             if self._expired:
@@ -544,7 +561,9 @@ class Execution:
         )
 
     def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:
-        """Return a function that reports progress from any thread, in order, as long as somebody waits for the call."""
+        """Return a function that reports progress from any thread, in order, as long as somebody waits for
+        the call.
+        """
         call, emit = self._prepared.call, self._batch.emit
         loop, home_thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -592,7 +611,9 @@ class Execution:
         prepared, host = self._prepared, self._batch.host
         log.warning("the tool %s ignores its cancellation; it is abandoned", prepared.tool.name)
         outcome = error_outcome(prepared.call, self._timeout_error(is_stopped=False), ran=True)
-        outcome = replace(outcome, result=self._render(outcome.result, None), seconds=host.clock() - self._started_at)
+        outcome = replace(
+            outcome, result=self._render(outcome.result, None), seconds=host.clock() - self._started_at
+        )
         self.abandon(outcome)
         self._batch.complete(self, outcome)
 
@@ -622,7 +643,8 @@ def _may_be_ctrl_c() -> bool:
 async def _run_in_thread(function: Callable[[], Any]) -> Any:
     """Run a function in a daemon thread of its own.
 
-    Unlike `asyncio.to_thread`, a function that never returns blocks neither a pool nor the end of the process.
+    Unlike `asyncio.to_thread`, a function that never returns blocks neither a pool nor the end of the
+    process.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -637,7 +659,8 @@ async def _run_in_thread(function: Callable[[], Any]) -> Any:
             done = (future.set_result, context.run(function))
         except BaseException as e:
             if isinstance(e, StopIteration) or not isinstance(e, Exception):
-                e = RuntimeError(f"{type(e).__name__} in a tool")  # a future refuses the one, the others end the loop
+                # a future refuses the one, the others end the loop
+                e = RuntimeError(f"{type(e).__name__} in a tool")
             done = (future.set_exception, e)
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(resolve, *done)

@@ -65,7 +65,9 @@ class ToolExecutor:
         )
         self.host = options.open_host(store=store, run_id=run_id)
         names = PolicyNames(find_base_tools, registry.__contains__)
-        self.caller = Caller(registry=registry, config=config, names=names, can_ask=approve is not None, data=data)
+        self.caller = Caller(
+            registry=registry, config=config, names=names, can_ask=approve is not None, data=data
+        )
 
     @property
     def registry(self) -> ToolRegistry:
@@ -77,7 +79,9 @@ class ToolExecutor:
         """Counts of calls."""
         return self.host.options.metrics
 
-    async def run(self, call: AnyCall, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
+    async def run(
+        self, call: AnyCall, *, emit: Emit | None = None, messages: Sequence[Message] = ()
+    ) -> ToolOutcome:
         """Run one call, asking for approval if it needs one."""
         return await self.host.run(call, self.caller, emit=emit, messages=messages)
 
@@ -86,6 +90,7 @@ class ToolExecutor:
     ) -> list[ToolOutcome]:
         """Run calls in parallel, at most `max_parallel` at a time; return the outcomes in call order.
 
-        Calls of `ordered` tools keep their place among the others. Approval of a call is requested when its turn comes.
+        Calls of `ordered` tools keep their place among the others. Approval of a call is requested when its
+        turn comes.
         """
         return await self.host.run_all(calls, self.caller, emit=emit, messages=messages)

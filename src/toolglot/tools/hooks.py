@@ -1,7 +1,7 @@
 """Observe or change a run: before a request, after a reply, before and after a call.
 
-A hook returns None to leave the value as it is, or the value to continue with. Methods may be sync or async; only those that a
-class overrides are called.
+A hook returns None to leave the value as it is, or the value to continue with. Methods may be sync or async;
+only those that a class overrides are called.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -44,7 +44,9 @@ class Hooks:
 
 
 class HookChain:
-    """The methods that hooks override, in the order of the hooks; a method that no hook overrides costs nothing."""
+    """The methods that hooks override, in the order of the hooks; a method that no hook overrides costs
+    nothing.
+    """
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         hooks = tuple(hooks)
@@ -52,7 +54,9 @@ class HookChain:
             check_arguments({"hooks": hook}, {"hooks": (Hooks, "instances of subclasses of Hooks")})
         names = ("before_request", "after_reply", "before_tool", "after_tool")
         self.before_request, self.after_reply, self.before_tool, self.after_tool = (
-            tuple(getattr(hook, name) for hook in hooks if getattr(type(hook), name) is not getattr(Hooks, name))
+            tuple(
+                getattr(hook, name) for hook in hooks if getattr(type(hook), name) is not getattr(Hooks, name)
+            )
             for name in names
         )
 

@@ -1,7 +1,8 @@
-"""Where the calls of a conversation run: each is looked up, bound, judged, approved, run and recorded here, whoever made it.
+"""Where the calls of a conversation run: each is looked up, bound, judged, approved, run and recorded here,
+whoever made it.
 
-Invariants: a call always has an outcome, or waits as `Suspended`; outcomes come in call order; no result is unbounded; the
-model never sees a traceback. What happens while a call runs is in `execution`.
+Invariants: a call always has an outcome, or waits as `Suspended`; outcomes come in call order; no result is
+unbounded; the model never sees a traceback. What happens while a call runs is in `execution`.
 """
 
 import asyncio
@@ -47,7 +48,9 @@ _NO_RULINGS: Mapping[int, Ruling] = {}
 
 
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What all conversations of a program share: who decides on calls, who watches them, and where they are recorded."""
+    """What all conversations of a program share: who decides on calls, who watches them, and where they are
+    recorded.
+    """
 
     approve: Approve | None = None
     hooks: HookChain = HookChain()
@@ -55,7 +58,9 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     metrics: ToolMetrics = msgspec.field(default_factory=ToolMetrics)
     clock: Callable[[], float] = time.monotonic
 
-    def open_host(self, *, store: ResultStore | None = None, run_id: str = "", can_allow_always: bool = True) -> "ToolHost":
+    def open_host(
+        self, *, store: ResultStore | None = None, run_id: str = "", can_allow_always: bool = True
+    ) -> "ToolHost":
         """Return the host of a new conversation.
 
         Args:
@@ -63,7 +68,9 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             run_id: Identifies the conversation in the audit log.
             can_allow_always: Whether "always" means more than "yes".
         """
-        return ToolHost(self, ResultStore() if store is None else store, run_id, can_allow_always=can_allow_always)
+        return ToolHost(
+            self, ResultStore() if store is None else store, run_id, can_allow_always=can_allow_always
+        )
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -104,14 +111,19 @@ class HostState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolHost:
-    """Runs the calls of one conversation, and keeps what they leave behind: counters, answers, results, calls that wait."""
+    """Runs the calls of one conversation, and keeps what they leave behind: counters, answers, results, calls
+    that wait.
+    """
 
-    def __init__(self, options: HostOptions, store: ResultStore, run_id: str = "", *, can_allow_always: bool = True) -> None:
+    def __init__(
+        self, options: HostOptions, store: ResultStore, run_id: str = "", *, can_allow_always: bool = True
+    ) -> None:
         self.options, self.store = options, store
         self.policy = ToolPolicy(can_allow_always=can_allow_always)
         self.clock = options.clock
         self.causes: dict[str, Exception] = {}
-        """The exceptions behind failed calls, by call id; kept only for a run that raises them (`on_error="abort"`)."""
+        """The exceptions behind failed calls, by call id; kept only for a run that raises them
+        (`on_error="abort"`)."""
         self.interruption_notes: dict[str, str] = {}
         """What interrupted calls of the present turn had done, by id, as far as their tools report it."""
         self.queue = CallQueue()
@@ -169,7 +181,10 @@ class ToolHost:
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
     ) -> ToolOutcome | Suspended:
-        """Run one call whose turn it is; return it as `Suspended` if it has to wait. `ruling`: a decision made before."""
+        """Run one call whose turn it is; return it as `Suspended` if it has to wait.
+
+        `ruling`: a decision made before.
+        """
         outcomes = _Outcomes()
         batch = CallBatch(self, outcomes, emit=emit, messages=messages)
         rulings = _NO_RULINGS if ruling is None else {0: ruling}
@@ -177,18 +192,25 @@ class ToolHost:
         return outcomes.by_index[0]
 
     async def run_all(
-        self, calls: Sequence[AnyCall], caller: Caller, *, emit: Emit | None = None, messages: Sequence[Message] = ()
+        self,
+        calls: Sequence[AnyCall],
+        caller: Caller,
+        *,
+        emit: Emit | None = None,
+        messages: Sequence[Message] = (),
     ) -> list[ToolOutcome]:
         """Run calls in parallel, at most `max_parallel` at a time; return the outcomes in call order.
 
-        Calls of `ordered` tools keep their place among the others. Approval of a call is requested when its turn comes.
+        Calls of `ordered` tools keep their place among the others. Approval of a call is requested when its
+        turn comes.
         """
         outcomes = _Outcomes()
         await self.run_turn(enumerate(calls), caller, outcomes, emit=emit, messages=messages)
         results: list[ToolOutcome] = []
         for index, call in enumerate(calls):
             outcome = outcomes.by_index.get(index)
-            if not isinstance(outcome, ToolOutcome):  # a call after an ordered one that waits is not even judged
+            # a call after an ordered one that waits is not even judged
+            if not isinstance(outcome, ToolOutcome):
                 outcome = self.refuse(call, caller)
             results.append(outcome)
         return results
@@ -206,12 +228,15 @@ class ToolHost:
     ) -> None:
         """Run the calls of a model's turn, each with its index; `observer` hears what becomes of them.
 
-        `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever the policy says.
+        `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever
+        the policy says.
         """
         self.policy.begin_turn()
         self.interruption_notes.clear()
         # The queue is the batch's own: a tool may run another turn, which must not wait for this one.
-        batch = CallBatch(self, observer, max_parallel=caller.config.max_parallel, emit=emit, messages=messages)
+        batch = CallBatch(
+            self, observer, max_parallel=caller.config.max_parallel, emit=emit, messages=messages
+        )
         await run_turn(self, calls, caller, batch, rulings, ask_reason)
 
     def refuse(self, call: AnyCall, caller: Caller) -> ToolOutcome:
@@ -275,7 +300,14 @@ class ToolHost:
         if isinstance(changed, Veto):
             error = ToolError(f"The call did not run: {changed.reason}", kind="rejected", code="vetoed")
             outcome = self._refuse(
-                base, caller, interpreted, error, tool, decided_by="hook", reason=changed.reason, dry_run=dry_run
+                base,
+                caller,
+                interpreted,
+                error,
+                tool,
+                decided_by="hook",
+                reason=changed.reason,
+                dry_run=dry_run,
             )
             return add_reminder(outcome, reminder)
         if changed is not base:
@@ -289,7 +321,9 @@ class ToolHost:
             policy.record_start(prepared.tool, caller, self._read_clock(prepared.tool, caller))
         return replace(prepared, reminder=reminder) if reminder else prepared
 
-    def _take_decided(self, call: AnyCall, caller: Caller, ruling: Ruling | None) -> PreparedCall | ToolOutcome | None:
+    def _take_decided(
+        self, call: AnyCall, caller: Caller, ruling: Ruling | None
+    ) -> PreparedCall | ToolOutcome | None:
         """Return a call that has run up to a question, or one that was denied; None for any other."""
         kept = self._suspended.pop(base_call(call).id, None)
         if kept is not None:
@@ -300,7 +334,12 @@ class ToolHost:
         return None
 
     def _bind_and_judge(
-        self, call: ToolCall, tool: Tool | None, caller: Caller, interpreted: InterpretedCall | None, ask_reason: str
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        caller: Caller,
+        interpreted: InterpretedCall | None,
+        ask_reason: str,
     ) -> "PreparedCall | _Refusal":
         target = None
         try:
@@ -322,14 +361,18 @@ class ToolHost:
         except ToolError as error:
             return _Refusal(error, target)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
-        return PreparedCall(call, tool, caller, bound.values, bound.arguments, repairs, target or "", interpreted, verdict)
+        return PreparedCall(
+            call, tool, caller, bound.values, bound.arguments, repairs, target or "", interpreted, verdict
+        )
 
     def _read_clock(self, tool: Tool, caller: Caller) -> float:
         """Return the time, for limits in calls per time; where there are none, a system call is saved."""
         return self.clock() if tool.rate is not None or caller.config.rates else 0.0
 
     async def _catch_up(self, tool: Tool, catch_up: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until the server of a tool that the user always allows is not about to change it; otherwise ask again."""
+        """Wait until the server of a tool that the user always allows is not about to change it; otherwise
+        ask again.
+        """
         if not await catch_up():
             self.policy.forget_always(tool)
 
@@ -338,7 +381,10 @@ class ToolHost:
         return "" if call.caller else self.policy.check_repetition(call, tool, caller.config.max_repeats)
 
     def judge(self, tool: Tool, caller: Caller, arguments: dict[str, Any] | None = None) -> Verdict:
-        """Return whether a call runs at once, needs approval or is refused. Without arguments: what holds for the tool."""
+        """Return whether a call runs at once, needs approval or is refused.
+
+        Without arguments: what holds for the tool.
+        """
         if tool.always_ask is None and self._is_added(tool, caller):
             return NO_APPROVAL
         return self.policy.judge(tool, caller, arguments)
@@ -349,7 +395,9 @@ class ToolHost:
 
     def _is_added(self, tool: Tool, caller: Caller) -> bool:
         """Return whether a tool is none of the user's: the loop or the host has added it."""
-        return (bool(caller.added_tools) and caller.has_added(tool)) or tool is self.__dict__.get("read_result_tool")
+        return (bool(caller.added_tools) and caller.has_added(tool)) or tool is self.__dict__.get(
+            "read_result_tool"
+        )
 
     # ---- approvals
 
@@ -361,15 +409,23 @@ class ToolHost:
             return False
 
     async def preview(self, call: AnyCall, caller: Caller, ask_reason: str = "") -> Suspended | None:
-        """Return what a call would wait for; None if it needs no decision, or cannot run and has no `ask_reason`."""
+        """Return what a call would wait for; None if it needs no decision, or cannot run and has no
+        `ask_reason`.
+        """
         prepared = await self.prepare(call, caller, ask_reason, dry_run=True)
         if isinstance(prepared, PreparedCall):
-            return Suspended.from_request(await self._make_request(prepared)) if prepared.needs_approval else None
+            return (
+                Suspended.from_request(await self._make_request(prepared))
+                if prepared.needs_approval
+                else None
+            )
         if not ask_reason:
             return None
         base, tool, error = prepared.call, self.find_tool(call, caller), prepared.result.text
         effects = tool.effects if tool is not None else frozenset[Effect]()
-        request = ApprovalRequest(base, base.name, effects, "", base.arguments or {}, preview_error=error, reason=ask_reason)
+        request = ApprovalRequest(
+            base, base.name, effects, "", base.arguments or {}, preview_error=error, reason=ask_reason
+        )
         return Suspended.from_request(replace(request, fingerprint=digest(request)))
 
     async def decide(
@@ -377,8 +433,9 @@ class ToolHost:
     ) -> PreparedCall | ToolOutcome | Suspended:
         """Get a decision on a call and apply it. Return the call as `Suspended` if it must wait for one.
 
-        A decision applies only to what was shown. The request is rebuilt after the answer, right before the call runs: if the
-        call would no longer do the same, the approver is asked again. `ruling`: a decision that was made before.
+        A decision applies only to what was shown. The request is rebuilt after the answer, right before the
+        call runs: if the call would no longer do the same, the approver is asked again. `ruling`: a decision
+        that was made before.
         """
         approve, caller = self.options.approve, prepared.caller
         for _ in range(_MAX_QUESTIONS):
@@ -399,7 +456,9 @@ class ToolHost:
                         return allowed
                     prepared, ruling = allowed, None
                     continue
-                request = replace(request, reason=f"what it would do has changed since it was approved; {request.reason}")
+                request = replace(
+                    request, reason=f"what it would do has changed since it was approved; {request.reason}"
+                )
             if caller.telemetry is not None:
                 caller.telemetry.note_approval_request(request)
             answer = None if approve is None else await ask_approver(approve, request)
@@ -414,24 +473,40 @@ class ToolHost:
         return self._refuse_prepared(prepared, error)
 
     async def _make_request(self, prepared: PreparedCall) -> ApprovalRequest:
-        call, tool, verdict, arguments = prepared.call, prepared.tool, prepared.verdict, deep_copy(prepared.arguments)
+        call = prepared.call
+        tool = prepared.tool
+        verdict = prepared.verdict
+        arguments = deep_copy(prepared.arguments)
         target = _describe(tool, tool.target, arguments)[0]
         preview, error = "", ""
         if tool.preview is not None:  # it may read files: it must not block the event loop
             preview, error = await asyncio.to_thread(_describe, tool, tool.preview, arguments)
         request = ApprovalRequest(
-            call, tool.name, tool.effects, target, arguments, preview, error, verdict.reason, verdict.each_time
+            call,
+            tool.name,
+            tool.effects,
+            target,
+            arguments,
+            preview,
+            error,
+            verdict.reason,
+            verdict.each_time,
         )
         rules = describe_approval_rules(prepared.caller.config)
         return replace(request, fingerprint=digest([request, tool.definition, tool.server_hints, rules]))
 
     def _allow(self, prepared: PreparedCall, answer: Allow) -> PreparedCall | ToolOutcome:
-        """Continue with an approved call. If the returned call is not marked as approved, its new arguments need approval."""
+        """Continue with an approved call.
+
+        If the returned call is not marked as approved, its new arguments need approval.
+        """
         tool, shown, caller = prepared.tool, prepared.verdict, prepared.caller
         try:
             if answer.arguments is not None:
                 prepared = self.change_arguments(prepared, answer.arguments)
-                if answer.ask_again or (prepared.verdict.each_time and prepared.verdict.reason != shown.reason):
+                if answer.ask_again or (
+                    prepared.verdict.each_time and prepared.verdict.reason != shown.reason
+                ):
                     if self.options.approve is not None:
                         return prepared
                     message = "The call did not run: there is no approver for its new arguments."
@@ -446,7 +521,10 @@ class ToolHost:
         return replace(prepared, approved=True)
 
     def change_arguments(self, prepared: PreparedCall, arguments: dict[str, Any]) -> PreparedCall:
-        """Return a call with the approver's arguments. Raises UsageError if they are invalid, ToolError if a rule denies it."""
+        """Return a call with the approver's arguments.
+
+        Raises UsageError if they are invalid, ToolError if a rule denies it.
+        """
         tool, old = prepared.tool, prepared.call
         call = ToolCall(old.id, old.name, deep_copy(arguments), namespace=old.namespace, caller=old.caller)
         try:
@@ -468,8 +546,13 @@ class ToolHost:
             is_changed=True,
         )
 
-    def deny(self, call: AnyCall, caller: Caller, answer: Deny | None, prepared: PreparedCall | None = None) -> ToolOutcome:
-        """Return the outcome of a call that was not approved. `answer` is None if there was no approver to ask."""
+    def deny(
+        self, call: AnyCall, caller: Caller, answer: Deny | None, prepared: PreparedCall | None = None
+    ) -> ToolOutcome:
+        """Return the outcome of a call that was not approved.
+
+        `answer` is None if there was no approver to ask.
+        """
         decided_by: DecidedBy = "policy"
         message, reason = "The call needs approval, but no approver is available. It did not run.", ""
         if answer is not None:
@@ -483,11 +566,21 @@ class ToolHost:
             base, tool = prepared.call, prepared.tool
         else:
             base, tool = base_call(call), self.find_tool(call, caller)
-        return self._refuse(base, caller, interpreted, error, tool, approved=False, decided_by=decided_by, reason=reason)
-
-    def _refuse_prepared(self, prepared: PreparedCall, error: ToolError, *, approved: bool | None = None) -> ToolOutcome:
         return self._refuse(
-            prepared.call, prepared.caller, prepared.interpreted, error, prepared.tool, prepared.target, approved=approved
+            base, caller, interpreted, error, tool, approved=False, decided_by=decided_by, reason=reason
+        )
+
+    def _refuse_prepared(
+        self, prepared: PreparedCall, error: ToolError, *, approved: bool | None = None
+    ) -> ToolOutcome:
+        return self._refuse(
+            prepared.call,
+            prepared.caller,
+            prepared.interpreted,
+            error,
+            prepared.tool,
+            prepared.target,
+            approved=approved,
         )
 
     def _refuse(
@@ -507,12 +600,22 @@ class ToolHost:
         """Return the outcome of a call that does not run, phrased as in the model's own harness."""
         outcome = error_outcome(call, error)
         if interpreted is not None and interpreted.render is not None:
-            outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
+            outcome = replace(
+                outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details)
+            )
         if dry_run:
             return outcome
         if isinstance(verdict := error.details, Verdict):
             decided_by, reason = verdict.decided_by, verdict.reason
-        return self.record(outcome, caller, tool, target, approved=approved, decided_by=decided_by, reason=reason or error.code)
+        return self.record(
+            outcome,
+            caller,
+            tool,
+            target,
+            approved=approved,
+            decided_by=decided_by,
+            reason=reason or error.code,
+        )
 
     # ---- calls that have run up to a question
 
@@ -566,8 +669,8 @@ class ToolHost:
     ) -> ToolOutcome:
         """Count an outcome and write it to the audit log.
 
-        `target`: by default, as the tool describes the call. `content`: the tool's own result, if a facade has added times or
-        ids to it.
+        `target`: by default, as the tool describes the call. `content`: the tool's own result, if a facade
+        has added times or ids to it.
         """
         self.options.metrics.add(outcome)
         if caller.telemetry is not None and not outcome.ran:
@@ -585,7 +688,12 @@ class ToolHost:
             self._log_call(outcome, target or "", effects, approved, decided_by, reason)
         if log.isEnabledFor(DEBUG):
             kind = outcome.result.error_kind or "ok"
-            fields = {"tool": outcome.call.name, "call": outcome.call.id, "kind": kind, "seconds": outcome.seconds}
+            fields = {
+                "tool": outcome.call.name,
+                "call": outcome.call.id,
+                "kind": kind,
+                "seconds": outcome.seconds,
+            }
             log.debug("tool %s: %s in %.3f s", outcome.call.name, kind, outcome.seconds, extra=fields)
         return outcome
 
@@ -639,7 +747,10 @@ def _find_target(tool: Tool, call: ToolCall) -> str | None:
 
 
 def _settle(verdict: Verdict, ask_reason: str) -> Verdict:
-    """Return the verdict on a call that may run; `ask_reason`: why it needs a decision anyway. Raises ToolError for others."""
+    """Return the verdict on a call that may run; `ask_reason`: why it needs a decision anyway.
+
+    Raises ToolError for others.
+    """
     if verdict.action == "refuse":
         message = f"The call did not run: {verdict.reason}."
         raise ToolError(message, kind="not_allowed", code=verdict.code, details=verdict)
@@ -652,7 +763,10 @@ def _add_schema(error: ToolError, call: AnyCall, caller: Caller) -> ToolError:
     unloaded = caller.unloaded_tools.get(shown.qualified_name)
     if unloaded is None or error.kind != "validation":
         return error
-    text = f"{error}\nThe tool was called before it was loaded. Its parameters: {dumps_text(unloaded.parameters or {})}"
+    text = (
+        f"{error}\nThe tool was called before it was loaded. Its parameters: "
+        f"{dumps_text(unloaded.parameters or {})}"
+    )
     return ToolError(text, kind=error.kind, code=error.code, details=error.details)
 
 

@@ -21,11 +21,15 @@ def find_hosted_tool(name: str, wire: str) -> ToolDefinition | None:
     if name not in HOSTED_TOOLS:
         raise UnknownName("hosted tool", name, HOSTED_TOOLS)
     definition = HOSTED_TOOLS[name].get(wire)
-    return ToolDefinition(name, kind="hosted", wire=wire, opaque=definition) if definition is not None else None
+    return (
+        ToolDefinition(name, kind="hosted", wire=wire, opaque=definition) if definition is not None else None
+    )
 
 
 class HostedTools:
-    """Tools that providers run themselves: by name, for every provider that has them, or as one provider's own definition."""
+    """Tools that providers run themselves: by name, for every provider that has them, or as one provider's
+    own definition.
+    """
 
     def __init__(self, names: Iterable[str] = (), definitions: Iterable[ToolDefinition] = ()) -> None:
         self.names, self.definitions = tuple(names), tuple(definitions)
@@ -33,7 +37,9 @@ class HostedTools:
         self.definitions_for("")  # a name that no wire has is an error now
         for definition in self.definitions:
             if definition.kind != "hosted":
-                raise UsageError(f"{definition.name!r} is only a definition: give it a function with tool_from_schema")
+                raise UsageError(
+                    f"{definition.name!r} is only a definition: give it a function with tool_from_schema"
+                )
 
     def missing_names(self, wire: str) -> list[str]:
         """Return the names of the tools that a wire does not have."""

@@ -1,6 +1,8 @@
-"""Calls that code makes, which another call runs: checked, approved, run and recorded as if the model had made them.
+"""Calls that code makes, which another call runs: checked, approved, run and recorded as if the model had
+made them.
 
-As in a turn: ordered calls keep their place, at most `max_parallel` calls run at a time, and one question is asked at a time.
+As in a turn: ordered calls keep their place, at most `max_parallel` calls run at a time, and one question is
+asked at a time.
 """
 
 from collections.abc import Callable
@@ -65,11 +67,16 @@ class InnerCalls:
 
     def __init__(self, host: "ToolHost", batch: CallBatch, outer: PreparedCall) -> None:
         self._host, self._batch, self._caller, self._outer_id = host, batch, outer.caller, outer.call.id
-        self.definitions, self.ruling, self.suspension = outer.caller.inner_tools, outer.inner_ruling, outer.suspension
+        self.definitions = outer.caller.inner_tools
+        self.ruling = outer.inner_ruling
+        self.suspension = outer.suspension
         self.can_ask = host.options.approve is not None
 
     async def ask(self, request: ApprovalRequest) -> Allow | Deny | None:
-        """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
+        """Ask for a decision while the tool runs; None means later.
+
+        Where nobody can be asked, it is denied.
+        """
         telemetry, approve = self._caller.telemetry, self._host.options.approve
         if telemetry is not None:
             telemetry.note_approval_request(request)
@@ -80,13 +87,19 @@ class InnerCalls:
         return answer
 
     async def call(
-        self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = lambda is_asking: None
+        self,
+        call: ToolCall,
+        ruling: Ruling | None = None,
+        on_asking: Callable[[bool], None] = lambda is_asking: None,
     ) -> ToolOutcome | ApprovalRequest:
         """Run a call; returns the request if it has to wait for a decision."""
         host, caller = self._host, self._caller
         interpreted = caller.interpret(replace(call, caller=self._outer_id))
-        turn = host.inner_queue.turn(caller.config.max_parallel, is_ordered=host.is_ordered(interpreted, caller))
-        question = host.questions.turn(1)  # one call after the other is judged, so that one question is asked at a time
+        turn = host.inner_queue.turn(
+            caller.config.max_parallel, is_ordered=host.is_ordered(interpreted, caller)
+        )
+        # one call after the other is judged, so that one question is asked at a time
+        question = host.questions.turn(1)
 
         def end_question() -> None:
             if question.state == "running":
@@ -96,7 +109,9 @@ class InnerCalls:
         observer = _CodeCall(end_question)
         async with turn, question:
             on_asking(True)
-            batch = CallBatch(host, observer, emit=self._batch.emit, messages=self._batch.messages, is_for_code=True)
+            batch = CallBatch(
+                host, observer, emit=self._batch.emit, messages=self._batch.messages, is_for_code=True
+            )
             try:
                 await run_turn(host, [(0, interpreted)], caller, batch, {} if ruling is None else {0: ruling})
             finally:

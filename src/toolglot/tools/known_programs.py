@@ -1,6 +1,7 @@
 """DATA: programs that start other programs, and the arguments by which they do; for rules about commands.
 
-An option of a program that is not listed is harmless. No list is complete: build tools run whatever the files of a project say.
+An option of a program that is not listed is harmless. No list is complete: build tools run whatever the files
+of a project say.
 """
 
 __all__ = [
@@ -18,14 +19,80 @@ __all__ = [
     "runs_code",
 ]
 
-# They run a command or a script given in their own words: a rule that allows them covers only the words it has.
+# They run a command or a script given in their own words: a rule that allows them covers only the words it
+# has.
 _RUNNERS = frozenset(
     {
-        *(".", "ash", "bash", "builtin", "busybox", "command", "csh", "dash", "doas", "env", "eval", "exec", "fish", "ksh"),
-        *("sh", "source", "su", "sudo", "tcsh", "trap", "zsh", "chroot", "chrt", "entr", "flock", "gdb", "ionice", "ltrace"),
-        *("nice", "nohup", "nsenter", "parallel", "perf", "proot", "script", "setarch", "setpriv", "setsid", "ssh", "stdbuf"),
-        *("strace", "systemd-run", "taskset", "time", "timeout", "unshare", "valgrind", "watch", "xargs", "bwrap"),
-        *("at", "batch", "capsh", "catchsegv", "cgexec", "chpst", "daemonize", "dbus-launch", "dbus-run-session", "eatmydata"),
+        *(
+            ".",
+            "ash",
+            "bash",
+            "builtin",
+            "busybox",
+            "command",
+            "csh",
+            "dash",
+            "doas",
+            "env",
+            "eval",
+            "exec",
+            "fish",
+            "ksh",
+        ),
+        *(
+            "sh",
+            "source",
+            "su",
+            "sudo",
+            "tcsh",
+            "trap",
+            "zsh",
+            "chroot",
+            "chrt",
+            "entr",
+            "flock",
+            "gdb",
+            "ionice",
+            "ltrace",
+        ),
+        *(
+            "nice",
+            "nohup",
+            "nsenter",
+            "parallel",
+            "perf",
+            "proot",
+            "script",
+            "setarch",
+            "setpriv",
+            "setsid",
+            "ssh",
+            "stdbuf",
+        ),
+        *(
+            "strace",
+            "systemd-run",
+            "taskset",
+            "time",
+            "timeout",
+            "unshare",
+            "valgrind",
+            "watch",
+            "xargs",
+            "bwrap",
+        ),
+        *(
+            "at",
+            "batch",
+            "capsh",
+            "catchsegv",
+            "cgexec",
+            "chpst",
+            "daemonize",
+            "dbus-launch",
+            "dbus-run-session",
+            "eatmydata",
+        ),
         *(
             "expect",
             "faketime",
@@ -39,15 +106,55 @@ _RUNNERS = frozenset(
             "numactl",
             "pkexec",
         ),
-        *("prlimit", "proxychains", "rlwrap", "rsh", "run-parts", "runcon", "runuser", "screen", "setuidgid", "sg", "socat"),
-        *("softlimit", "ssh-agent", "start-stop-daemon", "startx", "tmux", "torsocks", "toybox", "unbuffer", "watchexec"),
+        *(
+            "prlimit",
+            "proxychains",
+            "rlwrap",
+            "rsh",
+            "run-parts",
+            "runcon",
+            "runuser",
+            "screen",
+            "setuidgid",
+            "sg",
+            "socat",
+        ),
+        *(
+            "softlimit",
+            "ssh-agent",
+            "start-stop-daemon",
+            "startx",
+            "tmux",
+            "torsocks",
+            "toybox",
+            "unbuffer",
+            "watchexec",
+        ),
         *("xinit", "xvfb-run", "chronic", "cpulimit", "run0", "sshpass", "tsp"),
         # Their scripts can start programs.
-        *("awk", "ed", "emacs", "ex", "gawk", "less", "man", "mawk", "more", "nano", "nvim", "sed", "vi", "view", "vim"),
+        *(
+            "awk",
+            "ed",
+            "emacs",
+            "ex",
+            "gawk",
+            "less",
+            "man",
+            "mawk",
+            "more",
+            "nano",
+            "nvim",
+            "sed",
+            "vi",
+            "view",
+            "vim",
+        ),
     }
 )
-_LOADERS = ("ld-linux", "ld-musl", "ld.so", "ld64.so")  # start the program that they are given; their names go on
-# They run the program that is named in their words after these: a rule that allows them with this name is a rule for it.
+# start the program that they are given; their names go on
+_LOADERS = ("ld-linux", "ld-musl", "ld.so", "ld64.so")
+# They run the program that is named in their words after these: a rule that allows them with this name is a
+# rule for it.
 _LAUNCHERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "asdf": (("exec",),),
     "bun": (("run",), ("x",)),
@@ -99,7 +206,23 @@ RENAMING = frozenset({"alias", "cp", "hash", "install", "ln", "mv"})
 # Their arguments are text or names of files, whatever they look like.
 TEXT_PROGRAMS = frozenset(
     {
-        *("[", "ack", "ag", "basename", "cat", "cd", "cp", "curl", "diff", "dirname", "echo", "egrep", "false", "fd", "fgrep"),
+        *(
+            "[",
+            "ack",
+            "ag",
+            "basename",
+            "cat",
+            "cd",
+            "cp",
+            "curl",
+            "diff",
+            "dirname",
+            "echo",
+            "egrep",
+            "false",
+            "fd",
+            "fgrep",
+        ),
         *(
             "file",
             "find",
@@ -131,15 +254,61 @@ _CONTAINER = (
     *("-v", "--mount", "--privileged", "run"),
 )
 _NODE_MANAGER = (
-    *("create", "dlx", "exec", "explore", "init", "set", "x", "-C", "--browser", "--cwd", "--dir", "--editor", "--git"),
-    *("--globalconfig", "--init-module", "--node-options", "--prefix", "--script-shell", "--shell", "--use-yarnrc"),
+    *(
+        "create",
+        "dlx",
+        "exec",
+        "explore",
+        "init",
+        "set",
+        "x",
+        "-C",
+        "--browser",
+        "--cwd",
+        "--dir",
+        "--editor",
+        "--git",
+    ),
+    *(
+        "--globalconfig",
+        "--init-module",
+        "--node-options",
+        "--prefix",
+        "--script-shell",
+        "--shell",
+        "--use-yarnrc",
+    ),
     *("--userconfig", "--viewer"),
 )
 _GRADLE = (
-    *("-D", "-I", "-P", "-b", "-c", "-g", "-p", "--build-file", "--gradle-user-home", "--include-build", "--init-script"),
+    *(
+        "-D",
+        "-I",
+        "-P",
+        "-b",
+        "-c",
+        "-g",
+        "-p",
+        "--build-file",
+        "--gradle-user-home",
+        "--include-build",
+        "--init-script",
+    ),
     *("--project-dir", "--project-prop", "--settings-file", "--system-prop"),
 )
-_MAVEN = ("*:*", "-D", "-f", "-s", "-gs", "-t", "--define", "--file", "--global-settings", "--settings", "--toolchains")
+_MAVEN = (
+    "*:*",
+    "-D",
+    "-f",
+    "-s",
+    "-gs",
+    "-t",
+    "--define",
+    "--file",
+    "--global-settings",
+    "--settings",
+    "--toolchains",
+)
 _PYTEST = (
     "-W",
     "-c",
@@ -152,10 +321,15 @@ _PYTEST = (
     "--pythonwarnings",
     "--rootdir",
 )
-# Arguments by which other programs start programs, read commands from a file or write files, by program or by program and
+# Arguments by which other programs start programs, read commands from a file or write files, by program or by
+# program and
 # subcommand: options, and patterns of words. No wildcard covers these, nor what abbreviates or contains them.
 RISKY_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    **{program: words for program, words in _PLACES.items() if not program.startswith(("docker", "nerdctl", "podman"))},
+    **{
+        program: words
+        for program, words in _PLACES.items()
+        if not program.startswith(("docker", "nerdctl", "podman"))
+    },
     "ack": ("--pager",),
     "ag": ("--pager",),
     "ant": ("-D", "-f", "-buildfile", "-file", "-lib", "-propertyfile"),
@@ -165,19 +339,56 @@ RISKY_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "cmake": ("-C", "-D", "-E", "-P", "--toolchain"),
     "ctest": ("-S", "--build-and-test", "--script", "--test-command"),
     "curl": (
-        *("-c", "-D", "-K", "-o", "-O", "--alt-svc", "--config", "--cookie-jar", "--dump-header", "--etag-save", "--hsts"),
-        *("--libcurl", "--output", "--remote-name", "--remote-name-all", "--stderr", "--trace", "--trace-ascii"),
+        *(
+            "-c",
+            "-D",
+            "-K",
+            "-o",
+            "-O",
+            "--alt-svc",
+            "--config",
+            "--cookie-jar",
+            "--dump-header",
+            "--etag-save",
+            "--hsts",
+        ),
+        *(
+            "--libcurl",
+            "--output",
+            "--remote-name",
+            "--remote-name-all",
+            "--stderr",
+            "--trace",
+            "--trace-ascii",
+        ),
     ),
     "docker": _CONTAINER,
     "docker-compose": ("exec", "run", "-f", "--file"),
     "dotnet": ("exec",),
-    "eslint": ("-c", "--config", "--format", "--parser", "--plugin", "--resolve-plugins-relative-to", "--rulesdir"),
+    "eslint": (
+        "-c",
+        "--config",
+        "--format",
+        "--parser",
+        "--plugin",
+        "--resolve-plugins-relative-to",
+        "--rulesdir",
+    ),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
     "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
     "gcc": ("-fplugin", "-wrapper", "-B", "-specs"),
     "git": (
-        *("--config-env", "--exec-path", "--exec", "--ext-diff", "--output", "--upload-pack", "--receive-pack", "--textconv"),
+        *(
+            "--config-env",
+            "--exec-path",
+            "--exec",
+            "--ext-diff",
+            "--output",
+            "--upload-pack",
+            "--receive-pack",
+            "--textconv",
+        ),
         *("ext::*", "fd::*", "*=ext::*", "*=fd::*"),  # addresses that are commands
     ),
     "git archive": ("-o", "--remote"),
@@ -200,13 +411,43 @@ RISKY_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "git submodule": ("foreach",),
     "git web--browse": ("web--browse",),
     "gmake": _MAKE,
-    "go": ("-exec", "-toolexec", "--exec", "--toolexec", "-vettool", "--vettool", "-C", "-ldflags", "--ldflags", "-overlay"),
+    "go": (
+        "-exec",
+        "-toolexec",
+        "--exec",
+        "--toolexec",
+        "-vettool",
+        "--vettool",
+        "-C",
+        "-ldflags",
+        "--ldflags",
+        "-overlay",
+    ),
     "go env": ("-w",),
     "gradle": _GRADLE,
     "gradlew": _GRADLE,
     "hg": ("--config",),
-    "jest": ("-c", "--config", "--globalSetup", "--globalTeardown", "--rootDir", "--runner", "--setupFiles", "--testRunner"),
-    "just": ("-c", "-d", "-f", "--command", "--justfile", "--set", "--shell", "--shell-arg", "--working-directory"),
+    "jest": (
+        "-c",
+        "--config",
+        "--globalSetup",
+        "--globalTeardown",
+        "--rootDir",
+        "--runner",
+        "--setupFiles",
+        "--testRunner",
+    ),
+    "just": (
+        "-c",
+        "-d",
+        "-f",
+        "--command",
+        "--justfile",
+        "--set",
+        "--shell",
+        "--shell-arg",
+        "--working-directory",
+    ),
     "make": _MAKE,
     "mvn": _MAVEN,
     "mvnw": _MAVEN,
@@ -252,12 +493,21 @@ RISKY_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "yarn": _NODE_MANAGER,
     "zip": ("-T", "--unzip-command"),
 }
-# Options before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers none of them. Of the
-# programs that have such: the options whose value is the next word.
+# Options before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers
+# none of them. Of the programs that have such: the options whose value is the next word.
 BEFORE_SUBCOMMAND: dict[str, tuple[str, ...]] = {
     "cargo": ("-C", "-Z", "--color", "--config"),
     "docker": ("-H", "-c", "-l", "--config", "--context", "--host", "--log-level"),
-    "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--attr-source"),
+    "git": (
+        "-C",
+        "-c",
+        "--git-dir",
+        "--work-tree",
+        "--namespace",
+        "--exec-path",
+        "--config-env",
+        "--attr-source",
+    ),
     "hg": ("-R", "--repository", "--cwd", "--config", "--config-file"),
     "npm": ("-C", "-w", "--loglevel", "--prefix", "--script-shell", "--userconfig", "--workspace"),
     "pnpm": ("-C", "--dir", "--filter", "-F"),
@@ -288,7 +538,8 @@ def runs_code(program: str) -> bool:
 
 
 def find_inner_program(words: tuple[str, ...], subcommand: int) -> int | None:
-    """Return the index of the program that a launcher runs, or the end if that is unclear; None if it is no launcher.
+    """Return the index of the program that a launcher runs, or the end if that is unclear; None if it is no
+    launcher.
 
     `subcommand`: the index of its first word that is no option.
     """
@@ -310,4 +561,6 @@ def launches_program(words: tuple[str, ...], subcommand: int) -> bool:
     program = program_name(words[0])
     if program in _MODULE_LAUNCHERS:
         return False
-    return find_inner_program(words, subcommand) is not None or not {*words}.isdisjoint(_PLACES.get(program, ()))
+    return find_inner_program(words, subcommand) is not None or not {*words}.isdisjoint(
+        _PLACES.get(program, ())
+    )

@@ -11,8 +11,8 @@ __all__ = ["LineFile"]
 class LineFile:
     """A file of lines. A new file is readable by its owner only.
 
-    A write that fails in the middle, as on a full disk, leaves half a line: the next one begins on a line of its own. The
-    half may also be from a process before this one.
+    A write that fails in the middle, as on a full disk, leaves half a line: the next one begins on a line of
+    its own. The half may also be from a process before this one.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -15,11 +15,15 @@ BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Upper bounds of the latency histogram in seconds; the last bucket has none."""
 OTHER_TOOLS = "(others)"
 _MAX_TOOLS = 1000  # a model can make up any number of names
-_LOCK = Lock()  # one for all: to count a call takes microseconds; only a snapshot, which copies everything, takes longer
+# one for all: to count a call takes microseconds; only a snapshot, which copies everything, takes longer
+_LOCK = Lock()
 
 
 class ToolStatistics(msgspec.Struct):
-    """The statistics of one tool. `latency[i]`: calls that took at most BUCKETS[i] seconds, but more than BUCKETS[i - 1]."""
+    """The statistics of one tool.
+
+    `latency[i]`: calls that took at most BUCKETS[i] seconds, but more than BUCKETS[i - 1].
+    """
 
     calls: int = 0
     retries: int = 0
@@ -29,7 +33,10 @@ class ToolStatistics(msgspec.Struct):
 
 
 class ToolMetrics:
-    """Collects outcomes. `bounds`: upper bounds of the latency histograms in seconds; the last bucket has none."""
+    """Collects outcomes.
+
+    `bounds`: upper bounds of the latency histograms in seconds; the last bucket has none.
+    """
 
     bounds = BUCKETS
 

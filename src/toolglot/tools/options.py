@@ -27,7 +27,8 @@ class SchemaToolOptions(TypedDict, total=False):
     deferred: bool
     """The model must search for the tool before it sees it."""
     callers: Iterable[Literal["model", "code"]]
-    """Who may call it: the model itself, or code that the model runs. By default, the provider or the agent decides."""
+    """Who may call it: the model itself, or code that the model runs. By default, the provider or the agent
+    decides."""
     output_schema: Mapping[str, Any] | None
     """The schema of a successful result; code that calls the tool relies on it."""
     effects: Effect | Iterable[Effect]
@@ -49,22 +50,23 @@ class SchemaToolOptions(TypedDict, total=False):
     approval: bool | None
     """True: always ask; False: never ask; None: follow `ToolConfig.ask`."""
     quiet: bool | Callable[[dict[str, Any]], bool]
-    """For built-in tools: do not ask by default, or not with these arguments, because the effects stay within toolglot or
-    within what the user has already approved."""
+    """For built-in tools: do not ask by default, or not with these arguments, because the effects stay within
+    toolglot or within what the user has already approved."""
     confined: bool | Callable[[dict[str, Any]], bool]
-    """For built-in tools: whether calls, or calls with these arguments, can change nothing but ordinary files of
-    the workspace and have no network, because the tool and the kernel see to that. They need no approval in the
-    approval mode `sandboxed`."""
+    """For built-in tools: whether calls, or calls with these arguments, can change nothing but ordinary files
+    of the workspace and have no network, because the tool and the kernel see to that. They need no approval
+    in the approval mode `sandboxed`."""
     always_ask: Describe | None
-    """Returns why a call with these arguments needs its own approval, whatever rules and earlier "always" answers say ("it
-    runs outside the sandbox"); "" if it does not."""
+    """Returns why a call with these arguments needs its own approval, whatever rules and earlier "always"
+    answers say ("it runs outside the sandbox"); "" if it does not."""
     action: Action | None
     """What a call does, for a person who is watching; by default, what follows from its effects."""
     verb: str | None
-    """What stands before the target of a call, for the same person: "Edit", "Search the web:". By default, the tool's name."""
+    """What stands before the target of a call, for the same person: "Edit", "Search the web:". By default,
+    the tool's name."""
     scope: Scope | None
-    """Returns the subjects of a call with these arguments, for rules such as `shell(git status *)`; without it, rules with a
-    pattern never allow a call."""
+    """Returns the subjects of a call with these arguments, for rules such as `shell(git status *)`; without
+    it, rules with a pattern never allow a call."""
     target: Describe | None
     """Returns what a call with these arguments touches, for the approver and the audit log."""
     preview: Describe | None
@@ -74,7 +76,10 @@ class SchemaToolOptions(TypedDict, total=False):
 
 
 class ToolOptions(SchemaToolOptions, total=False):
-    """The options of a tool. `name`, `description` and `parameters` override what is derived from its function."""
+    """The options of a tool.
+
+    `name`, `description` and `parameters` override what is derived from its function.
+    """
 
     name: str
     description: str | None
@@ -98,10 +103,6 @@ def _is_flag_or_function(value: Any) -> bool:
 
 def _is_flag_or_none(value: Any) -> bool:
     return value is None or isinstance(value, bool)
-
-
-def _is_flag_or_function(value: Any) -> bool:
-    return isinstance(value, bool) or callable(value)
 
 
 def _is_text(value: Any) -> bool:
@@ -141,10 +142,6 @@ _TEXT = (_is_text, "a text")
 _TEXT_OR_NONE = (_is_text_or_none, "a text, or None")
 _DESCRIBE = (_is_function, "a function that takes the arguments as a dict and returns a text")
 _SCHEMA = (_is_schema, "a JSON Schema as a dict, or None")
-_FLAG_OR_FUNCTION = (
-    _is_flag_or_function,
-    "True, False, or a function that takes the arguments as a dict and returns one of them",
-)
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": _TEXT,
     "description": _TEXT_OR_NONE,
@@ -169,12 +166,18 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "quiet": _FLAG_OR_FUNCTION,
     "confined": _FLAG_OR_FUNCTION,
     "always_ask": _DESCRIBE,
-    "action": (lambda value: value is None or value in get_args(Action), f"one of {', '.join(map(repr, get_args(Action)))}"),
+    "action": (
+        lambda value: value is None or value in get_args(Action),
+        f"one of {', '.join(map(repr, get_args(Action)))}",
+    ),
     "verb": _TEXT_OR_NONE,
     "scope": (_is_function, "a function that takes the arguments as a dict and returns Subjects"),
     "target": _DESCRIBE,
     "preview": _DESCRIBE,
-    "max_result": (lambda value: value is None or (_is_count(value) and value > 0), "a whole number from 1 on, or None"),
+    "max_result": (
+        lambda value: value is None or (_is_count(value) and value > 0),
+        "a whole number from 1 on, or None",
+    ),
 }
 
 

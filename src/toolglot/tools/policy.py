@@ -1,8 +1,8 @@
 """Whether a call may run. Each refusal is a sentence that the model can act on.
 
-In this order: does the model repeat itself · is the tool allowed · has it reached its limit of uses · is it called too
-often · does somebody have to approve it. The policy remembers one conversation; the rules come with the caller, and the time is
-passed in.
+In this order: does the model repeat itself · is the tool allowed · has it reached its limit of uses · is it
+called too often · does somebody have to approve it. The policy remembers one conversation; the rules come
+with the caller, and the time is passed in.
 """
 
 import re
@@ -42,7 +42,8 @@ _HISTORY_SIZE = 48  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
 RUN_CODE = "run_code"
 """The tool that runs code, which calls other tools."""
-LOOP_TOOLS = frozenset({"final_answer", "read_result", "search_tools", RUN_CODE})  # tools that the loop itself adds
+# tools that the loop itself adds
+LOOP_TOOLS = frozenset({"final_answer", "read_result", "search_tools", RUN_CODE})
 REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
 _EFFECT_VERBS: dict[Effect, str] = {
     "read": "read",
@@ -53,14 +54,17 @@ _EFFECT_VERBS: dict[Effect, str] = {
 _NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
 _OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(ask=()) to allow everything"
 _MCP_WAYS = ", a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust"
-_ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})  # tools that ask by default; other tools are the program's own
+# tools that ask by default; other tools are the program's own
+_ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})
 _READ: frozenset[Effect] = frozenset({"read"})
 _WHITESPACE = re.compile(r"\s+")
 _OWN_NAMES_ONLY = PolicyNames()
 
 
 def find_allowed(config: ToolConfig, tools: Iterable[str], names: PolicyNames) -> frozenset[str] | None:
-    """Return which of these tools a model may be shown and call; None: all of them, and those that are added later."""
+    """Return which of these tools a model may be shown and call; None: all of them, and those that are added
+    later.
+    """
     allowed, rules = config.allow, RuleSet((), config.deny, names)
     if allowed is None and all(rule.pattern for rule in rules.deny):
         return None
@@ -69,7 +73,9 @@ def find_allowed(config: ToolConfig, tools: Iterable[str], names: PolicyNames) -
     return frozenset(tool for tool in tools if rules.find_complete_denial(tool) is None)
 
 
-def allow_only_readers(config: ToolConfig, tools: Iterable[Tool], policy_names: PolicyNames = _OWN_NAMES_ONLY) -> ToolConfig:
+def allow_only_readers(
+    config: ToolConfig, tools: Iterable[Tool], policy_names: PolicyNames = _OWN_NAMES_ONLY
+) -> ToolConfig:
     """Return the rules with all tools forbidden but those whose sole effect is to read."""
     readers, others = set[str](), set[str]()
     for tool in tools:
@@ -114,7 +120,16 @@ class ToolPolicy:
     """Decides on the calls of one conversation."""
 
     __slots__ = (
-        *("_always_allowed", "_changed", "_denials", "_recent", "_rules", "_start_times", "_verdicts", "_warned"),
+        *(
+            "_always_allowed",
+            "_changed",
+            "_denials",
+            "_recent",
+            "_rules",
+            "_start_times",
+            "_verdicts",
+            "_warned",
+        ),
         *("can_allow_always", "uses"),
     )
 
@@ -123,7 +138,8 @@ class ToolPolicy:
         self._verdicts: dict[Tool, Verdict] = {}
         """Verdicts under these rules that do not depend on a call's arguments."""
         self.can_allow_always = can_allow_always
-        """Whether "always" means more than "yes": not where calls come from clients that cannot be told apart."""
+        """Whether "always" means more than "yes": not where calls come from clients that cannot be told
+        apart."""
         self.uses: dict[tuple[str, str], int] = {}
         """Calls that were started, by namespace and name of the tool."""
         self._start_times: dict[tuple[str, str], list[float]] = {}
@@ -169,9 +185,12 @@ class ToolPolicy:
     # ---- decisions; `name` is what the model calls the tool
 
     def check_repetition(self, call: ToolCall, tool: Tool | None, max_repeats: int) -> ToolError | str:
-        """Look for calls with the same arguments. Returns a reminder for the result ("": there is no need), then a refusal.
+        """Look for calls with the same arguments.
 
-        `tool` is None if none has its name. No harness refuses a repeated call; a model that ignores reminders wastes money.
+        Returns a reminder for the result ("": there is no need), then a refusal.
+
+        `tool` is None if none has its name. No harness refuses a repeated call; a model that ignores
+        reminders wastes money.
         """
         limit = 0 if tool is not None and tool.polls else max_repeats
         if not limit or len(self._recent) < limit:
@@ -199,7 +218,12 @@ class ToolPolicy:
             return
         if (rule := self._rules_for(caller).find_complete_denial(tool.name)) is not None:
             verdict = _deny(rule)
-            raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code, details=verdict)
+            raise ToolError(
+                f"The call did not run: {verdict.reason}.",
+                kind="not_allowed",
+                code=verdict.code,
+                details=verdict,
+            )
         allowed = config.allow
         if not config.enabled or (allowed is not None and not caller.names.is_listed(tool.name, allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
@@ -210,7 +234,9 @@ class ToolPolicy:
         if limit is None and limits:
             limit = min(caller.names.find_limits(tool.name, limits), default=None)
         if limit is not None and self.uses.get(tool.key, 0) >= limit:
-            raise _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
+            raise _refusal(
+                f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit"
+            )
         if (rate := _find_rate(tool, caller)) is None:
             return
         start_times = self._start_times.get(tool.key, ())
@@ -221,7 +247,10 @@ class ToolPolicy:
             raise _refusal(message, "rate_limit")
 
     def judge(self, tool: Tool, caller: Caller, arguments: dict[str, Any] | None = None) -> Verdict:
-        """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
+        """Decide on a call.
+
+        `arguments`: as they will be used; without them, the verdict is about the tool in general.
+        """
         rules = self._rules_for(caller)
         has_functions = not (isinstance(tool.quiet, bool) and isinstance(tool.confined, bool))
         if arguments is None or tool.scope is not None or tool.always_ask is not None or has_functions:
@@ -272,10 +301,17 @@ class ToolPolicy:
             self._changed.add(tool.key)
             self._verdicts.clear()
             return f"it has changed since you always allowed it ({describe_changes(before, now)}); "
-        return "it has changed since you always allowed it, and changed back; " if tool.key in self._changed else ""
+        return (
+            "it has changed since you always allowed it, and changed back; "
+            if tool.key in self._changed
+            else ""
+        )
 
     def _rules_for(self, caller: Caller) -> RuleSet:
-        """Return the rules of a caller's configuration. One conversation seldom has more than one at a time."""
+        """Return the rules of a caller's configuration.
+
+        One conversation seldom has more than one at a time.
+        """
         if self._rules is not None:
             known, rules = self._rules
             if known is caller:
@@ -299,7 +335,8 @@ class ToolPolicy:
 
     def record_result(self, call: ToolCall, tool: Tool | None, content: Any, max_repeats: int) -> None:
         """Remember what a call returned, whether it ran or not."""
-        if call.caller:  # a loop of a program is not the model's; but what it has changed may look different now
+        # a loop of a program is not the model's; but what it has changed may look different now
+        if call.caller:
             if tool is not None and _can_write(tool):
                 self._recent.clear()
         elif max_repeats:
@@ -308,7 +345,9 @@ class ToolPolicy:
                 del self._recent[0]
 
     def _previous_results(self, key: bytes, *, since_last_write: bool) -> list[Any]:
-        """Return earlier results of a call; only those after the last new write, as things may look different since."""
+        """Return earlier results of a call; only those after the last new write, as things may look different
+        since.
+        """
         results: list[Any] = []
         seen: set[bytes] = set()
         for past in self._recent:
@@ -322,7 +361,9 @@ class ToolPolicy:
 
 
 def describe_approval_rules(config: ToolConfig) -> Any:
-    """Return what of a configuration decides on approvals, as data: an approval counts only under the rules of its time."""
+    """Return what of a configuration decides on approvals, as data: an approval counts only under the rules
+    of its time.
+    """
     effects = None if config.ask is None else sorted(config.ask)
     rules = effects, config.approve, config.deny
     # The default mode adds nothing: approvals from before there were modes still count.
@@ -337,7 +378,9 @@ def _find_rate(tool: Tool, caller: Caller) -> Rate | None:
 
 
 def _ask_tool(tool: Tool, arguments: dict[str, Any] | None) -> tuple[str | None, bool]:
-    """Return why a call needs approval each time, as its tool says, and whether it needs none for its effects."""
+    """Return why a call needs approval each time, as its tool says, and whether it needs none for its
+    effects.
+    """
     try:
         must_ask = tool.always_ask(arguments) if arguments is not None and tool.always_ask is not None else ""
         if isinstance(tool.quiet, bool):
@@ -354,8 +397,13 @@ def _why_ask(tool: Tool, effects: frozenset[Effect]) -> str:
     return f"it can {' and '.join(verbs)}"
 
 
-def _ask(tool: Tool, caller: Caller, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
-    """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
+def _ask(
+    tool: Tool, caller: Caller, reason: str, *, each_time: bool = False, other_ways: str = ""
+) -> Verdict:
+    """Return the verdict about a call that needs a decision.
+
+    Where nobody can make it, built-in tools are refused.
+    """
     if caller.can_ask or tool.approval or caller.config.ask or not _ASKING_TAGS & tool.tags:
         return Verdict("ask", reason, each_time=each_time)
     return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")

@@ -1,8 +1,10 @@
-"""What the names in a policy stand for: allowed and denied tools, rules, limits, tool choices. Decided only here. Pure.
+"""What the names in a policy stand for: allowed and denied tools, rules, limits, tool choices.
 
-A name is the agent's tool, or a base tool, or a model's native name for base tools (`Bash`), in this order; a pattern is all
-names that match it. A name that denies also covers the base tools behind it if the agent has a tool of that name: a project
-must not free `shell` by adding a tool `Bash`.
+Decided only here. Pure.
+
+A name is the agent's tool, or a base tool, or a model's native name for base tools (`Bash`), in this order; a
+pattern is all names that match it. A name that denies also covers the base tools behind it if the agent has a
+tool of that name: a project must not free `shell` by adding a tool `Bash`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -29,7 +31,8 @@ def may_come_later(name: str) -> bool:
 class PolicyNames:
     """Resolves names for one agent.
 
-    `find_base_tools`: returns the base tools behind a base or native name, or behind those that match a pattern.
+    `find_base_tools`: returns the base tools behind a base or native name, or behind those that match a
+    pattern.
     `is_own`: whether a name is that of one of the agent's tools.
     """
 

@@ -1,8 +1,8 @@
 """The tools of a program, by name.
 
-Invariants: a name stands for one tool; registering it twice is an error that names both. Every change creates a new version,
-which serves as a cache key for what is derived from the tools. Writers replace the whole state, so readers see a consistent
-one and never wait.
+Invariants: a name stands for one tool; registering it twice is an error that names both. Every change creates
+a new version, which serves as a cache key for what is derived from the tools. Writers replace the whole
+state, so readers see a consistent one and never wait.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,9 @@ class ToolRegistry:
     @overload
     def register(self, tool: Tool | Callable[..., Any], /, *, replace: bool = False) -> Tool: ...
     @overload
-    def register(self, name: str, function: Tool | Callable[..., Any], /, *, replace: bool = False) -> Tool: ...
+    def register(
+        self, name: str, function: Tool | Callable[..., Any], /, *, replace: bool = False
+    ) -> Tool: ...
     def register(self, tool: Any, function: Any = None, /, *, replace: bool = False) -> Tool:
         """Add a tool or a function, optionally under another name: `register("search", find)`.
 
@@ -57,8 +59,11 @@ class ToolRegistry:
             watcher()
         return tool
 
-    def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False) -> "ToolRegistry":
-        """Add all tools from another registry, or none if a name is taken and `replace` is not set; return this registry.
+    def merge(
+        self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False
+    ) -> "ToolRegistry":
+        """Add all tools from another registry, or none if a name is taken and `replace` is not set; return
+        this registry.
 
         Raises NameConflict.
         """
@@ -74,7 +79,9 @@ class ToolRegistry:
                 if old is not None and old is not tool and not replace:
                     functions = f"{qualified_name(old.function)} and {qualified_name(tool.function)}"
                     name = _join_key(tool.key)
-                    raise NameConflict(f"two tools are called {name!r}: {functions}; rename one, or pass replace=True")
+                    raise NameConflict(
+                        f"two tools are called {name!r}: {functions}; rename one, or pass replace=True"
+                    )
                 tools[tool.key] = tool
                 has_changed = has_changed or old is not tool
             if has_changed:
@@ -83,7 +90,10 @@ class ToolRegistry:
             watcher()
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after every change, in the thread that made it. Return a function that stops the watching."""
+        """Call a function after every change, in the thread that made it.
+
+        Return a function that stops the watching.
+        """
 
         def call() -> None:  # a distinct object, so that the same function can watch twice
             watcher()
@@ -104,7 +114,10 @@ class ToolRegistry:
         return self._state[0]
 
     def find(self, name: str, namespace: str = "") -> Tool | None:
-        """Return the tool with a name, or None. Without a namespace, a name that is unique across namespaces is enough."""
+        """Return the tool with a name, or None.
+
+        Without a namespace, a name that is unique across namespaces is enough.
+        """
         tools = self._state[1]
         tool = tools.get((namespace, name))
         if tool is None and not namespace:
@@ -112,7 +125,9 @@ class ToolRegistry:
         return tool
 
     def _find_by_name(self) -> dict[str, Tool | None]:
-        """Return the tools by their names without a namespace, None for a name that several have; computed once per version."""
+        """Return the tools by their names without a namespace, None for a name that several have; computed
+        once per version.
+        """
         (version, tools), known = self._state, self._by_name
         if known[0] != version:
             by_name: dict[str, Tool | None] = {}
@@ -173,7 +188,9 @@ def _to_tool(item: Tool | Callable[..., Any], name: str = "") -> Tool:
     else:
         tool = Tool(item, name=name) if name else Tool(item)
     if tool.is_unbound:
-        reason = "it is a method without its object; register the method of an instance, or tools_of(instance)"
+        reason = (
+            "it is a method without its object; register the method of an instance, or tools_of(instance)"
+        )
         raise InvalidTool(f"{qualified_name(tool.function)} cannot be registered: {reason}")
     return tool
 

@@ -1,7 +1,7 @@
 """Converts whatever a tool returns into a result that every wire can send, and truncates long results.
 
-Invariants: `as_result` never raises and never waits; a value that cannot be represented becomes an error result with one clear
-sentence. `limit_result` never returns more than its limit plus one line.
+Invariants: `as_result` never raises and never waits; a value that cannot be represented becomes an error
+result with one clear sentence. `limit_result` never returns more than its limit plus one line.
 """
 
 import json
@@ -77,7 +77,9 @@ def as_result(value: Any, call: ToolCall) -> ToolResult:
         reason = str(e)
     except Exception as e:
         reason = describe_error(e)
-    text = escape_surrogates(f"The tool {call.name} ran, but returned something that cannot be shown: {reason}."[:500])
+    text = escape_surrogates(
+        f"The tool {call.name} ran, but returned something that cannot be shown: {reason}."[:500]
+    )
     return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind="execution")
 
 
@@ -122,7 +124,9 @@ def _is_block(value: Any) -> bool:
     """Return whether a value is content by itself, and not data."""
     if type(value) in _SCALARS or type(value) in (dict, list):
         return False
-    return isinstance(value, (Text, Media, Foreign, ToolsChanged, bytes, bytearray, memoryview)) or _is_pil_image(value)
+    return isinstance(
+        value, (Text, Media, Foreign, ToolsChanged, bytes, bytearray, memoryview)
+    ) or _is_pil_image(value)
 
 
 def _is_pil_image(value: Any) -> bool:
@@ -146,7 +150,9 @@ def _to_json(value: Any) -> tuple[str, Any]:
     except RecursionError:
         raise _Unrepresentable("data that refers to itself or is nested too deeply") from None
     except UnicodeEncodeError:
-        return _to_json(escape_nested_surrogates(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True)))
+        return _to_json(
+            escape_nested_surrogates(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True))
+        )
     except _Unrepresentable:
         raise
     except (TypeError, OverflowError, ValueError) as e:
@@ -202,7 +208,8 @@ def escape_nested_surrogates(value: Any) -> Any:
             return escape_surrogates(value)
         case dict():
             return {
-                escape_surrogates(str(key)): escape_nested_surrogates(item) for key, item in cast(dict[Any, Any], value).items()
+                escape_surrogates(str(key)): escape_nested_surrogates(item)
+                for key, item in cast(dict[Any, Any], value).items()
             }
         case list() | tuple():
             return [escape_nested_surrogates(item) for item in cast(list[Any], value)]
@@ -262,7 +269,8 @@ async def collect_async_generator(pieces: AsyncIterator[Any]) -> Any:
 class ResultStore:
     """The long texts of one conversation, by handle; beyond `max_bytes`, the oldest are dropped. Thread-safe.
 
-    A handle depends on the text alone, so in a loaded or copied conversation it refers to the same text, or to none.
+    A handle depends on the text alone, so in a loaded or copied conversation it refers to the same text, or
+    to none.
     """
 
     def __init__(self, max_bytes: int = MAX_STORED) -> None:
@@ -280,7 +288,10 @@ class ResultStore:
             return [*self._texts.values()]
 
     def put(self, text: str) -> str:
-        """Store a text and return its handle. Of a text larger than the whole store, only the beginning is kept."""
+        """Store a text and return its handle.
+
+        Of a text larger than the whole store, only the beginning is kept.
+        """
         if sys.getsizeof(text) > self.max_bytes:
             text = text[: self.max_bytes // 4]
         handle = "r" + blake2b(text.encode(errors="surrogatepass"), digest_size=5).hexdigest()
@@ -309,11 +320,14 @@ class ResultStore:
         if text is not None:
             return text
         available = f"; there are {', '.join(known[-5:])}" if known else ""
-        raise ToolError(f"there is no result {handle!r} (any more): run the tool again{available}", kind="not_found")
+        raise ToolError(
+            f"there is no result {handle!r} (any more): run the tool again{available}", kind="not_found"
+        )
 
 
 def limit_result(result: ToolResult, limit: int, store: ResultStore | None) -> ToolResult:
-    """Truncate a result to `limit` characters of text: the start, a line on how to read the rest, and the end.
+    """Truncate a result to `limit` characters of text: the start, a line on how to read the rest, and the
+    end.
 
     `store`: keeps the whole text; None if nobody will read the rest.
     """
@@ -349,11 +363,14 @@ def _limit_media(block: ResultBlock) -> ResultBlock:
     size = len(block.data) * 3 // 4  # of Base64
     if size <= MAX_MEDIA:
         return block
-    return Text(f"[{block.kind} of {size // 2**20} MB left out: models accept at most {MAX_MEDIA // 2**20} MB]")
+    return Text(
+        f"[{block.kind} of {size // 2**20} MB left out: models accept at most {MAX_MEDIA // 2**20} MB]"
+    )
 
 
 def _truncate(text: str, limit: int, store: ResultStore | None) -> str:
-    """Return the start and the end of a text, cut at line ends where possible, with a note on how to read the middle.
+    """Return the start and the end of a text, cut at line ends where possible, with a note on how to read the
+    middle.
 
     `store`: keeps the text; None if the middle cannot be read.
     """
@@ -372,16 +389,31 @@ def _truncate(text: str, limit: int, store: ResultStore | None) -> str:
 @cache
 def _read_result_definition(page_size: int) -> ToolDefinition:
     properties = {
-        "handle": {"type": "string", "description": "The handle of the result, as the truncated result names it."},
+        "handle": {
+            "type": "string",
+            "description": "The handle of the result, as the truncated result names it.",
+        },
         "offset": {"type": "integer", "description": "The first character to read (default 0)."},
-        "limit": {"type": "integer", "description": f"Characters to read, at most {page_size} (default {page_size})."},
+        "limit": {
+            "type": "integer",
+            "description": f"Characters to read, at most {page_size} (default {page_size}).",
+        },
     }
-    schema = {"type": "object", "properties": properties, "required": ["handle"], "additionalProperties": False}
-    return ToolDefinition("read_result", "Read a part of a tool result that was too long to be shown in full.", schema)
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": ["handle"],
+        "additionalProperties": False,
+    }
+    return ToolDefinition(
+        "read_result", "Read a part of a tool result that was too long to be shown in full.", schema
+    )
 
 
 def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
-    """Create the tool with which a model reads the rest of a truncated result, `page_size` characters at a time."""
+    """Create the tool with which a model reads the rest of a truncated result, `page_size` characters at a
+    time.
+    """
     from toolglot.tools.tool import tool_from_definition
 
     def read_result(handle: str, offset: int = 0, limit: int = page_size) -> str:
@@ -391,4 +423,6 @@ def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
         return f"{text}\n[characters {offset} to {end} of {size}{hint}]"
 
     definition, max_result = _read_result_definition(page_size), page_size + LINE_END_WINDOW
-    return tool_from_definition(definition, read_result, effects="read", inline=True, idempotent=True, max_result=max_result)
+    return tool_from_definition(
+        definition, read_result, effects="read", inline=True, idempotent=True, max_result=max_result
+    )

@@ -1,7 +1,8 @@
-"""Rules about calls: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's name alone. Pure.
+"""Rules about calls: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's name
+alone. Pure.
 
-Rules that allow a call must cover all of its subjects, and never allow what they cannot judge. A rule that denies needs to
-cover only one subject, and takes precedence.
+Rules that allow a call must cover all of its subjects, and never allow what they cannot judge. A rule that
+denies needs to cover only one subject, and takes precedence.
 """
 
 import re
@@ -38,10 +39,11 @@ ACTS_AS: dict[str, tuple[str, ...]] = {
 class Subject(msgspec.Struct, frozen=True):
     """One thing that a call acts on.
 
-    command: a line for bash. path: a real, absolute path, with the `root` that rules are relative to. directory: everything
-    below such a path. address: a URL. text: anything else. other: something that no pattern can describe, so that only a rule
-    for the whole tool allows the call.
-    `tool`: another tool whose rules also apply; for example, rules for `write` also apply to what `edit` changes.
+    command: a line for bash. path: a real, absolute path, with the `root` that rules are relative to.
+    directory: everything below such a path. address: a URL. text: anything else. other: something that no
+    pattern can describe, so that only a rule for the whole tool allows the call.
+    `tool`: another tool whose rules also apply; for example, rules for `write` also apply to what `edit`
+    changes.
     """
 
     kind: Literal["command", "path", "directory", "address", "text", "other"]
@@ -84,7 +86,9 @@ def parse_rule(text: str) -> Rule:
     return Rule(text, match["tool"], (match["pattern"] or "").strip())
 
 
-def find_subjects(scope: Callable[[dict[str, Any]], Iterable[Subject]], arguments: dict[str, Any]) -> list[Subject]:
+def find_subjects(
+    scope: Callable[[dict[str, Any]], Iterable[Subject]], arguments: dict[str, Any]
+) -> list[Subject]:
     """Return the subjects of a call."""
     try:
         return list(scope(arguments))
@@ -95,12 +99,17 @@ def find_subjects(scope: Callable[[dict[str, Any]], Iterable[Subject]], argument
 class RuleSet:
     """The rules of a policy. `names`: resolves the names of tools in them."""
 
-    def __init__(self, approve: Sequence[str], deny: Sequence[str], names: PolicyNames = _OWN_NAMES_ONLY) -> None:
+    def __init__(
+        self, approve: Sequence[str], deny: Sequence[str], names: PolicyNames = _OWN_NAMES_ONLY
+    ) -> None:
         self.approve, self.deny = tuple(map(parse_rule, approve)), tuple(map(parse_rule, deny))
         self._names = names
 
     def find_complete_denial(self, tool: str) -> Rule | None:
-        """Return a rule that denies every call of a tool; None if there is none. The tool is not offered then."""
+        """Return a rule that denies every call of a tool; None if there is none.
+
+        The tool is not offered then.
+        """
         names = (tool, *ACTS_AS.get(tool, ()))
         denials = (rule for rule in self.deny if not rule.pattern)
         return next((rule for rule in denials if self._names.covers(rule.tool, *names, denies=True)), None)
@@ -131,7 +140,9 @@ class RuleSet:
         return self._names.covers(rule.tool, tool, subject.tool, implied_tool, denies=True)
 
     def find_approval(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[tuple[Rule, ...], str]:
-        """Return the rules that together allow a call; if none do, what is not allowed ("" if no rule is for the tool)."""
+        """Return the rules that together allow a call; if none do, what is not allowed ("" if no rule is for
+        the tool).
+        """
         for rule in self.approve:
             if not rule.pattern and self._names.covers(rule.tool, tool):
                 return (rule,), ""
@@ -144,7 +155,11 @@ class RuleSet:
             if problem:
                 return (), problem
             for part in parts:
-                covering = (rule for rule in rules if not rule.pattern or _matches(rule.pattern, part, is_denial=False))
+                covering = (
+                    rule
+                    for rule in rules
+                    if not rule.pattern or _matches(rule.pattern, part, is_denial=False)
+                )
                 match = next(covering, None)
                 if match is None:
                     return (), f"no rule allows {str(part)!r}"
@@ -242,7 +257,10 @@ def _translate_name(segment: str) -> str:
 
 
 def match_address(pattern: str, url: str, *, is_denial: bool) -> bool:
-    """Return whether a URL is at the host of a pattern, and below its path. A denial covers subdomains and any port."""
+    """Return whether a URL is at the host of a pattern, and below its path.
+
+    A denial covers subdomains and any port.
+    """
     wanted = _ADDRESS.fullmatch(pattern if "/" in pattern else pattern.lower())
     location = _locate(url)
     if wanted is None or location is None:

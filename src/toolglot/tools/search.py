@@ -1,7 +1,8 @@
 """The tool `search_tools`, and the search behind it: Okapi BM25 over tools, in plain Python and without I/O.
 
-A name counts more than a description, and both more than a parameter's description. Words are compared by their stem; a word
-that begins like another one, or means the same (`remove`, `delete`), counts less than the word itself.
+A name counts more than a description, and both more than a parameter's description. Words are compared by
+their stem; a word that begins like another one, or means the same (`remove`, `delete`), counts less than the
+word itself.
 """
 
 import math
@@ -21,7 +22,8 @@ __all__ = ["SEARCH_TOOLS", "ToolIndex", "describe_names", "search_tools_tool"]
 
 SEARCH_TOOLS = "search_tools"
 
-_K1, _B = 1.2, 0.75  # the usual constants: how soon repetition stops to count, how much a long text is discounted
+# the usual constants: how soon repetition stops to count, how much a long text is discounted
+_K1, _B = 1.2, 0.75
 _NAME, _TEXT, _PARAMETER = 3.0, 1.0, 0.5  # weight of a word by where it stands
 _SIMILAR, _SYNONYM = 0.4, 0.5  # weight of a word that is not the one that was asked for
 _MAX_DESCRIPTION = 2_000  # characters of one description: an essay says no more about what a tool is for
@@ -30,7 +32,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[぀-ヿ㐀-鿿가-힯]|[^
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
-        "a an and any are as at be by can for from how i in into is it its me my need of on or our some that the their this "
+        "a an and any are as at be by can for from how i in into is it its me my need of on or our some that "
+        "the their this "
         "to tool tools use want what which with you your",
     )
 )
@@ -56,7 +59,9 @@ _SYNONYM_GROUPS = (
 
 
 def _stem(word: str) -> str:
-    """Return a word without its ending; crude, but the same for `issues` and `issue`, `creating` and `create`."""
+    """Return a word without its ending; crude, but the same for `issues` and `issue`, `creating` and
+    `create`.
+    """
     word = word.lower()
     if len(word) > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
@@ -103,8 +108,9 @@ class ToolIndex:
     def search(self, query: str, limit: int = 5) -> list[ToolDefinition]:
         """Return the tools that fit best, at most `limit`.
 
-        Names that are separated by commas select exactly these, with or without `select:` before them; `+word` requires a word
-        of the name. Whatever is called like the query comes first, then what begins like it, then the rest by its score.
+        Names that are separated by commas select exactly these, with or without `select:` before them;
+        `+word` requires a word of the name. Whatever is called like the query comes first, then what begins
+        like it, then the rest by its score.
         """
         query = query.strip()
         names = [name for name in query.removeprefix("select:").split(",") if name.strip()]
@@ -152,7 +158,9 @@ class ToolIndex:
                 rarity = math.log(1 + (len(self.tools) - len(postings) + 0.5) / (len(postings) + 0.5))
                 for index, count in postings:
                     norm = _K1 * (1 - _B + _B * self._lengths[index] / self._average)
-                    best[index] = max(best.get(index, 0.0), factor * rarity * count * (_K1 + 1) / (count + norm))
+                    best[index] = max(
+                        best.get(index, 0.0), factor * rarity * count * (_K1 + 1) / (count + norm)
+                    )
             for index, score in best.items():
                 scores[index] = scores.get(index, 0.0) + score
         return scores
@@ -162,7 +170,9 @@ class ToolIndex:
         matches = [(word, 1.0)] if word in self._postings else []
         matches += [(other, _SYNONYM) for other in _load_synonyms().get(word, ()) if other in self._postings]
         if len(word) >= 3:
-            matches += [(other, _SIMILAR) for other in self._postings if other != word and _is_similar(other, word)]
+            matches += [
+                (other, _SIMILAR) for other in self._postings if other != word and _is_similar(other, word)
+            ]
         return matches
 
 
@@ -194,14 +204,18 @@ _MAX_LOADED = 20  # tools of one search: more would fill the context that deferr
 _MAX_OTHERS = 20  # names of further matches
 _MAX_NAMES = 600  # characters of names in the description, which some providers limit
 _DESCRIPTION = (
-    "Find and load tools that are not shown yet. Describe what you need in a few words, such as 'create calendar event'; "
+    "Find and load tools that are not shown yet. Describe what you need in a few words, such as 'create "
+    "calendar event'; "
     "'select:NAME,NAME' loads tools by their names, and '+word' requires a word of the name. "
-    "The tools that are found can be called from then on. Search before you say that something cannot be done."
+    "The tools that are found can be called from then on. Search before you say that something cannot be "
+    "done."
 )
 
 
 def describe_names(tools: Iterable[ToolDefinition]) -> str:
-    """Return what can be found: the names, or how many there are of each kind, by namespace or the name's first word."""
+    """Return what can be found: the names, or how many there are of each kind, by namespace or the name's
+    first word.
+    """
     names = [tool.qualified_name for tool in tools]
     listing = ", ".join(names)
     if len(listing) > _MAX_NAMES:
@@ -223,12 +237,14 @@ def search_tools_tool(tools: Iterable[ToolDefinition]) -> Tool:
     def search_tools(query: str, limit: int = 5) -> ToolOutput:
         matches = make_index().search(query, _MAX_LOADED + _MAX_OTHERS)
         count = len(matches) if query.strip().startswith("select:") else max(1, min(limit, _MAX_LOADED))
-        loaded, others = matches[:count][:_MAX_LOADED], [tool.qualified_name for tool in matches[count:]][:_MAX_OTHERS]
+        loaded = matches[:count][:_MAX_LOADED]
+        others = [tool.qualified_name for tool in matches[count:]][:_MAX_OTHERS]
         names = tuple(tool.qualified_name for tool in loaded)
         data = {"loaded": [*names], "others": others, "total": len(tools)}
         if not loaded:
             text = (
-                f"No tool matches {query!r:.200}. Try other words: what it does, or where it belongs. {describe_names(tools)}"
+                f"No tool matches {query!r:.200}. Try other words: what it does, or where it belongs. "
+                f"{describe_names(tools)}"
             )
             return ToolOutput(text, data)
         lines = [f"Loaded {pluralize(len(loaded), 'tool')}, which can be called from now on:"]
@@ -241,10 +257,21 @@ def search_tools_tool(tools: Iterable[ToolDefinition]) -> Tool:
         return ToolOutput((Text("\n".join(lines)), ToolsChanged(loaded=names)), data)
 
     properties = {
-        "query": {"type": "string", "description": "What the tool should do, in a few words; or select:NAME,NAME."},
-        "limit": {"type": "integer", "description": f"Tools to load at most, 1 to {_MAX_LOADED} (default 5)."},
+        "query": {
+            "type": "string",
+            "description": "What the tool should do, in a few words; or select:NAME,NAME.",
+        },
+        "limit": {
+            "type": "integer",
+            "description": f"Tools to load at most, 1 to {_MAX_LOADED} (default 5).",
+        },
     }
-    schema = {"type": "object", "properties": properties, "required": ["query"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": ["query"],
+        "additionalProperties": False,
+    }
     text = f"{_DESCRIPTION} {describe_names(tools)}"
     definition = ToolDefinition(SEARCH_TOOLS, text, schema, tags=frozenset({BUILTIN_TAG}), finds_tools=True)
     return tool_from_definition(definition, search_tools, effects="read", inline=True, idempotent=True)

@@ -1,7 +1,7 @@
 """A tool: what a model sees of it, its function, and how it may be run.
 
-Invariants: `@tool` costs microseconds; schema and binder are built once, when first needed. A call does no reflection.
-A decorated function still works as before: calling the Tool calls the function.
+Invariants: `@tool` costs microseconds; schema and binder are built once, when first needed. A call does no
+reflection. A decorated function still works as before: calling the Tool calls the function.
 """
 
 import inspect
@@ -159,7 +159,11 @@ class Tool(Generic[Parameters, Returned]):
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
         # Checked early because it costs nothing; other checks wait until the definition is needed.
-        code = function.__code__ if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__") else None
+        code = (
+            function.__code__
+            if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__")
+            else None
+        )
         if code is not None and code.co_flags & _CO_VARARGS:
             reason = "it takes *args, but a model passes arguments by name; use a list parameter instead"
             raise InvalidTool(f"{qualified_name(function)} cannot be the tool {self.name!r}: {reason}")
@@ -173,10 +177,14 @@ class Tool(Generic[Parameters, Returned]):
             effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
             raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known: {known}")
         if unknown_callers := [caller for caller in callers if caller not in ("model", "code")]:
-            raise InvalidTool(f"tool {self.name!r}: unknown caller {unknown_callers[0]!r:.80}; known: model, code")
+            raise InvalidTool(
+                f"tool {self.name!r}: unknown caller {unknown_callers[0]!r:.80}; known: model, code"
+            )
 
     def _has_examples_to_check(self) -> bool:
-        """Whether there are examples and a given schema; one that must be derived is derived when it is needed."""
+        """Whether there are examples and a given schema; one that must be derived is derived when it is
+        needed.
+        """
         definition = self._options["definition"]
         if definition is not None:
             return bool(definition.examples)
@@ -198,13 +206,18 @@ class Tool(Generic[Parameters, Returned]):
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the return annotation; None if there is none, or it cannot be represented in JSON."""
+        """The JSON Schema of the return annotation; None if there is none, or it cannot be represented in
+        JSON.
+        """
         try:
             annotation = inspect.signature(cast(Function, self.function)).return_annotation
             returned = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-            hint = evaluate_annotations(self.function, [returned], None, self._options.get("names") or {})["returned"]
+            hint = evaluate_annotations(self.function, [returned], None, self._options.get("names") or {})[
+                "returned"
+            ]
             return OutputType(hint).schema or None
-        except (ToolglotError, TypeError, ValueError):  # a type that JSON cannot represent, or a function without a signature
+        except (ToolglotError, TypeError, ValueError):
+            # a type that JSON cannot represent, or a function without a signature
             return None
 
     @property
@@ -213,13 +226,20 @@ class Tool(Generic[Parameters, Returned]):
         return self._spec.context_parameter is not None
 
     def bind(self, call: ToolCall) -> BoundArguments:
-        """Validate and repair the arguments of a call. Raises ToolError (validation), written for the model."""
+        """Validate and repair the arguments of a call.
+
+        Raises ToolError (validation), written for the model.
+        """
         spec = self._spec
         arguments = call.arguments
         if spec.definition.kind == "freeform":
             text = _read_text(call)
             return BoundArguments({spec.sole_parameter: text}, {spec.sole_parameter: text})
-        if arguments is not None and not call.freeform and (values := spec.binder.bind(arguments)) is not None:
+        if (
+            arguments is not None
+            and not call.freeform
+            and (values := spec.binder.bind(arguments)) is not None
+        ):
             return BoundArguments(arguments, values)
         try:
             arguments, repairs = read_arguments(call)
@@ -229,10 +249,17 @@ class Tool(Generic[Parameters, Returned]):
         except InvalidArguments as e:
             message = explain_issues(spec.definition, e.issues)
             raise ToolError(
-                message, kind="validation", code="invalid_arguments", tool=self.name, call_id=call.id, details=e.issues
+                message,
+                kind="validation",
+                code="invalid_arguments",
+                tool=self.name,
+                call_id=call.id,
+                details=e.issues,
             ) from None
         except UsageError as e:
-            raise ToolError(f"The tool {self.name} cannot be called: {e}", tool=self.name, call_id=call.id) from None
+            raise ToolError(
+                f"The tool {self.name} cannot be called: {e}", tool=self.name, call_id=call.id
+            ) from None
         return BoundArguments(arguments, values, repairs + more_repairs)
 
     def call(self, values: dict[str, Any], context: Context) -> Any:
@@ -291,7 +318,9 @@ class Tool(Generic[Parameters, Returned]):
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> "Tool[Parameters, Returned]": ...
     @overload
-    def __get__(self: "Tool[Concatenate[Any, _P], _R]", instance: object, owner: type[Any] | None = None) -> "Tool[_P, _R]": ...
+    def __get__(
+        self: "Tool[Concatenate[Any, _P], _R]", instance: object, owner: type[Any] | None = None
+    ) -> "Tool[_P, _R]": ...
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> "Tool[..., Any]":
         """Bind a method to its object, as functions do."""
         holder = owner if self._binding is classmethod else instance
@@ -327,7 +356,9 @@ class Tool(Generic[Parameters, Returned]):
             return self._build_spec_from_schema(options["definition"])
         if options.get("parameters") is not None:
             description = parse_docstring(function_doc(self.function))[0]
-            return self._build_spec_from_schema(self._build_definition(description, dict(options["parameters"])))
+            return self._build_spec_from_schema(
+                self._build_definition(description, dict(options["parameters"]))
+            )
         derived = derive(self.function, context_type=Context, namespace=options["names"])
         definition = self._build_definition(derived.description, derived.schema)
         return _ToolSpec(definition, derived, derived.context_parameter, derived.positional_names)
@@ -371,7 +402,8 @@ class Tool(Generic[Parameters, Returned]):
 _ATTRIBUTES = frozenset(Tool.__annotations__)
 _ITERABLES = frozenset({"tags", "examples", "effects", "callers"})
 
-# With those from `__annotations__` on, `inspect` treats a tool as its function: it has a signature, and may be a coroutine.
+# With those from `__annotations__` on, `inspect` treats a tool as its function: it has a signature, and may
+# be a coroutine.
 _FUNCTION_ATTRIBUTES = (
     *("__doc__", "__module__", "__name__", "__qualname__"),
     *("__annotations__", "__code__", "__defaults__", "__kwdefaults__"),
@@ -395,7 +427,9 @@ def tool(function: Callable[_P, _R], /, **options: Unpack[ToolOptions]) -> Tool[
 def tool(**options: Unpack[ToolOptions]) -> "_Decorator": ...
 @show_options(ToolOptions)
 def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decorator":
-    """Make a function a tool: `@tool`, `@tool(effects="read", timeout=5)`, `tool(some.callable, name="search")`."""
+    """Make a function a tool: `@tool`, `@tool(effects="read", timeout=5)`, `tool(some.callable,
+    name="search")`.
+    """
 
     def decorate(function: Callable[_P, _R], /, depth: int = 1) -> Tool[_P, _R]:
         if isinstance(function, Tool):
@@ -409,17 +443,27 @@ def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decora
 def tool_from_definition(
     definition: ToolDefinition, function: Callable[_P, _R], **options: Unpack[ToolOptions]
 ) -> Tool[_P, _R]:
-    """Create a tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
+    """Create a tool with a given definition.
+
+    A freeform tool passes the model's text to the function's first parameter.
+    """
     return Tool(function, definition=definition, **options)
 
 
 @show_options(SchemaToolOptions)
 def tool_from_schema(
-    name: str, description: str, parameters: dict[str, Any], function: Callable[_P, _R], **options: Unpack[SchemaToolOptions]
+    name: str,
+    description: str,
+    parameters: dict[str, Any],
+    function: Callable[_P, _R],
+    **options: Unpack[SchemaToolOptions],
 ) -> Tool[_P, _R]:
-    """Create a tool from a JSON Schema. The function is called with keyword arguments, and with the schema's defaults.
+    """Create a tool from a JSON Schema.
 
-    If its only parameter, besides a Context, is not a property of the schema, it receives all arguments as a dict.
+    The function is called with keyword arguments, and with the schema's defaults.
+
+    If its only parameter, besides a Context, is not a property of the schema, it receives all arguments as a
+    dict.
     """
     return tool_from_definition(ToolDefinition(name, description, parameters), function).replace(**options)
 
@@ -428,7 +472,9 @@ def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
     """Create tools from an object's public methods, or from a module's own functions, in definition order."""
     local_names = vars(cast(type[Any], type(obj)))
     members = _module_functions(obj) if isinstance(obj, ModuleType) else _public_methods(obj)
-    tools: list[Tool] = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members]
+    tools: list[Tool] = [
+        value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members
+    ]
     if not prefix:
         return tools
     return [tool.replace(name=prefix + tool.name) for tool in tools]
@@ -452,7 +498,8 @@ def _public_methods(obj: Any) -> Iterable[Any]:
         if not isinstance(static, (FunctionType, staticmethod, classmethod, Tool)):
             continue
         value = getattr(obj, name)
-        if isinstance(value, MethodType) and isinstance(inner := cast(Any, value.__func__), Tool):  # @classmethod over @tool
+        # @classmethod over @tool
+        if isinstance(value, MethodType) and isinstance(inner := cast(Any, value.__func__), Tool):
             value = Tool(cast(Any, MethodType(inner.function, value.__self__)), **inner._options)  # pyright: ignore[reportPrivateUsage]
         if not _needs_object(value):
             yield value
@@ -508,7 +555,9 @@ def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
     """Return the local names that string annotations refer to, from the frame that defines the function."""
     if frame.f_code.co_name == "<module>":
         return None
-    annotations = [text for text in getattr(function, "__annotations__", {}).values() if isinstance(text, str)]
+    annotations = [
+        text for text in getattr(function, "__annotations__", {}).values() if isinstance(text, str)
+    ]
     words = set(re.findall(r"\w+", " ".join(annotations)))
     if not words:
         return None
@@ -521,7 +570,10 @@ def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
 
 
 def _read_text(call: ToolCall) -> str:
-    """Return the text of a freeform call. A wire without freeform tools sends it as the one argument of a function."""
+    """Return the text of a freeform call.
+
+    A wire without freeform tools sends it as the one argument of a function.
+    """
     if not call.freeform and call.arguments is not None and len(call.arguments) == 1:
         value = next(iter(call.arguments.values()))
         if isinstance(value, str):
@@ -543,7 +595,8 @@ def _check_options(options: Mapping[str, Any], definition: ToolDefinition | None
 def _check_examples(definition: ToolDefinition, binder: ArgumentBinder) -> None:
     """Raise InvalidTool for an example that a call could not have as its arguments.
 
-    What only a format or a type's own validator refuses is accepted: whether a file exists depends on where the program runs.
+    What only a format or a type's own validator refuses is accepted: whether a file exists depends on where
+    the program runs.
     """
     for example in definition.examples:
         if binder.bind(example.input) is not None:
@@ -556,7 +609,9 @@ def _check_examples(definition: ToolDefinition, binder: ArgumentBinder) -> None:
         issues = [issue for issue in violations if issue.keyword != "format"]
         if issues:
             reason, text = "; ".join(map(str, issues[:3])), truncate(dumps_text(example.input), 80)
-            raise InvalidTool(f"tool {definition.name!r}: the example {text} does not fit its parameters ({reason})")
+            raise InvalidTool(
+                f"tool {definition.name!r}: the example {text} does not fit its parameters ({reason})"
+            )
 
 
 def _as_set(names: Any) -> frozenset[Any]:
@@ -564,7 +619,10 @@ def _as_set(names: Any) -> frozenset[Any]:
 
 
 def _check_name(name: str, function: Any, *, is_given: bool) -> str:
-    """Check a name. Explicit names may be any printable text: wires reversibly map what their providers refuse."""
+    """Check a name.
+
+    Explicit names may be any printable text: wires reversibly map what their providers refuse.
+    """
     is_visible = name.strip() != "" and name.isprintable()
     if len(name) > MAX_NAME:
         reason = f"over {MAX_NAME} characters"
@@ -574,7 +632,9 @@ def _check_name(name: str, function: Any, *, is_given: bool) -> str:
         reason = "it must be visible text on one line"
     else:
         reason = "it is not an identifier"
-    raise InvalidTool(f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…")
+    raise InvalidTool(
+        f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…"
+    )
 
 
 def _to_example(example: Any, name: str) -> ToolExample:
@@ -582,7 +642,9 @@ def _to_example(example: Any, name: str) -> ToolExample:
     if isinstance(example, ToolExample):
         return example
     if not isinstance(example, Mapping):
-        raise InvalidTool(f"tool {name!r}: an example is a ToolExample or a dict, not {type(example).__name__}")
+        raise InvalidTool(
+            f"tool {name!r}: an example is a ToolExample or a dict, not {type(example).__name__}"
+        )
     fields = dict(cast(Mapping[str, Any], example))
     if isinstance(fields.get("input"), Mapping) and fields.keys() <= {"input", "output", "description"}:
         return ToolExample(**fields)

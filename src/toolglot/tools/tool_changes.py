@@ -1,6 +1,7 @@
 """What a tool said about itself when a user always allowed it, and what has changed since.
 
-An MCP server can replace its tools at any time. An "always" that also covered what a tool becomes would allow anything.
+An MCP server can replace its tools at any time. An "always" that also covered what a tool becomes would allow
+anything.
 """
 
 from collections.abc import Mapping
@@ -30,18 +31,24 @@ def describe_tool(tool: Tool) -> dict[str, str]:
         "effects": tool.effects,
         "hints": tool.server_hints,
     }
-    return {name: dumps_text(msgspec.to_builtins(value, order="deterministic")) for name, value in parts.items()}
+    return {
+        name: dumps_text(msgspec.to_builtins(value, order="deterministic")) for name, value in parts.items()
+    }
 
 
 def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return on one line what has changed between two descriptions of a tool, the first difference of each part."""
+    """Return on one line what has changed between two descriptions of a tool, the first difference of each
+    part.
+    """
     changes: list[str] = []
     for name, text in now.items():
         old = before[name]
         if text == old:
             continue
         pairs = enumerate(zip(old, text, strict=False))
-        difference = next((index for index, (left, right) in pairs if left != right), min(len(old), len(text)))
+        difference = next(
+            (index for index, (left, right) in pairs if left != right), min(len(old), len(text))
+        )
         start = max(0, difference - _CONTEXT)
         verb = "were" if name.endswith("s") else "was"
         changes.append(f"its {name} {verb} {_excerpt(old, start)}, now {_excerpt(text, start)}")

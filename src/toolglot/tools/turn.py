@@ -30,11 +30,12 @@ async def run_turn(
 ) -> None:
     """Run the calls of a turn, each with its index; the observer of the batch hears of them.
 
-    What a call is asked about, and whether it is, can depend on what the calls before it do. So an ordered call is judged
-    when those before it have finished, and those after it when it has; a preview is made when nothing else runs. Other calls do
-    not wait while somebody is asked.
+    What a call is asked about, and whether it is, can depend on what the calls before it do. So an ordered
+    call is judged when those before it have finished, and those after it when it has; a preview is made when
+    nothing else runs. Other calls do not wait while somebody is asked.
 
-    `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever the policy says.
+    `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever the
+    policy says.
     """
     try:
         await _run_in_order(host, calls, caller, batch, rulings, ask_reason)
@@ -66,7 +67,8 @@ async def _run_in_order(
             continue
         if is_ordered:
             await batch.run_all()
-        # Even if the policy would let it run by now, it must not run with arguments that somebody has replaced.
+        # Even if the policy would let it run by now, it must not run with arguments that somebody has
+        # replaced.
         reason = ask_reason or (_CHANGED if ruling is not None and ruling.changes_arguments else "")
         work = await host.prepare(call, caller, reason, ruling=ruling, tool=tool)
         if isinstance(work, PreparedCall) and work.needs_approval:

@@ -28,7 +28,8 @@ Effect = Literal["read", "write", "execute", "network"]
 
 
 ApprovalMode = Literal["ask", "sandboxed"]
-"""What runs without approval: only what reads; or also what the sandbox confines to the workspace, without network."""
+"""What runs without approval: only what reads; or also what the sandbox confines to the workspace, without
+network."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
@@ -48,9 +49,11 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why a decision is needed: the rule or the default that requires it."""
     each_time: bool = False
-    """The call needs its own approval, for example because it leaves the sandbox. "always" means "yes" here."""
+    """The call needs its own approval, for example because it leaves the sandbox. "always" means "yes"
+    here."""
     form: dict[str, Any] | None = None
-    """The JSON Schema of values that a running tool requests: `Allow(arguments=…)` passes them, `arguments` has defaults."""
+    """The JSON Schema of values that a running tool requests: `Allow(arguments=…)` passes them, `arguments`
+    has defaults."""
     fingerprint: str = ""
     """Identifies everything above: an approval is valid only as long as the call would do what was shown."""
 
@@ -70,8 +73,8 @@ class Suspended(msgspec.Struct, frozen=True):
     request: ApprovalRequest
     """What is asked."""
     id: str
-    """Identifies the call among those that wait. A call that code has made is named after the call that runs the code:
-    `call_2/call_1`."""
+    """Identifies the call among those that wait. A call that code has made is named after the call that runs
+    the code: `call_2/call_1`."""
     kind: SuspensionKind = "approval"
     has_started: bool = False
     """The call may have had effects already, so it must not run again from the start."""
@@ -95,12 +98,18 @@ class Suspended(msgspec.Struct, frozen=True):
 
     @property
     def needs(self) -> Literal["decision", "answer"]:
-        """What it waits for. An answer is given as `Allow(arguments=…)`, with values for the form of `request`."""
+        """What it waits for.
+
+        An answer is given as `Allow(arguments=…)`, with values for the form of `request`.
+        """
         return "decision" if self.request.form is None else "answer"
 
     @classmethod
     def from_request(cls, request: ApprovalRequest, *, outer: ToolCall | None = None) -> "Suspended":
-        """Return the call that waits for this request. `outer`: the call whose code has made it, which has started."""
+        """Return the call that waits for this request.
+
+        `outer`: the call whose code has made it, which has started.
+        """
         kind = "approval" if request.form is None else "question"
         if outer is None:
             return cls(request, request.id, kind)
@@ -130,8 +139,8 @@ class Allow(msgspec.Struct, frozen=True):
     always: bool = False
     """Do not ask about this tool again in the conversation."""
     ask_again: bool = False
-    """Request approval again with the new arguments before the call runs, to show what it would do now. Without `ask_again`,
-    that happens only if the new arguments need their own approval (`each_time`)."""
+    """Request approval again with the new arguments before the call runs, to show what it would do now.
+    Without `ask_again`, that happens only if the new arguments need their own approval (`each_time`)."""
 
 
 class Deny(msgspec.Struct, frozen=True):
@@ -154,8 +163,9 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 Decision = bool | Literal["yes", "no", "always", "later"] | Allow | Deny
-"""True or "yes": allow this call. False or "no": deny it. "always": allow it, and do not ask about this tool again in the
-conversation. "later": pause the run, to be resumed. With details: `Allow(arguments=…)`, `Deny("use the test server")`."""
+"""True or "yes": allow this call. False or "no": deny it. "always": allow it, and do not ask about this tool
+again in the conversation. "later": pause the run, to be resumed. With details: `Allow(arguments=…)`,
+`Deny("use the test server")`."""
 Approve = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
 """A function that decides on a call; pass it as `Agent(approve=…)`."""
 

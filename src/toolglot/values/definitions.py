@@ -21,7 +21,8 @@ ALWAYS_SHOWN_TAG = "always_shown"
 
 
 class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A mark for the provider's prompt cache: everything up to and including the marked part is worth caching.
+    """A mark for the provider's prompt cache: everything up to and including the marked part is worth
+    caching.
 
     `ttl` is the time to live, such as `5m` or `1h`; "" is the provider's default.
     """
@@ -44,10 +45,10 @@ class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
 class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool as a model sees it.
 
-    A `function` has a JSON Schema in `parameters`. A `freeform` tool takes plain text, which `grammar` may constrain.
-    A `hosted` tool is run by the provider of `wire`; `opaque` is its complete definition there.
-    `typed` maps a wire to a definition that the vendor's models are trained on (`{"type": "bash_20250124", …}`). It replaces
-    description and schema for models that know it; the tool still runs here.
+    A `function` has a JSON Schema in `parameters`. A `freeform` tool takes plain text, which `grammar` may
+    constrain. A `hosted` tool is run by the provider of `wire`; `opaque` is its complete definition there.
+    `typed` maps a wire to a definition that the vendor's models are trained on (`{"type": "bash_20250124",
+    …}`). It replaces description and schema for models that know it; the tool still runs here.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The events that a caller sees while a reply streams and while tools run.
 
-In a reply, `index` is the position of the block. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything
-else); the last event is `ReplyDone`.
-A run consists of replies, with `ToolStarted` … `ToolFinished` in between for every call that ran; the last event is `RunDone`.
-Attributes with a `rename` keep their older names in the JSON of `toolglot run --json`.
+In a reply, `index` is the position of the block. Every block ends with `ToolCallReady` (a call) or
+`BlockReady` (anything else); the last event is `ReplyDone`.
+A run consists of replies, with `ToolStarted` … `ToolFinished` in between for every call that ran; the last
+event is `RunDone`. Attributes with a `rename` keep their older names in the JSON of `toolglot run --json`.
 """
 
 from typing import Any, Generic, Literal
@@ -40,7 +40,9 @@ class ReplyStarted(_Event, frozen=True, gc=False):
 
 
 class BlockStarted(_Event, frozen=True, gc=False):
-    """A block of text or reasoning whose opaque state is known before its first delta; `block` has no text yet."""
+    """A block of text or reasoning whose opaque state is known before its first delta; `block` has no text
+    yet.
+    """
 
     index: int
     block: Text | Thinking
@@ -98,7 +100,9 @@ class ReplyDone(_Event, frozen=True, gc=False):
     reply: Reply
 
 
-BlockEvent = BlockStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady
+BlockEvent = (
+    BlockStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady
+)
 Event = ReplyStarted | BlockEvent | ReplyDone
 """The events of a streaming reply."""
 
@@ -190,7 +194,9 @@ class ModelSwitched(Notice, frozen=True, gc=False):
 
 
 class ContextTruncated(Notice, frozen=True, gc=False):
-    """The conversation has outgrown the context window: requests omit its older part, but the conversation keeps it."""
+    """The conversation has outgrown the context window: requests omit its older part, but the conversation
+    keeps it.
+    """
 
     message: str
     """A sentence about what was left out."""
@@ -208,10 +214,19 @@ class ContextTruncated(Notice, frozen=True, gc=False):
 
 
 RunStop = Literal[
-    "end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "timeout", "approval", "interrupted"
+    "end",
+    "length",
+    "refusal",
+    "filtered",
+    "error",
+    "max_iterations",
+    "budget",
+    "timeout",
+    "approval",
+    "interrupted",
 ]
-"""Why a run ended. budget: `max_total_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused, and can be
-resumed."""
+"""Why a run ended. budget: `max_total_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused,
+and can be resumed."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
@@ -224,7 +239,8 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     reply: Reply | None = None
     """The last reply as a whole; None if there was none."""
     output: OutputValue = None  # pyright: ignore[reportAssignmentType]
-    """The structured output, an `output_type`; None if there is no such type, or while the run waits for approval."""
+    """The structured output, an `output_type`; None if there is no such type, or while the run waits for
+    approval."""
     usage: Usage = Usage()
     """The tokens of all requests of the run."""
     outcomes: tuple[ToolOutcome, ...] = ()
@@ -240,11 +256,14 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     iterations: int = 0
     """The number of requests to the model."""
     cost: float | None = None
-    """US dollars, if the model's price is known; with the simulator, the price of the simulated model applies."""
+    """US dollars, if the model's price is known; with the simulator, the price of the simulated model
+    applies."""
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The results of the run's calls, in the order of `outcomes`: `result.results[0].text`, `.data`, `.is_error`."""
+        """The results of the run's calls, in the order of `outcomes`: `result.results[0].text`, `.data`,
+        `.is_error`.
+        """
         return tuple(outcome.result for outcome in self.outcomes)
 
     @property
@@ -255,7 +274,9 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     def __repr__(self) -> str:
         output = f", output={self.output!r:.100}" if self.output is not None else ""
         calls = f", {len(self.outcomes)} calls" if self.outcomes else ""
-        return f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {self.iterations} iterations>"
+        return (
+            f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {self.iterations} iterations>"
+        )
 
     def _repr_markdown_(self) -> str:
         """For notebooks: the answer, or why there is none."""
@@ -270,5 +291,14 @@ class RunDone(_Event, frozen=True, gc=False):
 
 EngineEvent = Event | Retrying | RequestDelayed
 """What `Engine.stream` yields; the last one is `ReplyDone`."""
-RunEvent = EngineEvent | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | ModelSwitched | ContextTruncated | RunDone
+RunEvent = (
+    EngineEvent
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | ApprovalNeeded
+    | ModelSwitched
+    | ContextTruncated
+    | RunDone
+)
 """What `Agent.stream` yields; the last one is `RunDone`."""

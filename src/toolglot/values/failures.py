@@ -1,8 +1,9 @@
 """What built-in tools tell facades about a failure: stable codes and typed details.
 
-A built-in tool raises `ToolError(message, kind=…, code=…, details=…)`. A facade maps the code and the details to the text that
-its model expects and never looks into the message. Messages name no tool and no parameter, so that they read right under every
-facade; a bad argument is described by `InvalidArgument`, whose parameter a facade can translate.
+A built-in tool raises `ToolError(message, kind=…, code=…, details=…)`. A facade maps the code and the details
+to the text that its model expects and never looks into the message. Messages name no tool and no parameter,
+so that they read right under every facade; a bad argument is described by `InvalidArgument`, whose parameter
+a facade can translate.
 """
 
 from typing import Literal
@@ -87,7 +88,10 @@ ErrorCode = Literal[
 
 
 class InvalidArgument(msgspec.Struct, frozen=True):
-    """One argument is wrong: `f"{parameter} {problem}"` is a sentence. The problem names no other parameter by identifier."""
+    """One argument is wrong: `f"{parameter} {problem}"` is a sentence.
+
+    The problem names no other parameter by identifier.
+    """
 
     parameter: str
     problem: str
@@ -135,7 +139,8 @@ class EditFailed(msgspec.Struct, frozen=True):
     match_count: int = 0
     """ambiguous: how often the old text occurs."""
     lines: tuple[int, ...] = ()
-    """ambiguous: where (at most 20 line numbers). not_found: the first and last line of the most similar text."""
+    """ambiguous: where (at most 20 line numbers). not_found: the first and last line of the most similar
+    text."""
     difference: str = ""
     """not_found: how the most similar text differs, as a sentence fragment."""
     nearest: str = ""

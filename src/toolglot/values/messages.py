@@ -1,10 +1,12 @@
 """Neutral values of a conversation: immutable, and a superset of what every wire can express.
 
-- A block stores what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations)
+- A block stores what all wires share in typed fields. What only its own wire understands (signatures, item
+ids, citations)
   is kept verbatim in `opaque`, and is sent back only to the `Origin` that produced it.
 - `Foreign` is content without a neutral form: kept verbatim, and sent back only to its own wire.
 - Nothing here is specific to a provider.
-- Values hold plain data and can never be part of a reference cycle, so the garbage collector skips them (`gc=False`).
+- Values hold plain data and can never be part of a reference cycle, so the garbage collector skips them
+(`gc=False`).
 """
 
 from binascii import b2a_base64
@@ -32,7 +34,10 @@ MediaKind = Literal["image", "audio", "video", "file"]
 
 
 def _keep_plain(block: msgspec.Struct, name: str, *, allow_nan: bool = False) -> None:
-    """Keep a field as plain JSON. Raises UsageError. `allow_nan`: providers send NaN, which is written as null."""
+    """Keep a field as plain JSON.
+
+    Raises UsageError. `allow_nan`: providers send NaN, which is written as null.
+    """
     value = getattr(block, name)
     try:
         plain = to_plain(value, allow_nan=allow_nan)
@@ -117,7 +122,10 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "", *, name: str = "") -> "Media":
-        """Create a block from raw bytes. PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`."""
+        """Create a block from raw bytes.
+
+        PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`.
+        """
         if not media_type:
             _, media_type = detect_media(data[:16]) or ("", "")
         if not media_type:
@@ -128,7 +136,9 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
 
 
 class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A call translated from a model's native tool names: the base tool, its arguments, and the facade that translated it."""
+    """A call translated from a model's native tool names: the base tool, its arguments, and the facade that
+    translated it.
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -143,7 +153,8 @@ class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     """A tool call by the model.
 
-    `arguments` is None for a freeform call and for text that is not a JSON object; `raw` is the text exactly as sent.
+    `arguments` is None for a freeform call and for text that is not a JSON object; `raw` is the text exactly
+    as sent.
     """
 
     id: str
@@ -184,9 +195,12 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
 
 
 class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
-    """The result of one call. `content` is what the model reads; `data` is the tool's structured output, if any.
+    """The result of one call.
 
-    For a failed call, `error_kind` is the category and `error_code` the stable identifier that the tool raised.
+    `content` is what the model reads; `data` is the tool's structured output, if any.
+
+    For a failed call, `error_kind` is the category and `error_code` the stable identifier that the tool
+    raised.
     """
 
     call_id: str
@@ -206,8 +220,16 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
             force_setattr(self, "content", _to_blocks(self.content))
         for block in self.content:
             if type(block) not in _RESULT_CLASSES:
-                raise UsageError(f"a part of a tool result is text, media or foreign, not {type(block).__name__}")
-        kinds = (type(self.call_id), type(self.name), type(self.error_code), type(self.is_error), type(self.is_rendered))
+                raise UsageError(
+                    f"a part of a tool result is text, media or foreign, not {type(block).__name__}"
+                )
+        kinds = (
+            type(self.call_id),
+            type(self.name),
+            type(self.error_code),
+            type(self.is_error),
+            type(self.is_rendered),
+        )
         has_extras = type(self.error_kind) in _MAYBE_TEXT and type(self.cache) in _MAYBE_MARK
         if kinds != _RESULT_KINDS or self.error_kind not in _ERROR_KINDS or not has_extras:
             check_texts(self)
@@ -235,10 +257,12 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
 
 
 class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
-    """A change to the model's tools from this point in the conversation on. Names are qualified (`namespace.name`).
+    """A change to the model's tools from this point in the conversation on.
 
-    It is part of a system message, of an assistant message if the provider searched for tools, or of the result of a tool that
-    searched for them (`ToolDefinition.finds_tools`).
+    Names are qualified (`namespace.name`).
+
+    It is part of a system message, of an assistant message if the provider searched for tools, or of the
+    result of a tool that searched for them (`ToolDefinition.finds_tools`).
     """
 
     added: tuple[ToolDefinition, ...] = ()
@@ -283,7 +307,10 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A message with a role. A `tool` message holds the results for the calls in the assistant message before it."""
+    """A message with a role.
+
+    A `tool` message holds the results for the calls in the assistant message before it.
+    """
 
     role: Role
     blocks: tuple[Block, ...]
@@ -292,7 +319,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
-            raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
+            raise UsageError(
+                f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}"
+            )
         if type(self.role) is not str:
             force_setattr(self, "role", to_plain(self.role))
         blocks: Any = self.blocks
@@ -315,7 +344,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple([block for block in self.blocks if type(block) is ToolCall])  # twice as fast as a generator
+        # twice as fast as a generator
+        return tuple([block for block in self.blocks if type(block) is ToolCall])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -377,7 +407,10 @@ class Conversation(Sequence[Message]):
         """Per-owner state for this conversation; it lives as long as both the owner and the conversation."""
 
     def share(self) -> "Conversation":
-        """Return another object for the same conversation. What is attached to this one may keep it without a cycle."""
+        """Return another object for the same conversation.
+
+        What is attached to this one may keep it without a cycle.
+        """
         other = Conversation()
         other._messages, other._active_runs = self._messages, self._active_runs
         return other
@@ -399,7 +432,10 @@ class Conversation(Sequence[Message]):
         self._messages.extend(messages)
 
     def retract(self, length: int) -> None:
-        """Remove the messages from `length` on because they were refused. Cached encodings of them become invalid."""
+        """Remove the messages from `length` on because they were refused.
+
+        Cached encodings of them become invalid.
+        """
         del self._messages[length:]
 
     @overload
@@ -432,8 +468,11 @@ class Conversation(Sequence[Message]):
 def _to_blocks(content: Any) -> tuple[Block, ...]:
     if isinstance(content, str | _Block):
         content = (content,)
-    elif isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # bytes and dicts hold no blocks
-        raise UsageError(f"the content of a message is text or blocks, not {type(cast(Any, content)).__name__}")
+    elif isinstance(content, bytes | dict) or not isinstance(content, Iterable):
+        # bytes and dicts hold no blocks
+        raise UsageError(
+            f"the content of a message is text or blocks, not {type(cast(Any, content)).__name__}"
+        )
     parts = [Text(part) if isinstance(part, str) else part for part in cast(Iterable[Any], content)]
     for part in parts:
         if type(part) not in _BLOCK_CLASSES:
@@ -458,7 +497,9 @@ def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
 
 
 def tool_results(*results: ToolResult | Iterable[ToolResult]) -> Message:
-    """Create a tool message with the results for the calls in the assistant message before it. Raises UsageError.
+    """Create a tool message with the results for the calls in the assistant message before it.
+
+    Raises UsageError.
 
     The results may also be given as a list, as the parts of other messages are.
     """
@@ -467,7 +508,9 @@ def tool_results(*results: ToolResult | Iterable[ToolResult]) -> Message:
         blocks += [item] if isinstance(item, ToolResult) else as_items(item)
     for block in blocks:
         if not isinstance(block, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"a tool message holds tool results, not {type(block).__name__}; use ToolResult(call.id, …)")
+            raise UsageError(
+                f"a tool message holds tool results, not {type(block).__name__}; use ToolResult(call.id, …)"
+            )
     return Message("tool", tuple(blocks))
 
 
@@ -485,7 +528,10 @@ def save(conversation: Iterable[Message], **header: Any) -> bytes:
 
 
 def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
-    """Load what `save` wrote. Return the conversation and its header. Unknown types of blocks load as `Foreign`."""
+    """Load what `save` wrote.
+
+    Return the conversation and its header. Unknown types of blocks load as `Foreign`.
+    """
     if isinstance(data, str):
         data = data.encode()
     lines = [line for line in data.split(b"\n") if line.strip()]
@@ -494,9 +540,12 @@ def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
         header = _parse_line(lines[0], 1)
     version = header.pop("toolglot", None)
     if version != FORMAT_VERSION:
-        raise MalformedData(f"line 1: expected a conversation of format {FORMAT_VERSION}, but its header has {version!r}")
+        raise MalformedData(
+            f"line 1: expected a conversation of format {FORMAT_VERSION}, but its header has {version!r}"
+        )
     messages = [_parse_message(line, number) for number, line in enumerate(lines[1:], 2)]
-    header = {key: _upgrade(value) for key, value in header.items()}  # a saved run has calls and results in it
+    # a saved run has calls and results in it
+    header = {key: _upgrade(value) for key, value in header.items()}
     return Conversation(messages), header
 
 
@@ -518,7 +567,10 @@ def _parse_message(line: bytes, number: int) -> Message:
 
 
 def _upgrade(value: Any, *, wraps: bool = False) -> Any:
-    """Rename keys from older files in blocks, including those in a header. `wraps`: other objects become foreign blocks."""
+    """Rename keys from older files in blocks, including those in a header.
+
+    `wraps`: other objects become foreign blocks.
+    """
     if isinstance(value, list):
         return [_upgrade(item, wraps=wraps) for item in cast(list[Any], value)]
     if not isinstance(value, dict):

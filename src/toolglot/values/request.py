@@ -1,7 +1,7 @@
 """A request to a model, in neutral values.
 
-`extras` holds fields without a neutral form, verbatim, under the name of the wire or the wire family that understands them:
-`{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
+`extras` holds fields without a neutral form, verbatim, under the name of the wire or the wire family that
+understands them: `{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,10 +45,12 @@ _Mode = Literal["auto", "none", "required"]
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`auto`: the model decides. `none`: no calls. `required`: at least one call. `names` limits the choice to these tools.
+    """`auto`: the model decides.
 
-    A tool is named with or without its namespace (`crm.find`, `find`). Wherever a choice is expected, a mode can be given as a
-    word, and so can the name of the one tool that must be called.
+    `none`: no calls. `required`: at least one call. `names` limits the choice to these tools.
+
+    A tool is named with or without its namespace (`crm.find`, `find`). Wherever a choice is expected, a mode
+    can be given as a word, and so can the name of the one tool that must be called.
     """
 
     mode: _Mode = "auto"
@@ -63,7 +65,9 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def parse_tool_choice(choice: ToolChoice | str | None) -> ToolChoice | None:
-    """Return a choice that may be given as a word: one of the modes, or the name of the tool that must be called."""
+    """Return a choice that may be given as a word: one of the modes, or the name of the tool that must be
+    called.
+    """
     if not isinstance(choice, str):
         return choice
     if choice in get_args(_Mode):
@@ -94,11 +98,11 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     effort: Effort | None = None
     thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
     cache: bool | CacheMark | None = None
-    """Place prompt-cache marks on wires that need them, with the CacheMark's time to live if given; agents do so unless this is
-    False. Other wires cache without marks."""
+    """Place prompt-cache marks on wires that need them, with the CacheMark's time to live if given; agents do
+    so unless this is False. Other wires cache without marks."""
     extras: dict[str, dict[str, Any]] = {}
-    """A provider's own parameters, by wire or family of wires: `{"openai": {"service_tier": "flex"}}`. They are sent as they
-    are; on another wire, they are a Loss."""
+    """A provider's own parameters, by wire or family of wires: `{"openai": {"service_tier": "flex"}}`. They
+    are sent as they are; on another wire, they are a Loss."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -127,7 +131,9 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
         """The extras of the options and of the request, which take precedence."""
         if not self.options.extras:
             return self.extras
-        extras = {wire: {**fields, **self.extras.get(wire, {})} for wire, fields in self.options.extras.items()}
+        extras = {
+            wire: {**fields, **self.extras.get(wire, {})} for wire, fields in self.options.extras.items()
+        }
         return {**self.extras, **extras}
 
     def __post_init__(self) -> None:
@@ -147,7 +153,8 @@ class OfferedTools(NamedTuple):
 
 
 def effective_tools(request: Request) -> OfferedTools:
-    """Return the tools at the end of a request: its own, with those that the conversation has added, loaded and removed.
+    """Return the tools at the end of a request: its own, with those that the conversation has added, loaded
+    and removed.
 
     Later tools come after earlier ones, so that earlier declarations keep their positions.
     """

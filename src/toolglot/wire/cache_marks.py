@@ -1,8 +1,9 @@
-"""Marks for prompt caches: `cache_control` of Anthropic and of routers, and `prompt_cache_breakpoint` of OpenAI.
+"""Marks for prompt caches: `cache_control` of Anthropic and of routers, and `prompt_cache_breakpoint` of
+OpenAI.
 
-A decoder leaves a mark in a block's opaque fields; `lift_marks` makes it neutral. `Profile.cache_field` names the field that
-the target takes, and `can_carry` says where. A mark that has no form there is a Loss, and so is one that an encoded message
-turns out not to contain (`report_lost_marks`).
+A decoder leaves a mark in a block's opaque fields; `lift_marks` makes it neutral. `Profile.cache_field` names
+the field that the target takes, and `can_carry` says where. A mark that has no form there is a Loss, and so
+is one that an encoded message turns out not to contain (`report_lost_marks`).
 """
 
 from collections.abc import Iterable
@@ -17,13 +18,19 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from toolglot.wire.writer import Place, Writer, is_blank
 
-_FORMS: dict[str, Doc] = {"cache_control": {"type": "ephemeral"}, "prompt_cache_breakpoint": {"mode": "explicit"}}
+_FORMS: dict[str, Doc] = {
+    "cache_control": {"type": "ephemeral"},
+    "prompt_cache_breakpoint": {"mode": "explicit"},
+}
 _MINUTES = {"m": 1, "h": 60, "d": 1440}
 AnyBlock = TypeVar("AnyBlock", bound=Block | ToolDefinition)
 
 
 def read_mark(fields: Doc) -> CacheMark | None:
-    """Return the mark among the fields of a block, a tool or a body. One that does not say its only form has it."""
+    """Return the mark among the fields of a block, a tool or a body.
+
+    One that does not say its only form has it.
+    """
     for field, form in _FORMS.items():
         value = fields.get(field)
         if isinstance(value, dict) and form.items() <= {**form, **as_dict(value)}.items():
@@ -61,7 +68,10 @@ def _read_own_mark(block: Block | ToolDefinition) -> CacheMark | None:
 
 
 def count_marks(blocks: Iterable[Block]) -> int:
-    """Count the marks of blocks, and of the content of results. One of an unknown form counts: only its own wire gets it."""
+    """Count the marks of blocks, and of the content of results.
+
+    One of an unknown form counts: only its own wire gets it.
+    """
     count = 0
     for block in blocks:  # `type(...) is` instead of isinstance: this runs for every block of every request
         opaque = block.item if type(block) is Foreign else getattr(block, "opaque", None)
@@ -74,13 +84,17 @@ def count_marks(blocks: Iterable[Block]) -> int:
             count += _count_fields((opaque, as_dict(opaque.get("more")))) > 0
         if type(block) is ToolResult:
             for part in block.content:
-                if type(part) is not Text or part.cache is not None or part.opaque:  # nearly every part is plain text
+                # nearly every part is plain text
+                if type(part) is not Text or part.cache is not None or part.opaque:
                     count += count_marks((part,))
     return count
 
 
 def report_lost_marks(count: int, items: Iterable[Doc], writer: Writer, first_loss: int) -> None:
-    """Record the marks of a message that its items do not contain. Losses before `first_loss` are of other messages."""
+    """Record the marks of a message that its items do not contain.
+
+    Losses before `first_loss` are of other messages.
+    """
     known = sum(loss.subject == "cache mark" for loss in writer.losses[first_loss:])
     for _ in range(count - known - _count_fields(items)):
         writer.record_loss("cache mark", f"{writer.profile.title} has no place for it")
@@ -105,7 +119,8 @@ def can_carry(block: Block, place: Place, writer: Writer) -> bool:
     field = writer.profile.cache_field
     if isinstance(block, ToolCall):  # only Messages has a field on a call
         return field == "cache_control" and wire == ANTHROPIC_MESSAGES
-    if field == "prompt_cache_breakpoint" and wire == OPENAI_RESPONSES:  # instructions and answers are plain text
+    # instructions and answers are plain text
+    if field == "prompt_cache_breakpoint" and wire == OPENAI_RESPONSES:
         return place not in ("start", "assistant")
     return field in ("cache_control", "prompt_cache_breakpoint")
 
@@ -113,7 +128,11 @@ def can_carry(block: Block, place: Place, writer: Writer) -> bool:
 def drop_mark(block: AnyBlock, writer: Writer, reason: str = "", *, at: str = "") -> AnyBlock:
     """Return a block without its mark, with a Loss."""
     title = writer.profile.title
-    missing = f"{title} has no marks here" if writer.profile.cache_field else f"{title} chooses itself what it caches"
+    missing = (
+        f"{title} has no marks here"
+        if writer.profile.cache_field
+        else f"{title} chooses itself what it caches"
+    )
     writer.record_loss("cache mark", reason or missing, at=at)
     return replace(block, cache=None)
 
@@ -139,7 +158,9 @@ def _can_carry_on_tool(tool: ToolDefinition, writer: Writer) -> bool:
     return writer.profile.cache_field == "cache_control"
 
 
-def encode_mark(block: Text | Media | ToolCall | ToolResult | ToolDefinition, writer: Writer, *, is_head: bool = False) -> Doc:
+def encode_mark(
+    block: Text | Media | ToolCall | ToolResult | ToolDefinition, writer: Writer, *, is_head: bool = False
+) -> Doc:
     """Return the field for a block's mark. Those of the head were counted before."""
     if block.cache is None:
         return {}
@@ -147,7 +168,8 @@ def encode_mark(block: Text | Media | ToolCall | ToolResult | ToolDefinition, wr
     if writer.is_own and _read_own_mark(block):
         return {}  # it goes back as it came
     limit = writer.profile.limits.cache_marks
-    if not is_head and limit and writer.mark_count > limit:  # 400 "A maximum of 4 blocks with cache_control may be provided."
+    # 400 "A maximum of 4 blocks with cache_control may be provided."
+    if not is_head and limit and writer.mark_count > limit:
         writer.record_loss("cache mark", f"{writer.profile.title} accepts at most {limit}")
         return {}
     return format_mark(block.cache, writer)
@@ -162,7 +184,10 @@ def format_mark(mark: CacheMark, writer: Writer) -> Doc:
 
 
 def encode_cache_option(options: Options, writer: Writer) -> Doc:
-    """Return the field of OpenAI's bodies that asks for caching: a router's mark, or a time to live. Else it is automatic."""
+    """Return the field of OpenAI's bodies that asks for caching: a router's mark, or a time to live.
+
+    Else it is automatic.
+    """
     if not options.cache:
         return {}
     mark = options.cache if isinstance(options.cache, CacheMark) else CacheMark()
@@ -174,7 +199,9 @@ def encode_cache_option(options: Options, writer: Writer) -> Doc:
 
 
 def report_lost_cache_option(options: Options, writer: Writer) -> None:
-    """Record what a wire without a field for the option loses: its caching is automatic, but has no time to live."""
+    """Record what a wire without a field for the option loses: its caching is automatic, but has no time to
+    live.
+    """
     encode_cache_option(options, writer)  # for its Losses only
 
 
@@ -195,7 +222,9 @@ def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
     else:
         ttl = ttls[-1]
         remark = ", the longest there is"
-    writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}{remark}")
+    writer.record_repair(
+        f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}{remark}"
+    )
     return {"ttl": ttl}
 
 

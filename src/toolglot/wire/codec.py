@@ -34,7 +34,8 @@ class RequestEncoder(NamedTuple):
     encode_message: Callable[[Message, Writer], list[Doc]]
     """Encodes one neutral message as items of the history."""
     encode_body: Callable[[Request, Writer, Sequence[Message], list[Any]], Doc]
-    """Encodes the body around the items, which come last. The messages are those that `leading_count` left out."""
+    """Encodes the body around the items, which come last. The messages are those that `leading_count` left
+    out."""
     leading_count: Callable[[Sequence[Message]], int] = lambda messages: 0
     """Returns how many leading system messages are sent outside of the history."""
     head_key: Callable[[Request, Writer], object] = lambda request, writer: None
@@ -84,10 +85,13 @@ def create_reader(
 ) -> ReplyReader:
     """Create a reader for one reply of a wire.
 
-    `id_seed`: calls without an id get one that depends on this and on their content. It should differ from turn to turn.
-    `text_calls`: tools (name on the wire -> schema) whose calls the server may leave in the text; they are read from it.
+    `id_seed`: calls without an id get one that depends on this and on their content. It should differ from
+    turn to turn.
+    `text_calls`: tools (name on the wire -> schema) whose calls the server may leave in the text; they are
+    read from it.
     `bare_calls`: also calls without any mark, such as a JSON object. False if the reply itself is to be JSON.
-    `wants_call_events`: False if nobody looks at the events of calls, but only at the reply: they may be missing then.
+    `wants_call_events`: False if nobody looks at the events of calls, but only at the reply: they may be
+    missing then.
     """
     decoder: type[ReplyDecoder] = _load(wire, "reply_decode", "ReplyDecoder")
     tracker = ToolCallTracker(Origin(wire, profile, model), id_seed, wants_call_events=wants_call_events)
@@ -99,7 +103,10 @@ def create_reader(
 
 
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:
-    """Encode a request as a body that the profile's endpoint accepts. With `strict`, any `Loss` raises LossyEncoding."""
+    """Encode a request as a body that the profile's endpoint accepts.
+
+    With `strict`, any `Loss` raises LossyEncoding.
+    """
     request = request if request.model else replace(request, model=profile.model)
     encoder = load_request_encoder(profile.wire)
     writer = Writer(profile, request.model)
@@ -124,7 +131,9 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     return writer.finish(body)
 
 
-def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer: Writer, first: int) -> list[Doc]:
+def encode_messages(
+    history: Sequence[Message], encoder: RequestEncoder, writer: Writer, first: int
+) -> list[Doc]:
     """Encode a legal history. `first` is the index of its first message in the conversation."""
     items: list[Doc] = []
     for index, message in enumerate(history, first):

@@ -50,8 +50,11 @@ def encode_tools(
     return replace(encoded, losses=losses, repairs=repairs, body=body)
 
 
-def encode_results(results: Iterable[ToolResult], target: Profile | str, *, calls: Iterable[ToolCall] = ()) -> EncodedResults:
-    """Encode the results of one turn for a profile or a provider's name, as the messages that follow the calls.
+def encode_results(
+    results: Iterable[ToolResult], target: Profile | str, *, calls: Iterable[ToolCall] = ()
+) -> EncodedResults:
+    """Encode the results of one turn for a profile or a provider's name, as the messages that follow the
+    calls.
 
     `calls`: the calls that they answer. Without them, a call is assumed to have the result's id and name.
     """
@@ -61,7 +64,8 @@ def encode_results(results: Iterable[ToolResult], target: Profile | str, *, call
     answered, results = _pair(list(calls), list(results), writer)
     writer.calls |= {call.id: call for call in answered}
     writer.enter("calls")
-    encoder.encode_message(Message("assistant", tuple(answered)), writer)  # a result's id and name follow its call
+    # a result's id and name follow its call
+    encoder.encode_message(Message("assistant", tuple(answered)), writer)
     writer.losses.clear()
     messages: list[Any] = []
     if results:
@@ -76,8 +80,12 @@ def encode_results(results: Iterable[ToolResult], target: Profile | str, *, call
     return EncodedResults(losses, tuple(repairs), writer.names, messages=messages)
 
 
-def _pair(calls: list[ToolCall], results: list[ToolResult], writer: Writer) -> tuple[list[ToolCall], list[ToolResult]]:
-    """Return the calls that have results, and the results, each with an id of its own in here; on the wire ids may repeat."""
+def _pair(
+    calls: list[ToolCall], results: list[ToolResult], writer: Writer
+) -> tuple[list[ToolCall], list[ToolResult]]:
+    """Return the calls that have results, and the results, each with an id of its own in here; on the wire
+    ids may repeat.
+    """
     known = {call.id for call in calls}
     calls = list(calls)
     for result in results:

@@ -1,8 +1,9 @@
 """Bytes to frames and back: SSE, JSON streams (NDJSON, concatenated values, one array), AWS event streams.
 
-However the bytes are cut, the frames are the same. `feed` returns the frames that became complete, `close` what remains at the
-end. Each byte is looked at a bounded number of times, whatever the size of the reads.
-A frame is (event name, data). The name is "" if the framing has none; the data are bytes or an already parsed object.
+However the bytes are cut, the frames are the same. `feed` returns the frames that became complete, `close`
+what remains at the end. Each byte is looked at a bounded number of times, whatever the size of the reads.
+A frame is (event name, data). The name is "" if the framing has none; the data are bytes or an already parsed
+object.
 """
 
 import base64
@@ -16,14 +17,16 @@ from toolglot.errors import MalformedReply, TruncatedStream
 
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
-_EVENT_NAMES: dict[bytes, str] = {}  # `event:` lines -> names, shared by all streams: a provider has a few dozen
+# `event:` lines -> names, shared by all streams: a provider has a few dozen
+_EVENT_NAMES: dict[bytes, str] = {}
 _MAX_EVENT_NAMES = 200  # a hostile server must not fill the memory
 
 
 class SseDecoder:
     """Server-sent events as in the WHATWG standard: LF, CRLF or CR, comments, several data lines, BOM.
 
-    A line that starts with a brace counts as data: Google reports errors in the middle of a stream as bare JSON.
+    A line that starts with a brace counts as data: Google reports errors in the middle of a stream as bare
+    JSON.
     """
 
     def __init__(self) -> None:
@@ -58,7 +61,9 @@ class SseDecoder:
         return self._split_frames(events)
 
     def _skip_bom(self, data: bytes) -> bytes:
-        """Return what follows a BOM at the start of the stream; nothing as long as only a part of one has come."""
+        """Return what follows a BOM at the start of the stream; nothing as long as only a part of one has
+        come.
+        """
         data = b"".join(self._pieces) + data
         if len(data) < len(BOM) and BOM.startswith(data):
             self._pieces = [data]
@@ -117,12 +122,14 @@ class SseDecoder:
         return (name, b"\n".join(data)) if data else None
 
 
-# A JSON string, or a bracket outside of strings. A string contains no raw line break, so a line never cuts one.
+# A JSON string, or a bracket outside of strings. A string contains no raw line break, so a line never cuts
+# one.
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
 
 
 class JsonStreamDecoder:
-    """JSON values one after another: one per line (NDJSON), over several lines, or as the elements of one array.
+    """JSON values one after another: one per line (NDJSON), over several lines, or as the elements of one
+    array.
 
     Its frames are parsed values, because only parsing tells that a line is a complete value.
     """
@@ -225,7 +232,9 @@ class AwsEventDecoder:
 
     def close(self) -> list[Frame]:
         if self._buffer:
-            raise TruncatedStream(f"AWS event stream: the last message is truncated after {len(self._buffer)} bytes")
+            raise TruncatedStream(
+                f"AWS event stream: the last message is truncated after {len(self._buffer)} bytes"
+            )
         return []
 
     def _parse_message(self, message: memoryview) -> Frame:
@@ -235,7 +244,8 @@ class AwsEventDecoder:
             raise MalformedReply("AWS event stream: a checksum does not match")
         headers = dict(_aws_headers(bytes(message[self._PRELUDE : self._PRELUDE + head])))
         payload = message[self._PRELUDE + head : -4]
-        if headers.get(":message-type", "event") != "event":  # an exception: an object, plain text, or only headers
+        # an exception: an object, plain text, or only headers
+        if headers.get(":message-type", "event") != "event":
             kind = headers.get(":exception-type") or headers.get(":error-code", "")
             text = headers.get(":error-message", "")
             fields: dict[str, Any] = {"message": text} if text else {}
@@ -249,7 +259,9 @@ class AwsEventDecoder:
             wrapped = decode_object(payload).get("bytes")
             data = base64.b64decode(wrapped, validate=True) if isinstance(wrapped, str) else bytes(payload)
         except (*DECODE_ERRORS, ValueError) as e:
-            raise MalformedReply(f"AWS event stream: a payload is not a JSON object with base64 ({e})") from None
+            raise MalformedReply(
+                f"AWS event stream: a payload is not a JSON object with base64 ({e})"
+            ) from None
         return headers.get(":event-type", ""), data
 
 
@@ -272,7 +284,8 @@ FrameDecoder = SseDecoder | JsonStreamDecoder | AwsEventDecoder
 
 def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
     """Choose the framing by the content type or, because that is often missing or wrong, by the first bytes."""
-    first = start.removeprefix(BOM).lstrip()[:1]  # a NUL byte starts an AWS message: none above 16 MiB is accepted
+    # a NUL byte starts an AWS message: none above 16 MiB is accepted
+    first = start.removeprefix(BOM).lstrip()[:1]
     if "vnd.amazon.eventstream" in content_type or first == b"\x00":
         return AwsEventDecoder()
     if first in (b"{", b"["):
@@ -283,7 +296,8 @@ def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
 # ---- encoders
 
 
-# Some clients split lines with str.splitlines, which also splits at U+0085, U+2028 and U+2029. JSON can escape them.
+# Some clients split lines with str.splitlines, which also splits at U+0085, U+2028 and U+2029. JSON can
+# escape them.
 _LINE_SEPARATORS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 

@@ -1,14 +1,25 @@
 """What a target may see of a conversation: foreign content is removed first, then the rest is repaired.
 
-Opaque state is sent back only to its origin. Thinking is dropped elsewhere, and content of another wire is shown as text if it
-contains any; both are Losses.
+Opaque state is sent back only to its origin. Thinking is dropped elsewhere, and content of another wire is
+shown as text if it contains any; both are Losses.
 """
 
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolglot.values.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.wire.cache_marks import can_carry, count_marks, drop_mark, report_lost_marks
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
@@ -16,7 +27,9 @@ from toolglot.wire.tools_over_time import describe_loaded, is_native
 from toolglot.wire.writer import Writer, is_blank
 
 
-def prepare_history(messages: Sequence[Message], writer: Writer, *, stateful: bool = False, first: int = 0) -> list[Message]:
+def prepare_history(
+    messages: Sequence[Message], writer: Writer, *, stateful: bool = False, first: int = 0
+) -> list[Message]:
     """Return the history as the target accepts it. `first` is the index of the first message, for reports."""
     repairer = HistoryRepairer(writer.profile.history, stateful=stateful)
     prepared: list[Message] = []
@@ -59,7 +72,9 @@ def count_leading_system(messages: Sequence[Message]) -> int:
 
 
 def _is_plain(message: Message) -> bool:
-    """Return whether any target may see the whole message: text, calls of the assistant, results of text; without marks."""
+    """Return whether any target may see the whole message: text, calls of the assistant, results of text;
+    without marks.
+    """
     # `type(...) is` instead of isinstance: this runs for every block of every request.
     for block in message.blocks:
         if type(block) is ToolResult:
@@ -87,7 +102,8 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             block = drop_mark(block, writer)
     match block:
         case Thinking():
-            # Never sent as text instead: Claude starts to imitate <thinking> tags that it finds in the history.
+            # Never sent as text instead: Claude starts to imitate <thinking> tags that it finds in the
+            # history.
             if writer.is_own and writer.profile.reasoning_echo != "no":
                 return [block]
             writer.record_loss("thinking", "it is only sent back to the model that produced it")

@@ -2,7 +2,8 @@
 
 from hashlib import sha256
 
-# Letters and digits are legal in every provider's ids; Mistral allows nothing else (400 "must be a-z, A-Z, 0-9").
+# Letters and digits are legal in every provider's ids; Mistral allows nothing else (400 "must be a-z, A-Z,
+# 0-9").
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

@@ -33,22 +33,32 @@ def to_text(value: Any) -> str:
 
 
 def require_text(value: Any) -> str:
-    """Return a string, and null as "". Raises TypeError on anything else: it must not become text of a conversation."""
+    """Return a string, and null as "".
+
+    Raises TypeError on anything else: it must not become text of a conversation.
+    """
     if value is None or isinstance(value, str):
         return value or ""
     raise TypeError(f"{json_type_name(value)} instead of text")
 
 
 def require_list(value: Any) -> list[Any]:
-    """Return an array, and what is empty as []. Raises TypeError on anything else: no call or image must get lost silently."""
+    """Return an array, and what is empty as [].
+
+    Raises TypeError on anything else: no call or image must get lost silently.
+    """
     if not value or isinstance(value, list):
         return cast(list[Any], value or [])
     raise TypeError(f"{json_type_name(value)} instead of an array")
 
 
 def join_surrogates(text: str) -> str:
-    """Join the halves of characters: JavaScript servers cut strings between the two halves of a surrogate pair."""
-    return _SURROGATE_PAIR.sub(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+    """Join the halves of characters: JavaScript servers cut strings between the two halves of a surrogate
+    pair.
+    """
+    return _SURROGATE_PAIR.sub(
+        lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text
+    )
 
 
 def as_int(value: Any) -> int:

@@ -8,8 +8,18 @@ from typing import cast
 from toolglot.values.messages import Media, MediaKind, Opaque
 
 # The first characters of a file in base64: for images that come without a media type.
-_BASE64_SIGNATURES = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))
-_DEFAULT_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
+_BASE64_SIGNATURES = (
+    ("/9j/", "image/jpeg"),
+    ("iVBOR", "image/png"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+)
+_DEFAULT_TYPES = {
+    "image": "image/jpeg",
+    "audio": "audio/mpeg",
+    "video": "video/mp4",
+    "file": "application/pdf",
+}
 
 
 def to_data_url(media: Media) -> str | None:
@@ -42,7 +52,10 @@ def media_kind(media_type: str) -> MediaKind:
 
 def extract_file_text(media: Media) -> str | None:
     """Return the content of a text file, for wires that accept no such file; None if it is not text."""
-    is_textual = media.media_type.startswith("text/") or media.media_type in ("application/json", "application/xml")
+    is_textual = media.media_type.startswith("text/") or media.media_type in (
+        "application/json",
+        "application/xml",
+    )
     if not is_textual or media.data is None:
         return None
     try:

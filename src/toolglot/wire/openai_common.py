@@ -12,7 +12,15 @@ from toolglot.wire.writer import Writer
 
 # Request fields with the same meaning on both wires: they survive a conversion between the two.
 _SHARED_FIELDS = {
-    *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user")
+    *(
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+    )
 }
 
 
@@ -24,7 +32,9 @@ def decode_output(format: Doc, schema_key: str = "") -> Output | None:
         case "json_schema":
             shape = as_dict(format.get(schema_key)) if schema_key else format
             name = as_text(shape.get("name")) or "output"
-            return Output(as_dict(shape.get("schema")), name, as_text(shape.get("description")), shape.get("strict"))
+            return Output(
+                as_dict(shape.get("schema")), name, as_text(shape.get("description")), shape.get("strict")
+            )
         case _:
             return None
 
@@ -35,7 +45,8 @@ def decode_usage(usage: Doc, sent: str, received: str) -> Usage:
     return Usage(
         input=as_int(usage.get(f"{sent}_tokens")),  # includes the cached ones
         output=as_int(usage.get(f"{received}_tokens")),
-        cached=as_int(details.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),  # DeepSeek
+        # DeepSeek
+        cached=as_int(details.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),
         cache_write=as_int(details.get("cache_write_tokens")),
         reasoning=as_int(as_dict(usage.get(f"{received}_tokens_details")).get("reasoning_tokens")),
     )
@@ -58,7 +69,10 @@ def decode_extras(fields: Doc, wire: str) -> dict[str, Doc]:
 
 
 def decode_message(message: Doc, blocks: Iterable[Block], origin: Origin) -> Message:
-    """Decode a message of a user, or of a system or developer. Text of an unknown role must not become an instruction."""
+    """Decode a message of a user, or of a system or developer.
+
+    Text of an unknown role must not become an instruction.
+    """
     written_role = as_text(message.get("role"))
     role = "system" if written_role in ("system", "developer") else "user"
     opaque = unknown_fields(message, ("role", "content")) or {}
@@ -75,7 +89,9 @@ def encode_output_schema(output: Output, writer: Writer) -> Doc:
         strict = None  # omitted: the server would refuse it
     schema = output.schema or {}
     if strict:
-        lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool_name=output.name)
+        lowered = lower(
+            output.schema, getattr(dialects, writer.profile.strict_dialect), tool_name=output.name
+        )
         writer.losses.extend(lowered.losses)
         schema = lowered.schema
     shape: Doc = {"name": output.name, "schema": schema}

@@ -52,11 +52,16 @@ def encode_effort(options: Options, writer: Writer) -> str | None:
     if not levels:
         writer.record_loss("effort", f"{model} has no effort levels", at="options")
         return None
-    # Of two levels equally near, take the one nearer to high, as DeepSeek does: minimal -> low, xhigh -> high.
+    # Of two levels equally near, take the one nearer to high, as DeepSeek does: minimal -> low, xhigh ->
+    # high.
     target = _EFFORT_LEVELS.index(effort)
     high = _EFFORT_LEVELS.index("high")
-    nearest = min(map(_EFFORT_LEVELS.index, levels), key=lambda level: (abs(level - target), abs(level - high)))
-    writer.record_loss("effort", f"{model} has no level {effort!r}; sent as {_EFFORT_LEVELS[nearest]!r}", at="options")
+    nearest = min(
+        map(_EFFORT_LEVELS.index, levels), key=lambda level: (abs(level - target), abs(level - high))
+    )
+    writer.record_loss(
+        "effort", f"{model} has no level {effort!r}; sent as {_EFFORT_LEVELS[nearest]!r}", at="options"
+    )
     return _EFFORT_LEVELS[nearest]
 
 
@@ -68,8 +73,13 @@ def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
             accepted.update(fields)  # the caller's own fields are never checked
             continue
         for field, value in fields.items():
-            if field in ("cache_control", "prompt_cache_options") and as_dict(value).keys() <= {"type", "ttl"}:
+            if field in ("cache_control", "prompt_cache_options") and as_dict(value).keys() <= {
+                "type",
+                "ttl",
+            }:
                 continue  # `Options.cache` says it
             if value is not None:
-                writer.record_loss(field, f"{writer.profile.title} has no equivalent of this {family} field", at="request")
+                writer.record_loss(
+                    field, f"{writer.profile.title} has no equivalent of this {family} field", at="request"
+                )
     return accepted

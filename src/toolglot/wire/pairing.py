@@ -1,4 +1,7 @@
-"""Which call each result of a history answers. Both are named by position, because ids may be missing, repeated or mangled."""
+"""Which call each result of a history answers.
+
+Both are named by position, because ids may be missing, repeated or mangled.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
@@ -63,7 +66,8 @@ def _match_one_id(mentions: Iterable[tuple[Position, bool]]) -> Iterator[tuple[P
 
 def _find_first_answered(waiting: Sequence[Position], count: int) -> int:
     """Return the index of the first call that `count` results answer, of calls with one id."""
-    # Fewer results than calls: an earlier message was cut off, and the id was used again. Within a message they come in order.
+    # Fewer results than calls: an earlier message was cut off, and the id was used again. Within a message
+    # they come in order.
     first = len(waiting)
     while first > 0 and len(waiting) - first < count:
         first -= 1
@@ -75,13 +79,20 @@ def _find_first_answered(waiting: Sequence[Position], count: int) -> int:
 def match_mangled(messages: Sequence[Message], owners: dict[Position, Position]) -> dict[Position, Position]:
     """Return the calls of results whose ids a client mangled, by result.
 
-    After a message, there are as many results that belong to no call as the message has calls without a result.
+    After a message, there are as many results that belong to no call as the message has calls without a
+    result.
     """
     answered = {*owners.values()}
     found: dict[Position, Position] = {}
     for index, (message, following) in enumerate(pairwise(messages)):
-        missing = [(index, number) for (_, number), _ in iter_calls((message,)) if (index, number) not in answered]
-        unknown = [(index + 1, number) for (_, number), _ in iter_results((following,)) if (index + 1, number) not in owners]
+        missing = [
+            (index, number) for (_, number), _ in iter_calls((message,)) if (index, number) not in answered
+        ]
+        unknown = [
+            (index + 1, number)
+            for (_, number), _ in iter_results((following,))
+            if (index + 1, number) not in owners
+        ]
         if len(missing) == len(unknown):
             found.update(zip(unknown, missing, strict=True))
     return found

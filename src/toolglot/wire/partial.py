@@ -1,8 +1,8 @@
 """Live arguments: a JSON object that grows while its text streams.
 
-A fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are complete; the
-string that is being written is `open_text`, at `path`; `preview` has both. Text that is not JSON only stops the scan: see
-`is_broken`.
+A fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are
+complete; the string that is being written is `open_text`, at `path`; `preview` has both. Text that is not
+JSON only stops the scan: see `is_broken`.
 """
 
 import re
@@ -15,7 +15,9 @@ _STRING_SPECIAL = re.compile(r'["\\]')
 _SCALAR_END = re.compile(r"[\s,\]}]")
 _SEPARATORS = re.compile(r"[\s,:]*")
 # What can be decoded of a string that is not complete: not half an escape, nor the first half of a character.
-_DECODABLE = re.compile(r"(?:[^\\]++|\\[^u]|\\u(?![dD][89abAB])[^\\]{4}|\\u[dD][89abAB]..\\u[^\\]{4})*+", re.DOTALL)
+_DECODABLE = re.compile(
+    r"(?:[^\\]++|\\[^u]|\\u(?![dD][89abAB])[^\\]{4}|\\u[dD][89abAB]..\\u[^\\]{4})*+", re.DOTALL
+)
 
 
 class PartialArguments:
@@ -43,7 +45,8 @@ class PartialArguments:
         """The string that is being written; "" if none is."""
         if self._inside != "string" or self._awaits_key():
             return ""
-        raw = self._undecoded + "".join(self._pieces[self._seen_count :])  # only what is new, so that polling stays cheap
+        # only what is new, so that polling stays cheap
+        raw = self._undecoded + "".join(self._pieces[self._seen_count :])
         self._seen_count = len(self._pieces)
         end = match.end() if (match := _DECODABLE.match(raw)) else 0
         with suppress(ValueError):
@@ -59,7 +62,11 @@ class PartialArguments:
         preview: Any = self.open_text
         for container, key in zip(reversed(self._stack), reversed(self._keys), strict=True):
             is_object = isinstance(container, dict)
-            preview = {**cast(dict[str, Any], container), key: preview} if is_object else [*container[:key], preview]
+            preview = (
+                {**cast(dict[str, Any], container), key: preview}
+                if is_object
+                else [*container[:key], preview]
+            )
         return preview
 
     def feed(self, fragment: str) -> None:

@@ -1,8 +1,9 @@
-"""Append-only encoding: each request costs only what is new, and the bytes sent before stay a prefix of the body.
+"""Append-only encoding: each request costs only what is new, and the bytes sent before stay a prefix of the
+body.
 
-A turn is closed when all of its calls have results. It is repaired and encoded once and never touched again, so that prompt
-caches hit. The head of the body (model, tools, options, instructions) is encoded again only if it changes, which starts a new
-prefix.
+A turn is closed when all of its calls have results. It is repaired and encoded once and never touched again,
+so that prompt caches hit. The head of the body (model, tools, options, instructions) is encoded again only if
+it changes, which starts a new prefix.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,8 @@ from toolglot.wire.tools_over_time import PlacedChange, find_changes, plan_tools
 from toolglot.wire.writer import Encoding, ToolPlan, Writer
 
 _read_rest = cast(
-    Callable[[Request], tuple[Any, ...]], attrgetter(*(name for name in Request.__struct_fields__ if name != "messages"))
+    Callable[[Request], tuple[Any, ...]],
+    attrgetter(*(name for name in Request.__struct_fields__ if name != "messages")),
 )
 
 
@@ -36,7 +38,10 @@ class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
 
 
 class EncodedHead(NamedTuple):
-    """The beginning of a body up to the items, and the writer that knows its names. It is copied and never changed."""
+    """The beginning of a body up to the items, and the writer that knows its names.
+
+    It is copied and never changed.
+    """
 
     key: object  # all that the head depends on
     writer: Writer
@@ -53,7 +58,8 @@ class HeadCache:
 class PrefixEncoder:
     """Encodes the successive requests of one conversation for one target.
 
-    `head_cache` is shared with encoders of other conversations for the same target, so that tools are lowered only once.
+    `head_cache` is shared with encoders of other conversations for the same target, so that tools are lowered
+    only once.
     """
 
     def __init__(self, profile: Profile, head_cache: HeadCache | None = None) -> None:
@@ -61,10 +67,12 @@ class PrefixEncoder:
         self._head_cache = head_cache or HeadCache()
         self._encoder = load_request_encoder(profile.wire)
         self._rest: tuple[Any, ...] | None = None  # of the latest request: all but its messages
-        # The rest is what is known of the prefix. `_start_prefix` sets all of it; until then, `_rest` is None.
+        # The rest is what is known of the prefix. `_start_prefix` sets all of it; until then, `_rest` is
+        # None.
         self._messages: Sequence[Message]  # of the latest request
         self._leading_count: int  # messages that the head contains
-        self._closed_count: int  # messages whose encoding is final: the leading ones and those of closed turns
+        # messages whose encoding is final: the leading ones and those of closed turns
+        self._closed_count: int
         self._closed_items: bytearray  # the encoding of closed turns, with a comma after each item
         self._repairer: HistoryRepairer  # as it is after the closed turns
         self._head: bytes
@@ -75,7 +83,10 @@ class PrefixEncoder:
         self._has_open_changes: bool  # whether there are others
 
     def encode(self, request: Request) -> EncodedBody:
-        """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
+        """Encode a request.
+
+        A conversation that is the same object, or starts with the same messages, keeps its prefix.
+        """
         request = request if request.model else replace(request, model=self._profile.model)
         if not self._try_extend(request) or not self._try_keep_head(request):
             self._start_prefix(request)
@@ -107,7 +118,10 @@ class PrefixEncoder:
         )
 
     def _try_extend(self, request: Request) -> bool:
-        """Continue the prefix with a request whose messages start with the closed ones. Return False if it has another head."""
+        """Continue the prefix with a request whose messages start with the closed ones.
+
+        Return False if it has another head.
+        """
         if self._rest is None or _read_rest(request) != self._rest:
             return False
         messages = request.messages
@@ -164,7 +178,9 @@ class PrefixEncoder:
         self._set_plan(plan, changes)
 
     def _find_or_encode_head(self, request: Request, writer: Writer) -> EncodedHead:
-        """Return the shared head if it is that of this request; otherwise encode it with a new writer, and share it."""
+        """Return the shared head if it is that of this request; otherwise encode it with a new writer, and
+        share it.
+        """
         system = request.messages[: self._leading_count]
         key = (self._head_key, _read_rest(request), system, writer.plan.head_key(request.tool_choice))
         head = self._head_cache.latest  # read once: another thread may replace it at any time
@@ -185,18 +201,27 @@ class PrefixEncoder:
         """Encode the turns that were closed since the last request."""
         for turn in split_turns(request.messages, self._closed_count):
             messages = request.messages[turn.start : turn.stop]
-            # A prefill, which is an assistant message at the end of a request, is changed for some targets (`plain_prefill`:
-            # it must not end in white space), but only there. As long as this turn may be one, it stays open.
-            is_prefill = self._profile.history.plain_prefill and _may_be_prefill(messages, request.messages[turn.stop :])
+            # A prefill, which is an assistant message at the end of a request, is changed for some targets
+            # (`plain_prefill`: it must not end in white space), but only there. As long as this turn may be
+            # one, it stays open.
+            is_prefill = self._profile.history.plain_prefill and _may_be_prefill(
+                messages, request.messages[turn.stop :]
+            )
             if not turn.is_closed or is_prefill:
                 break
-            history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
-            self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
+            history = self._repairer.repair_turn(
+                filter_visible(messages, self._writer, turn.start), turn.start
+            )
+            # a bytearray grows in place
+            self._closed_items += self._encode_items(history, self._writer, turn.start)
             if self._has_open_changes:
-                self._closed_changes += find_changes(messages, leading_count=0)  # closed turns come after the leading messages
+                # closed turns come after the leading messages
+                self._closed_changes += find_changes(messages, leading_count=0)
             self._closed_count = turn.stop
 
-    def _encode_open_turns(self, messages: Sequence[Message], writer: Writer, repairer: HistoryRepairer) -> bytes:
+    def _encode_open_turns(
+        self, messages: Sequence[Message], writer: Writer, repairer: HistoryRepairer
+    ) -> bytes:
         """Encode the turns that are not closed yet, and the end of the history."""
         history: list[Message] = []
         for turn in split_turns(messages, self._closed_count):
@@ -220,12 +245,16 @@ def _join_items(items: list[dict[str, Any]]) -> bytes:
 
 
 def _drop_last_comma(items: bytes | bytearray) -> memoryview:
-    """Return items without the comma after the last one; not as a copy, because they may be nearly the whole body."""
+    """Return items without the comma after the last one; not as a copy, because they may be nearly the whole
+    body.
+    """
     return memoryview(items)[:-1]
 
 
 def _may_be_prefill(turn: Sequence[Message], following: Sequence[Message]) -> bool:
-    """Return whether a request may end with an assistant message of this turn: what follows may be left out as blank."""
+    """Return whether a request may end with an assistant message of this turn: what follows may be left out
+    as blank.
+    """
     if not any(message.role == "assistant" for message in turn):
         return False
     is_call_with_results = len(turn) == 2 and turn[1].role == "tool"

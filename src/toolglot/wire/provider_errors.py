@@ -9,14 +9,21 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.errors import ProviderError
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text
 
-# Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as 429.
+# Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as
+# 429.
 _ERRORS_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
-    (r"insufficient_quota|billing|credit_balance|spend_limit|usage_limit|insufficient_balance", errors.QuotaExceeded),
+    (
+        r"insufficient_quota|billing|credit_balance|spend_limit|usage_limit|insufficient_balance",
+        errors.QuotaExceeded,
+    ),
     (r"context_length|context_window|3051", errors.ContextTooLong),  # 3051: Mistral
     (r"content_filter|content_policy|responsibleai|moderation|policy_violation", errors.ContentBlocked),
     (r"rate_limit|resource_exhausted|throttling|too_many_requests", errors.RateLimited),
     (r"overloaded|unavailable|modelnotready|server_is_overloaded", errors.Overloaded),
-    (r"authentication|invalid_api_key|api_key_invalid|unauthenticated|unauthorized", errors.AuthenticationFailed),
+    (
+        r"authentication|invalid_api_key|api_key_invalid|unauthenticated|unauthorized",
+        errors.AuthenticationFailed,
+    ),
     (r"permission", errors.PermissionDenied),
     (r"not_found", errors.NotFound),
     (
@@ -38,7 +45,8 @@ _ERRORS_BY_STATUS: dict[int, type[ProviderError]] = {
 _HTML_PAGE = re.compile(r"<!doctype html|<html|<head|<body", re.IGNORECASE)
 # OpenAI and Mistral have a code for it; the others can be told from their message.
 _CONTEXT_TOO_LONG = re.compile(
-    r"context length|context window|context size|maximum context|prompt is too long|token count .* exceeds|too many tokens",
+    r"context length|context window|context size|maximum context|prompt is too long|token count .* "
+    r"exceeds|too many tokens",
     re.IGNORECASE,
 )
 _NO_REASON = "the provider gave no reason"

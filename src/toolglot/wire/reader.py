@@ -1,7 +1,8 @@
 """Reads one reply with framing, decoder and tracker. The policy for odd frames is the same for all wires.
 
-Unknown notifications are ignored, and unknown content becomes a Foreign block. Data that is not JSON is a MalformedReply, an
-error in a stream or in a 200 a ProviderError, and bytes that end before the terminal event are a TruncatedStream.
+Unknown notifications are ignored, and unknown content becomes a Foreign block. Data that is not JSON is a
+MalformedReply, an error in a stream or in a 200 a ProviderError, and bytes that end before the terminal event
+are a TruncatedStream.
 """
 
 import re
@@ -17,11 +18,13 @@ from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
 
-# Streams: server-sent events, one array, or a line after an object that begins another one, which no JSON document has.
+# Streams: server-sent events, one array, or a line after an object that begins another one, which no JSON
+# document has.
 _STREAM_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)?:|\[)")
 _NEXT_DOCUMENT = re.compile(rb"\}\r?\n\s*\{")
-# What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field of every
-# frame would cost more than decoding it. A UsageError comes from a block that checks its fields when it is created, such as
+# What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field
+# of every frame would cost more than decoding it. A UsageError comes from a block that checks its fields when
+# it is created, such as
 # Media: here the values are the server's, not the caller's.
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError, UsageError)
 
@@ -60,9 +63,9 @@ class ReplyDecoder:
 class ReplyReader:
     """Reads one reply of status 200, streamed or whole: `feed` bytes, then `close`.
 
-    `is_complete` tells whether the terminal event has arrived, `is_over` whether nothing more counts. After `close`, `reply`
-    is there, `losses` has what of the provider's answer a reply cannot express or what came after its end, and `repairs` what
-    was read differently than the server sent it.
+    `is_complete` tells whether the terminal event has arrived, `is_over` whether nothing more counts. After
+    `close`, `reply` is there, `losses` has what of the provider's answer a reply cannot express or what came
+    after its end, and `repairs` what was read differently than the server sent it.
     """
 
     def __init__(
@@ -117,7 +120,8 @@ class ReplyReader:
                 return []
             data = self._start + data
             self._start = b""
-            if BOM.startswith(data) or not data.removeprefix(BOM).strip():  # DeepSeek sends blank lines while it is busy
+            # DeepSeek sends blank lines while it is busy
+            if BOM.startswith(data) or not data.removeprefix(BOM).strip():
                 self._start = data if BOM.startswith(data) else b""
                 return []
             self._framing = detect_framing(self._content_type, data)
@@ -127,7 +131,10 @@ class ReplyReader:
         return []
 
     def close(self) -> list[Event]:
-        """Return the last events; then there is a `reply`. Raises TruncatedStream if the terminal event is missing."""
+        """Return the last events; then there is a `reply`.
+
+        Raises TruncatedStream if the terminal event is missing.
+        """
         body = b"".join(self._body)
         if self._framing is None and (not body or body.isspace()):
             raise TruncatedStream("the reply is empty")
@@ -138,7 +145,9 @@ class ReplyReader:
             try:
                 self._read_frames(frames)
             except MalformedReply as e:
-                raise TruncatedStream(f"the reply ends in the middle of a frame: {_preview(frames[-1][1])}") from e
+                raise TruncatedStream(
+                    f"the reply ends in the middle of a frame: {_preview(frames[-1][1])}"
+                ) from e
         try:
             self._decoder.finish()
             if not self._decoder.is_complete:
@@ -152,7 +161,9 @@ class ReplyReader:
 
     def _split_body(self, body: bytes) -> list[Frame]:
         """Return a body as one frame, or the frames of a stream that was not asked for."""
-        is_stream = "text/event-stream" in self._content_type or _STREAM_START.match(body) or _has_next_document(body)
+        is_stream = (
+            "text/event-stream" in self._content_type or _STREAM_START.match(body) or _has_next_document(body)
+        )
         if not is_stream:
             return [("", body)]
         framing = detect_framing(self._content_type, body)
@@ -167,7 +178,9 @@ class ReplyReader:
             if not self._decoder.is_complete:
                 raise
             self._decoder.is_over = True
-            self.losses.append(Loss("trailing data", "reply", "it came after the end of the reply and cannot be read"))
+            self.losses.append(
+                Loss("trailing data", "reply", "it came after the end of the reply and cannot be read")
+            )
 
     def _read_documents(self, frames: list[Frame]) -> None:
         decoder, read_document, doc = self._decoder, self._read_document, cast(Any, None)
@@ -188,7 +201,9 @@ class ReplyReader:
             raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_preview(doc)}") from e
 
     def _parse_odd_data(self, data: bytes) -> Doc | None:
-        """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient JSON."""
+        """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient
+        JSON.
+        """
         if (text := data.strip()) in (b"[DONE]", b""):
             if text:
                 self._decoder.read_done()
@@ -205,7 +220,10 @@ class ReplyReader:
 
 
 def _has_next_document(body: bytes) -> bool:
-    """Return whether an object follows another one. A body on one line, as nearly all are, need not be searched."""
+    """Return whether an object follows another one.
+
+    A body on one line, as nearly all are, need not be searched.
+    """
     return b"\n" in body and _NEXT_DOCUMENT.search(body) is not None
 
 

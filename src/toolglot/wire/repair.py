@@ -1,10 +1,12 @@
-"""Make any history legal for a target: every call has exactly one result, right after it, in call order; nothing is empty that
-must not be; messages come in an order that the target accepts. What is already legal is returned as the same objects.
+"""Make any history legal for a target: every call has exactly one result, right after it, in call order;
+nothing is empty that must not be; messages come in an order that the target accepts. What is already legal is
+returned as the same objects.
 
-The output is legal, repairing it again changes nothing, no call, result or text is lost, and every change is a Repair.
+The output is legal, repairing it again changes nothing, no call, result or text is lost, and every change is
+a Repair.
 
-Repair works turn by turn. A turn ends where no call is left without a result. Repaired turns are never looked at again, so that
-a growing conversation costs only what is new.
+Repair works turn by turn. A turn ends where no call is left without a result. Repaired turns are never looked
+at again, so that a growing conversation costs only what is new.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +32,9 @@ from toolglot.values.messages import (
 )
 from toolglot.wire.pairing import Position, iter_calls, iter_results, match_mangled, match_results
 
-_UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
+_UNKNOWN_TEXT = (
+    "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
+)
 _INTERRUPTED_TEXT = "The call was interrupted while it ran. It may have had effects."
 _REJECTED_TEXT = "The call was not allowed and did not run."
 START_TEXT, _CONTINUE_TEXT = "(start of the conversation)", "Continue."
@@ -52,7 +56,9 @@ def make_unknown_result(call: ToolCall) -> ToolResult:
 def make_interrupted_result(
     call: ToolCall, *, kind: Literal["interrupted", "rejected"] = "interrupted", note: str = ""
 ) -> ToolResult:
-    """Make the result of a call that was stopped while it ran, or refused before it did. A model must not confuse the two.
+    """Make the result of a call that was stopped while it ran, or refused before it did.
+
+    A model must not confuse the two.
 
     `note`: what is known about its effects.
     """
@@ -61,7 +67,9 @@ def make_interrupted_result(
     return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
 
 
-def repair_history(messages: Sequence[Message], rules: HistoryRules, *, stateful: bool = False) -> RepairedHistory:
+def repair_history(
+    messages: Sequence[Message], rules: HistoryRules, *, stateful: bool = False
+) -> RepairedHistory:
     """Repair a history. `stateful`: the provider stores an earlier part, which results may belong to."""
     repairer = HistoryRepairer(rules, stateful=stateful)
     repaired: list[Message] = []
@@ -71,7 +79,9 @@ def repair_history(messages: Sequence[Message], rules: HistoryRules, *, stateful
 
 
 def make_ids_unique(messages: Sequence[Message]) -> RepairedHistory:
-    """Change only ids, so that no two calls have the same: for formats that pair results with calls by id alone."""
+    """Change only ids, so that no two calls have the same: for formats that pair results with calls by id
+    alone.
+    """
     repairer = HistoryRepairer(HistoryRules())
     repaired: list[Message] = []
     for turn in split_turns(messages):
@@ -93,7 +103,10 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 def split_turns(messages: Sequence[Message], start: int = 0) -> Iterator[Turn]:
-    """Split the messages from `start` on into turns. Each ends where every call has a result; the last may be open."""
+    """Split the messages from `start` on into turns.
+
+    Each ends where every call has a result; the last may be open.
+    """
     pending: dict[str, int] = {}  # calls without a result, by id. Counts, because one id may be used twice
     for index, message in enumerate(messages[start:], start):
         for block in message.blocks:
@@ -133,7 +146,8 @@ class HistoryRepairer:
     def repair_turn(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
         """Repair one turn. `first` is the index of its first message."""
         ids = _simple_turn_ids(messages)
-        if ids is not None and self._last is not None and self._used_ids.isdisjoint(ids):  # nearly every turn of a tool loop
+        # nearly every turn of a tool loop
+        if ids is not None and self._last is not None and self._used_ids.isdisjoint(ids):
             self._used_ids |= ids
             self._has_messages = True
             self._last = messages[1]
@@ -182,7 +196,8 @@ class HistoryRepairer:
                 return messages
             self._record("user message", 0, "added, because there must be one")
             return [*messages, Message("user", (Text(START_TEXT),))]
-        # An assistant message at the end is a prefill, unless the provider paused the turn and expects it back unchanged.
+        # An assistant message at the end is a prefill, unless the provider paused the turn and expects it
+        # back unchanged.
         if last.role != "assistant" or any(map(_pauses, last.blocks)):
             return messages
         if rules.ends_with_user:  # current Claude models refuse a prefill
@@ -204,8 +219,12 @@ class HistoryRepairer:
     # ---- ids
 
     def make_ids_unique(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
-        """Give a new id to a call whose id was used before. Each result gets the id of the call that it answers."""
-        # Several servers repeat ids in a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
+        """Give a new id to a call whose id was used before.
+
+        Each result gets the id of the call that it answers.
+        """
+        # Several servers repeat ids in a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids
+        # must be unique".
         if not _has_calls_or_results(messages):
             return list(messages)
         calls = dict(iter_calls(messages))
@@ -215,11 +234,14 @@ class HistoryRepairer:
         for index in dict.fromkeys(index for index, _ in mangled):
             self._record("results", first + index, "their ids match no call; paired in order")
         owners |= mangled
-        # A new id is none that a call or a result of the turn came with: a result of no call must not find one by it.
+        # A new id is none that a call or a result of the turn came with: a result of no call must not find
+        # one by it.
         taken = {call.id for call in calls.values()}
         taken |= {result.call_id for result in results.values()}
         if self._stateful:  # the provider stores the calls of results that are left
-            self._used_ids |= {result.call_id for position, result in results.items() if position not in owners}
+            self._used_ids |= {
+                result.call_id for position, result in results.items() if position not in owners
+            }
         new_ids: dict[Position, str] = {}
         for position, call in calls.items():
             new_ids[position] = self._choose_id(call, first + position[0], taken)
@@ -227,7 +249,9 @@ class HistoryRepairer:
             new_ids[result] = new_ids[call]
         repaired: list[Message] = []
         for index, message in enumerate(messages):
-            blocks = tuple(_with_id(block, new_ids.get((index, number))) for number, block in enumerate(message.blocks))
+            blocks = tuple(
+                _with_id(block, new_ids.get((index, number))) for number, block in enumerate(message.blocks)
+            )
             repaired.append(_with_blocks(message, blocks))
         return repaired
 
@@ -252,7 +276,10 @@ class HistoryRepairer:
     # ---- pairs
 
     def _pair_results(self, messages: list[Message], first: int) -> list[Message]:
-        """Put results right after their calls, one each, in call order. Results without a call become text."""
+        """Put results right after their calls, one each, in call order.
+
+        Results without a call become text.
+        """
         call_ids: set[str] = set()
         for message in messages:
             if message.role == "assistant":
@@ -293,7 +320,9 @@ class HistoryRepairer:
         return results, sources
 
     def _drop_paired(self, message: Message, call_ids: set[str], index: int) -> Message | None:
-        """Return a message without the results that stand after their calls now; None if nothing else was in it."""
+        """Return a message without the results that stand after their calls now; None if nothing else was in
+        it.
+        """
         remaining: list[Block] = []
         for block in message.blocks:
             is_paired = isinstance(block, ToolResult) and block.call_id in call_ids
@@ -313,7 +342,9 @@ class HistoryRepairer:
         sources: dict[str, Message],
         index: int,
     ) -> Message:
-        """Build the tool message for an assistant message, or return the following one if it is already right."""
+        """Build the tool message for an assistant message, or return the following one if it is already
+        right.
+        """
         blocks: list[ToolResult] = []
         for call in message.calls:
             result = results.get(call.id)
@@ -374,7 +405,8 @@ def _with_blocks(message: Message, blocks: tuple[Block, ...]) -> Message:
 
 def _pauses(block: Block) -> bool:
     """Return whether a block at the end of the assistant's may be from a turn that the provider has paused."""
-    if isinstance(block, ToolsChanged):  # the provider's own search, rather than what is left of a result without a call
+    # the provider's own search, rather than what is left of a result without a call
+    if isinstance(block, ToolsChanged):
         return bool(block.opaque and "item" in block.opaque)
     return isinstance(block, Foreign | ToolCall)
 
@@ -412,7 +444,9 @@ def _has_calls_last(blocks: Sequence[Block]) -> bool:
 
 
 def _strip_prefill(messages: list[Message]) -> list[Message]:
-    """Drop thinking from the assistant messages at the end, which count as one, and white space from their end."""
+    """Drop thinking from the assistant messages at the end, which count as one, and white space from their
+    end.
+    """
     start = len(messages)
     while start and messages[start - 1].role == "assistant":
         start -= 1
@@ -435,7 +469,10 @@ def _strip_prefill(messages: list[Message]) -> list[Message]:
 
 
 def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
-    """Return the ids of a turn that is legal everywhere: only calls, then only their results, in order. Else None."""
+    """Return the ids of a turn that is legal everywhere: only calls, then only their results, in order.
+
+    Else None.
+    """
     if len(messages) != 2:
         return None
     question, answer = messages

@@ -1,7 +1,7 @@
 """Encodes replies as a provider would send them: for the simulator and for replay.
 
-`split_reply` splits a whole reply into events. `EventSequencer` turns any events into blocks that come one after another, as
-most wires require. A wire's `reply_encode` module writes those blocks as its own frames.
+`split_reply` splits a whole reply into events. `EventSequencer` turns any events into blocks that come one
+after another, as most wires require. A wire's `reply_encode` module writes those blocks as its own frames.
 """
 
 from abc import ABC, abstractmethod
@@ -36,12 +36,14 @@ from toolglot.wire.writer import Writer
 class ReplyEncoder(ABC):
     """Encodes one reply of one wire: `encode_reply` for a whole one, or `feed` for each event of a stream.
 
-    `origin` is where the reply comes from; its opaque state is written only on the same wire. `created` is a Unix time.
+    `origin` is where the reply comes from; its opaque state is written only on the same wire. `created` is a
+    Unix time.
     """
 
     provider: ClassVar[str]
     stop_reasons: ClassVar[dict[StopReason, str]]
-    """The stop reasons for which the wire has a name that is read back as the same reason. Any other is a Loss."""
+    """The stop reasons for which the wire has a name that is read back as the same reason. Any other is a
+    Loss."""
     similar_stops: ClassVar[dict[StopReason, str]] = {}
     """What is sent for other stop reasons; for one that is not here either, the name of "end"."""
 
@@ -82,7 +84,9 @@ class ReplyEncoder(ABC):
         return ()
 
     def begin_block(self, block: ReplyBlock) -> Iterable[Doc]:
-        """Begin a block with what is already known: a text without its text, a call without arguments, anything else whole."""
+        """Begin a block with what is already known: a text without its text, a call without arguments,
+        anything else whole.
+        """
         return ()
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterable[Doc]:
@@ -120,7 +124,10 @@ class ReplyEncoder(ABC):
         return self.writer.map_call_id(call.id), self.writer.map_tool_name(call.name, call.namespace)
 
     def reject_unsupported(self, block: Block) -> bool:
-        """Record the Loss of a block that a reply of this wire cannot contain. Return whether it is one: leave it out."""
+        """Record the Loss of a block that a reply of this wire cannot contain.
+
+        Return whether it is one: leave it out.
+        """
         if isinstance(block, Foreign) and block.wire != self.writer.profile.wire:
             self.writer.record_loss("content", f"only {block.wire} understands it")
             return True
@@ -159,7 +166,9 @@ def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
                 yield from (delta(index, piece) for piece in split(block.text))
                 yield events.BlockReady(index, block)
             case ToolCall():
-                yield events.ToolCallStarted(index, block.id, block.name, block.freeform, block.namespace, block.opaque)
+                yield events.ToolCallStarted(
+                    index, block.id, block.name, block.freeform, block.namespace, block.opaque
+                )
                 yield from (events.ToolCallDelta(index, piece) for piece in split(block.raw or ""))
                 yield events.ToolCallReady(index, block)
             case Media() | ToolsChanged() | Foreign():
@@ -178,9 +187,11 @@ class EventSequencer:
     def __init__(self, encoder: ReplyEncoder) -> None:
         self._encoder = encoder
         self._has_begun = False
-        self._open: tuple[int, ReplyBlock] | None = None  # index of the open block in the events, and what it began with
+        # index of the open block in the events, and what it began with
+        self._open: tuple[int, ReplyBlock] | None = None
         self._pieces: list[str] = []
-        self._announced_texts: dict[int, Text | Thinking] = {}  # by index: texts without their text, but with opaque state
+        # by index: texts without their text, but with opaque state
+        self._announced_texts: dict[int, Text | Thinking] = {}
         self._started_indexes: set[int] = set()
         self._held_events: list[Event] = []
 
@@ -270,7 +281,8 @@ class EventSequencer:
     def _close_block(self, block: ReplyBlock | None = None) -> Iterator[Doc]:
         """End the open block. `block`: it as a whole, if it is ready and not only interrupted.
 
-        A text that was interrupted becomes several blocks on the wire: each ends with only those pieces that were sent in it.
+        A text that was interrupted becomes several blocks on the wire: each ends with only those pieces that
+        were sent in it.
         """
         if self._open is None:
             return

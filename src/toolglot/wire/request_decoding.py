@@ -15,7 +15,10 @@ _SEARCH_NAME = re.compile(r"(?i)tool_?search|search_?tools?|find_?tools?")
 
 
 class OpenCalls:
-    """The calls of a history that wait for a result, while the history is read. Ids may be missing, and come again."""
+    """The calls of a history that wait for a result, while the history is read.
+
+    Ids may be missing, and come again.
+    """
 
     def __init__(self) -> None:
         self._groups: list[list[ToolCall]] = []  # of assistant messages in a row
@@ -32,7 +35,9 @@ class OpenCalls:
         self._groups[-1] += message.calls
 
     def take(self, id: str, name: str) -> ToolCall | None:
-        """Return the call that a result answers: by its id, else by its name; "" for what a result does not say."""
+        """Return the call that a result answers: by its id, else by its name; "" for what a result does not
+        say.
+        """
         # An earlier call without a result was cut off: its name, or its id, may have come again since.
         self._is_adjacent = False
         for calls in reversed(self._groups):
@@ -65,7 +70,9 @@ def join_messages(messages: Iterable[Message], *roles: Role) -> Iterator[Message
 
 def decode_options(doc: Doc, wire: str) -> Doc:
     """Decode the generation options that the wire has under names of its own."""
-    options: Doc = {name: doc[field] for name, field in SPECS[wire].options.items() if doc.get(field) is not None}
+    options: Doc = {
+        name: doc[field] for name, field in SPECS[wire].options.items() if doc.get(field) is not None
+    }
     stop = options.get("stop")
     if isinstance(stop, str):
         options["stop"] = (stop,)
@@ -74,13 +81,19 @@ def decode_options(doc: Doc, wire: str) -> Doc:
     return options
 
 
-def define_tool(fields: Doc, wire: str, opaque: Doc | None, *, schema_key: str = "parameters", **more: Any) -> ToolDefinition:
-    """Define a tool by the fields that wires agree on. `opaque` are the others, which only this wire understands."""
+def define_tool(
+    fields: Doc, wire: str, opaque: Doc | None, *, schema_key: str = "parameters", **more: Any
+) -> ToolDefinition:
+    """Define a tool by the fields that wires agree on.
+
+    `opaque` are the others, which only this wire understands.
+    """
     name = as_text(fields.get("name"))
     description = as_text(fields.get("description"))
     callers: list[str] = []
     for caller in as_list(fields.get("allowed_callers")):
-        # OpenAI: direct, programmatic. Anthropic: direct, or the type of its code execution (openai 3.49, anthropic 2.8).
+        # OpenAI: direct, programmatic. Anthropic: direct, or the type of its code execution (openai 3.49,
+        # anthropic 2.8).
         callers.append("model" if caller == "direct" else "code")
     more["callers"] = tuple(dict.fromkeys(callers))
     more["output_schema"] = as_dict(fields.get("output_schema")) or None

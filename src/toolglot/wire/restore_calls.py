@@ -1,6 +1,7 @@
 """Undo, in a reply's calls, what encoding the request did to its tools.
 
-Renamed tools, lowered schemas, and freeform tools that were sent as functions come back as the caller defined them.
+Renamed tools, lowered schemas, and freeform tools that were sent as functions come back as the caller defined
+them.
 """
 
 from msgspec.structs import replace

@@ -1,4 +1,6 @@
-"""The wires, one row each. A new wire is one row here and one package beside it; nothing else must know its name.
+"""The wires, one row each.
+
+A new wire is one row here and one package beside it; nothing else must know its name.
 
 A package has four modules: `request_encode`, `request_decode`, `reply_decode` and `reply_encode`.
 """
@@ -36,7 +38,8 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     family: str = ""
     """`Request.extras` under this name are sent on every wire of the family."""
     options: dict[str, str]
-    """Name of a generation option -> its field on this wire. Some wires treat the maximum number of tokens apart."""
+    """Name of a generation option -> its field on this wire. Some wires treat the maximum number of tokens
+    apart."""
     stateful_extras: frozenset[str] = frozenset()
     """Request fields that make the provider supply a part of the history."""
     stream_type: str = "text/event-stream"
@@ -47,7 +50,8 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     output_with_tools: bool = False
     """Structured output can be requested together with tools."""
     output_dialect: str = ""
-    """The schema dialect of structured output, where it always constrains the model; "" if schemas are sent as they are."""
+    """The schema dialect of structured output, where it always constrains the model; "" if schemas are sent
+    as they are."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """Our name of a tool that the provider runs -> its definition."""
     tool_changes: Literal["", "definitions", "references"] = ""
@@ -108,7 +112,10 @@ _ROWS = (
         package="toolglot.wire.anthropic",
         class_prefix="Anthropic",
         default_profile="anthropic",
-        options={**{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")}, "stop": "stop_sequences"},
+        options={
+            **{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")},
+            "stop": "stop_sequences",
+        },
         output_with_tools=True,
         output_dialect="ANTHROPIC_STRICT",
         hosted_tools={
@@ -179,7 +186,9 @@ WIRES = tuple(SPECS)
 
 
 def check_extras(extras: Iterable[str]) -> None:
-    """Raise UnknownName for a key of extras that is neither a wire nor a family of wires: its fields would never be sent."""
+    """Raise UnknownName for a key of extras that is neither a wire nor a family of wires: its fields would
+    never be sent.
+    """
     known = {*SPECS, *plugin_names("wires"), *(spec.family for spec in _ROWS if spec.family)}
     for name in extras:
         if name not in known:

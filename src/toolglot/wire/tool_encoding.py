@@ -1,4 +1,6 @@
-"""Tools for a target: which ones are sent, under which names and schemas, and how the choice among them is expressed."""
+"""Tools for a target: which ones are sent, under which names and schemas, and how the choice among them is
+expressed.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -45,13 +47,16 @@ FREEFORM_SCHEMA: dict[str, Any] = {
 }
 
 
-# Hosted tools that run code which calls tools. Anthropic names the caller by the type (not the first one of 2025-05).
+# Hosted tools that run code which calls tools. Anthropic names the caller by the type (not the first one of
+# 2025-05).
 _RUNS_CODE = re.compile(r"programmatic_tool_calling$|code_execution_(?!20250522)\d+$")
 _CODE_CALLERS = {"programmatic_tool_calling": "programmatic"}
 
 
 def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
-    """Give tools the first choice of names, before calls of the history, and find those that cannot all be strict."""
+    """Give tools the first choice of names, before calls of the history, and find those that cannot all be
+    strict.
+    """
     strict: dict[str, dict[str, Any]] = {}
     for tool in tools:
         if definition := native_definition(tool, writer):
@@ -61,7 +66,9 @@ def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
             if tool.strict and writer.profile.strict_dialect:
                 with suppress(UsageError):  # `select_tools` drops a tool with a broken schema, and says why
                     strict[name] = _lower_schema(tool, writer.profile.strict_dialect, writer).schema
-    if strict:  # limits hold for all strict schemas of a request together: Anthropic allows 20 tools, 24 optional parameters
+    # limits hold for all strict schemas of a request together: Anthropic allows 20 tools, 24 optional
+    # parameters
+    if strict:
         limited = check_strict_limits(strict, getattr(dialects, writer.profile.strict_dialect))
         writer.non_strict = {**writer.non_strict, **limited}
 
@@ -101,7 +108,9 @@ def _select_usable(tools: Iterable[ToolDefinition], writer: Writer) -> list[Tool
         first = seen.get((tool.namespace, tool.name))
         if first is not None and tool.kind != "hosted":  # Anthropic and Gemini refuse two tools with one name
             if tool != first:
-                writer.record_loss(f"tool {tool.name!r}", "another tool has the same name; the first one is kept", at="tools")
+                writer.record_loss(
+                    f"tool {tool.name!r}", "another tool has the same name; the first one is kept", at="tools"
+                )
             continue
         seen[tool.namespace, tool.name] = tool
         tool = check_tool_mark(tool, writer)
@@ -113,7 +122,9 @@ def _select_usable(tools: Iterable[ToolDefinition], writer: Writer) -> list[Tool
 def _select_choice(
     choice: ToolChoice | None, tools: list[ToolDefinition], writer: Writer
 ) -> tuple[list[ToolDefinition], ToolChoice | None]:
-    """Return the tools with the choice among them, and among those that the history brings, as the target can express it."""
+    """Return the tools with the choice among them, and among those that the history brings, as the target can
+    express it.
+    """
     inline = writer.plan.inline
     if choice is None:
         return tools, None
@@ -121,7 +132,8 @@ def _select_choice(
         if choice.mode == "required":
             writer.record_loss("tool_choice", "there are no tools to choose from", at="tool_choice")
         return tools, None
-    if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
+    # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
+    if choice.mode == "none":
         return _emulate_choice(tools, "none", [], writer)
     chosen = [tool for tool in tools if choice.includes(tool)]
     names = {tool.qualified_name for tool in tools}  # Anthropic: the head has what the history brings
@@ -129,7 +141,9 @@ def _select_choice(
         if tool.qualified_name not in names and choice.includes(tool):
             chosen.append(tool)
     if choice.names and not chosen:
-        writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
+        writer.record_loss(
+            "tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice"
+        )
         return tools, None
     return _emulate_choice(tools, choice.mode, chosen, writer)
 
@@ -190,7 +204,9 @@ def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> Non
         writer.prompt_hints.append(f"These tools cannot be called now: {', '.join(names)}.")
 
 
-def select_chosen(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> list[tuple[ToolDefinition, str]]:
+def select_chosen(
+    choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer
+) -> list[tuple[ToolDefinition, str]]:
     """Return the tools that a choice names, with their names on the wire."""
     offered = {tool.qualified_name: tool for tool in (*tools, *writer.plan.inline.values())}
     chosen = [tool for name, tool in offered.items() if name in choice.names]
@@ -231,7 +247,8 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
     inputs: list[dict[str, Any]] = []
     as_texts: list[ToolExample] = []
     for example in tool.examples:
-        # An input that does not fit the schema is refused, and a caption has no field: such examples stay text.
+        # An input that does not fit the schema is refused, and a caption has no field: such examples stay
+        # text.
         has_field = writer.profile.features.examples and not example.description
         if has_field and not find_issues(example.input, lowered.schema):
             inputs.append(example.input)
@@ -254,7 +271,10 @@ def encode_callers(tool: ToolDefinition, writer: Writer) -> dict[str, Any]:
     if not code_caller:
         is_for_code = bool(tool.callers) and "model" not in tool.callers
         if is_for_code and tool.wire != writer.profile.wire:
-            reason = f"{writer.profile.title} runs no code in this request that could call it; the model calls it itself"
+            reason = (
+                f"{writer.profile.title} runs no code in this request that could call it; the model "
+                "calls it itself"
+            )
             writer.record_loss("callers", reason, at=f"tool {tool.name!r}")
         return {}
     fields: dict[str, Any] = {}
@@ -278,15 +298,20 @@ def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: W
             case "json":
                 writer.record_loss("free value", "requested as JSON text; restored in the call", at=where)
             case "rename":
-                writer.record_repair(f"parameters {', '.join(names.values())}", "invalid names are mapped, and back", at=where)
+                writer.record_repair(
+                    f"parameters {', '.join(names.values())}", "invalid names are mapped, and back", at=where
+                )
             case "omit":
-                writer.record_repair(f"parameters {', '.join(names)}", "null means omitted; it is removed again", at=where)
+                writer.record_repair(
+                    f"parameters {', '.join(names)}", "null means omitted; it is removed again", at=where
+                )
 
 
 def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> LoweredSchema:
     key = (tool.namespace, tool.name, dialect)
     cached = writer.lowering_cache.get(key)
-    if cached is None or cached[0] != tool.parameters:  # the history may have more than one definition of a tool
+    # the history may have more than one definition of a tool
+    if cached is None or cached[0] != tool.parameters:
         lowered = lower(tool.parameters, getattr(dialects, dialect), tool_name=tool.name)
         cached = writer.lowering_cache[key] = (tool.parameters, lowered)
     return cached[1]

@@ -1,11 +1,11 @@
 """Tools over time: which tools the head of a request declares, and which changes stand in the history itself.
 
-A change of the tools (`ToolsChanged`) is native if the target has a form for it where it stands: the head of the request then
-stays as it is. Otherwise the head declares what the model has at the end: tools that were added or loaded stand behind those
-that were there before, and removed ones are gone.
+A change of the tools (`ToolsChanged`) is native if the target has a form for it where it stands: the head of
+the request then stays as it is. Otherwise the head declares what the model has at the end: tools that were
+added or loaded stand behind those that were there before, and removed ones are gone.
 
-A deferred tool that was not loaded yet stays hidden only if the model can find it: by the provider's search, or by a tool that
-the caller runs (`finds_tools`). Otherwise it is declared at once.
+A deferred tool that was not loaded yet stays hidden only if the model can find it: by the provider's search,
+or by a tool that the caller runs (`finds_tools`). Otherwise it is declared at once.
 """
 
 from collections.abc import Sequence
@@ -21,30 +21,35 @@ from toolglot.wire.spec import SPECS
 from toolglot.wire.tool_encoding import can_name
 from toolglot.wire.writer import REFERENCE_LENGTH, Place, ToolPlan, Writer
 
-# Which changes of the tools have a form in the history: (form of the wire, place) -> what the model has to support.
-# What is not listed, the head has to express.
+# Which changes of the tools have a form in the history: (form of the wire, place) -> what the model has to
+# support. What is not listed, the head has to express.
 _NATIVE_PLACES: dict[tuple[str, Place], Literal["tool_changes", "tool_search"]] = {
-    # OpenAI: the item `additional_tools` has whole definitions, and stands anywhere in the input (openai SDK 3.49).
+    # OpenAI: the item `additional_tools` has whole definitions, and stands anywhere in the input (openai SDK
+    # 3.49).
     ("definitions", "system"): "tool_changes",
     ("definitions", "user"): "tool_changes",
     ("definitions", "assistant"): "tool_changes",
     ("definitions", "tool"): "tool_changes",
     # Anthropic: any result may hold a `tool_reference` to a deferred tool of the head (anthropic SDK 2.8).
     ("references", "tool"): "tool_search",
-    # Anthropic: `tool_addition` and `tool_removal` stand in a system message (Anthropic's page on system messages in the
-    # middle of a conversation, recorded 200). There is no form for what a search of another provider found.
+    # Anthropic: `tool_addition` and `tool_removal` stand in a system message (Anthropic's page on system
+    # messages in the middle of a conversation, recorded 200). There is no form for what a search of another
+    # provider found.
     ("references", "system"): "tool_changes",
 }
 
 _Fate = Literal["keep", "hide", "declare"]
-# What becomes of a deferred tool that the provider would never find: (how the history brings it, whether a tool of the caller
-# can find it) -> keep it in the head as it is, hide it from the request, or declare it at once.
+# What becomes of a deferred tool that the provider would never find: (how the history brings it, whether a
+# tool of the caller can find it) -> keep it in the head as it is, hide it from the request, or declare it at
+# once.
 _FATES: dict[tuple[str, bool], _Fate] = {
-    # Anthropic: the history refers to tools of the head; without this one, 400 `tool_reference_unresolved` (anthropic SDK 2.8).
+    # Anthropic: the history refers to tools of the head; without this one, 400 `tool_reference_unresolved`
+    # (anthropic SDK 2.8).
     ("references", True): "keep",
     ("references", False): "keep",
-    # OpenAI: the history has the whole tool (`additional_tools`, openai SDK 3.49); left in the head, it would be deferred there
-    # without a search: 400 "Deferred tools require tools.tool_search" (live-tested by pydantic-ai 2.66).
+    # OpenAI: the history has the whole tool (`additional_tools`, openai SDK 3.49); left in the head, it would
+    # be deferred there without a search: 400 "Deferred tools require tools.tool_search" (live-tested by
+    # pydantic-ai 2.66).
     ("definitions", True): "hide",
     ("definitions", False): "hide",
     # Every provider: a result of the caller's tool brings it later.
@@ -63,11 +68,15 @@ class PlacedChange(NamedTuple):
 
 
 def find_changes(messages: Sequence[Message], leading_count: int, start: int = 0) -> list[PlacedChange]:
-    """Find every change of the tools in the messages from `start` on. The first ones are sent outside of the history."""
+    """Find every change of the tools in the messages from `start` on.
+
+    The first ones are sent outside of the history.
+    """
     changes: list[PlacedChange] = []
     for index, message in enumerate(messages[start:], start):
         place: Place = "start" if index < leading_count else message.role
-        for block in message.blocks:  # `type(...) is` instead of isinstance: this runs for every block of every request
+        # `type(...) is` instead of isinstance: this runs for every block of every request
+        for block in message.blocks:
             if type(block) is ToolsChanged:
                 changes.append(PlacedChange(block, place, message.origin))
             elif type(block) is ToolResult:
@@ -101,9 +110,13 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
         planned.apply(placed.change, _find_form(placed, writer))
     if planned.late_names:
         writer.record_repair(
-            f"tools {', '.join(planned.late_names)}", "came later; declared from the start of this request", at="tools"
+            f"tools {', '.join(planned.late_names)}",
+            "came later; declared from the start of this request",
+            at="tools",
         )
-    removed_names = [_wire_name(tool, writer) for name, tool in planned.known.items() if name in planned.removed]
+    removed_names = [
+        _wire_name(tool, writer) for name, tool in planned.known.items() if name in planned.removed
+    ]
     if removed_names:
         writer.prompt_hints.append(f"These tools can no longer be called: {', '.join(removed_names)}.")
     tools = _settle_deferred(list(planned.head.values()), planned.inline, writer)
@@ -125,11 +138,14 @@ def _index_tools(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
 
 
 def _find_form(placed: PlacedChange, writer: Writer) -> str:
-    """Return how the history expresses a change: with `references` to the head, with `definitions`, or not at all: ""."""
+    """Return how the history expresses a change: with `references` to the head, with `definitions`, or not at
+    all: "".
+    """
     if not is_native(placed.place, placed.origin, writer):
         return ""
     if "tool" in (placed.change.opaque or {}) and writer.owns_state(placed.origin):
-        return "definitions"  # Anthropic's `tool_definition` (beta inline-tools-2026-09-15): the history has the whole tool
+        # Anthropic's `tool_definition` (beta inline-tools-2026-09-15): the history has the whole tool
+        return "definitions"
     return SPECS[writer.profile.wire].tool_changes
 
 
@@ -141,7 +157,8 @@ class _PlannedTools:
         self.head: dict[str, ToolDefinition] = {}
         self.inline: dict[str, ToolDefinition] = {}  # the history itself brings these
         self.removed: set[str] = set()
-        self.late_names: list[str] = []  # tools that the head declares, although the model has seen a head without them
+        # tools that the head declares, although the model has seen a head without them
+        self.late_names: list[str] = []
         for number, tool in enumerate(tools):
             name = tool.qualified_name
             # `select_tools` judges tools with one name: they stay apart.
@@ -173,7 +190,8 @@ class _PlannedTools:
         is_callable = name in self.head and not self.head[name].deferred
         becomes_callable = is_loaded and not is_callable
         match form:
-            case "references":  # Anthropic: the head declares all tools, and the history says from where on they are there
+            case "references":
+                # Anthropic: the head declares all tools, and the history says from where on they are there
                 if name not in self.head:
                     self.head[name] = replace(tool, deferred=True)
                 if becomes_callable:
@@ -182,14 +200,17 @@ class _PlannedTools:
                 if becomes_callable:
                     self.inline[name] = tool
             case _ if becomes_callable:
-                self.head.pop(name, None)  # behind those that were there before: they stay in the prompt cache
+                # behind those that were there before: they stay in the prompt cache
+                self.head.pop(name, None)
                 self.head[name] = replace(tool, deferred=False)
                 self.late_names.append(name)
             case _:
                 self.head.setdefault(name, tool)
 
 
-def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChange], writer: Writer) -> frozenset[str]:
+def _find_referred(
+    tools: Sequence[ToolDefinition], changes: Sequence[PlacedChange], writer: Writer
+) -> frozenset[str]:
     """Return the tools with long names that references may name: they have the same short name everywhere."""
     if SPECS[writer.profile.wire].tool_changes != "references":
         return frozenset()
@@ -201,7 +222,9 @@ def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChan
     return frozenset(name for name in names if len(name) >= REFERENCE_LENGTH)
 
 
-def _find_referable(choice: ToolChoice | None, tools: Sequence[ToolDefinition], writer: Writer) -> frozenset[str]:
+def _find_referable(
+    choice: ToolChoice | None, tools: Sequence[ToolDefinition], writer: Writer
+) -> frozenset[str]:
     """Return the tools that the history may refer to: those that the choice leaves in the head."""
     referable = tools
     if _limits_tools(choice):
@@ -221,7 +244,9 @@ def _limits_tools(choice: ToolChoice | None) -> TypeGuard[ToolChoice]:
 # ---- tools that the model has not found yet
 
 
-def _settle_deferred(tools: list[ToolDefinition], inline: dict[str, ToolDefinition], writer: Writer) -> list[ToolDefinition]:
+def _settle_deferred(
+    tools: list[ToolDefinition], inline: dict[str, ToolDefinition], writer: Writer
+) -> list[ToolDefinition]:
     """Declare, hide or defer the tools that the model has not found yet."""
     deferred = [tool for tool in tools if _waits_for_search(tool)]
     has_search = _has_search(deferred, writer)
@@ -265,10 +290,14 @@ def _replace_foreign_searches(tools: list[ToolDefinition], writer: Writer) -> No
     for name, tool in searches.items():
         if tool.wire != wire:
             writer.record_repair(f"hosted tool {tool.name!r}", f"sent as the search of {title}", at="tools")
-            tools[tools.index(tool)] = ToolDefinition(name, kind="hosted", wire=wire, opaque=native, finds_tools=True)
+            tools[tools.index(tool)] = ToolDefinition(
+                name, kind="hosted", wire=wire, opaque=native, finds_tools=True
+            )
 
 
-def _may_stay_deferred(tools: Sequence[ToolDefinition], deferred: Sequence[ToolDefinition], wire: str) -> bool:
+def _may_stay_deferred(
+    tools: Sequence[ToolDefinition], deferred: Sequence[ToolDefinition], wire: str
+) -> bool:
     """Return whether the model will find the deferred tools where the target has a search for them."""
     own_searches = [tool for tool in tools if _is_provider_search(tool) and tool.wire == wire]
     if own_searches:
@@ -320,7 +349,11 @@ def _explain_search(finder: ToolDefinition, hidden: Sequence[ToolDefinition], wr
     names = ", ".join(_wire_name(tool, writer) for tool in hidden)
     hint = f"Use {_wire_name(finder, writer)} to load one of these tools before you call it: {names}."
     writer.prompt_hints.append(hint)
-    reason = f"{writer.profile.title} cannot defer tools; hidden until {finder.name!r} finds them, and named in the prompt"
+    reason = (
+        f"{writer.profile.title} cannot defer tools; hidden until {finder.name!r} finds them, and "
+        "named "
+        "in the prompt"
+    )
     writer.record_repair(pluralize(len(hidden), "deferred tool"), reason, at="tools")
 
 

@@ -1,21 +1,31 @@
 """Assembles a streamed or whole reply: pieces become events and, at the end, a Reply. All wires share it.
 
-A decoder reports what it sees (`add_text`, `update_call`, `set_block`, `close` …), and sets `usage` and `stop_reason`. It names
-a block by a slot of its own choice: a block index, an output index, "content". Blocks keep the order of first appearance.
+A decoder reports what it sees (`add_text`, `update_call`, `set_block`, `close` …), and sets `usage` and
+`stop_reason`. It names a block by a slot of its own choice: a block index, an output index, "content". Blocks
+keep the order of first appearance.
 
 Rules for tool calls on all wires, each of which servers in the field break:
-- a name is set and never concatenated (llama.cpp repeats the whole name in every delta); it may still change before arguments;
-- an index is not trusted alone: a different id makes a new call (lmdeploy and old vLLM send index 0 for all parallel calls);
+- a name is set and never concatenated (llama.cpp repeats the whole name in every delta); it may still change
+before arguments;
+- an index is not trusted alone: a different id makes a new call (lmdeploy and old vLLM send index 0 for all
+parallel calls);
 - "", null and missing arguments mean {}; text that is not a JSON object stays text.
 
-A server may send anything as text. Null counts as "", and any other type raises TypeError, so that it never enters a
-conversation, which could then be neither sent nor loaded.
+A server may send anything as text. Null counts as "", and any other type raises TypeError, so that it never
+enters a conversation, which could then be neither sent nor loaded.
 """
 
 from collections.abc import Hashable
 from typing import Any, cast
 
-from toolglot.common.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, dumps_verbatim, is_portable, loads
+from toolglot.common.jsontext import (
+    DECODE_ERRORS,
+    MAX_DEPTH,
+    decode_object,
+    dumps_verbatim,
+    is_portable,
+    loads,
+)
 from toolglot.values.events import (
     BlockReady,
     BlockStarted,
@@ -249,12 +259,22 @@ class ToolCallTracker:
         """Make the call of a slot, whose deltas brought this text."""
         id = state.id
         if not id:  # Gemini 2 and many compatible servers send none
-            seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_verbatim(state.value))
+            seed = (
+                self._id,
+                self.origin.model,
+                str(state.index),
+                state.name,
+                text,
+                dumps_verbatim(state.value),
+            )
             id = hash_id(self._id_seed + "\0".join(seed), 9)  # nine letters and digits are legal everywhere
         value: Any = text
-        if not text and state.value is not None:  # deltas win over what came with the start, as in Anthropic's SDK
+        # deltas win over what came with the start, as in Anthropic's SDK
+        if not text and state.value is not None:
             value = state.value
-        return make_call(id, state.name, value, freeform=state.freeform, namespace=state.namespace, opaque=state.opaque)
+        return make_call(
+            id, state.name, value, freeform=state.freeform, namespace=state.namespace, opaque=state.opaque
+        )
 
     # ---- for readers
 
@@ -286,7 +306,8 @@ class ToolCallTracker:
         blocks = tuple(state.block for state in self._ordered_slots if state.block is not None)
         reason = self.stop_reason or "end"
         has_calls = any(isinstance(block, ToolCall) for block in blocks)
-        # Finish reasons lie: Ollama and some vLLM builds say "stop" with calls. The presence of calls decides.
+        # Finish reasons lie: Ollama and some vLLM builds say "stop" with calls. The presence of calls
+        # decides.
         if reason == "end" and has_calls:
             reason = "tools"
         elif reason == "tools" and not has_calls:
@@ -313,7 +334,9 @@ class ToolCallTracker:
     def _start_call(self, state: _Slot, id: str) -> None:
         self._assign_index(state)
         state.has_started = True
-        self.events.append(ToolCallStarted(state.index, id, state.name, state.freeform, state.namespace, state.opaque))
+        self.events.append(
+            ToolCallStarted(state.index, id, state.name, state.freeform, state.namespace, state.opaque)
+        )
         if state.pieces:  # arguments came before the name
             self.events.append(ToolCallDelta(state.index, "".join(state.pieces)))
 
@@ -378,10 +401,14 @@ def _complete_text(state: _Slot, text: Any) -> str:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Parse arguments as a JSON object. Nothing and null mean {}; None if the text is not an object that can be stored."""
+    """Parse arguments as a JSON object.
+
+    Nothing and null mean {}; None if the text is not an object that can be stored.
+    """
     try:
         value: Any = decode_object(text)
-        if text.count("{") + text.count("[") <= MAX_DEPTH:  # not too deep; and the decoder refuses NaN and infinity
+        # not too deep; and the decoder refuses NaN and infinity
+        if text.count("{") + text.count("[") <= MAX_DEPTH:
             return value
     except DECODE_ERRORS:
         try:
@@ -396,7 +423,13 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
 
 
 def make_call(
-    id: str, name: str, value: Any, *, freeform: bool = False, namespace: str = "", opaque: Opaque | None = None
+    id: str,
+    name: str,
+    value: Any,
+    *,
+    freeform: bool = False,
+    namespace: str = "",
+    opaque: Opaque | None = None,
 ) -> ToolCall:
     """Make a call from arguments as a wire has them: text, an object, or nothing."""
     arguments: dict[str, Any] | None = None
@@ -415,7 +448,9 @@ def make_call(
 
 
 def _find_caller(opaque: Opaque | None) -> str:
-    """Return the id of the program that made a call: OpenAI's `caller_id`, or the `tool_id` of Anthropic's code execution."""
+    """Return the id of the program that made a call: OpenAI's `caller_id`, or the `tool_id` of Anthropic's
+    code execution.
+    """
     if not opaque:
         return ""
     caller = as_dict(opaque.get("caller"))

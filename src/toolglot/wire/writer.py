@@ -1,4 +1,6 @@
-"""The state of one encoding: the target's profile, the names and ids it accepts, and what was lost or repaired."""
+"""The state of one encoding: the target's profile, the names and ids it accepts, and what was lost or
+repaired.
+"""
 
 import re
 from collections.abc import Mapping
@@ -18,15 +20,47 @@ from toolglot.wire.media import extract_file_text
 # Opaque fields that mean nothing to a model: dropping them for another target is not a Loss.
 _SILENT_KEYS = frozenset(
     {
-        *("id", "status", "index", "object", "type", "role", "field", "part", "source", "legacy", "item", "prefix", "phase"),
+        *(
+            "id",
+            "status",
+            "index",
+            "object",
+            "type",
+            "role",
+            "field",
+            "part",
+            "source",
+            "legacy",
+            "item",
+            "prefix",
+            "phase",
+        ),
         *("signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
-        *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace", "tool", "signed_name"),
+        *(
+            "annotations",
+            "logprobs",
+            "cache_control",
+            "prompt_cache_breakpoint",
+            "refusal",
+            "namespace",
+            "tool",
+            "signed_name",
+        ),
     }
 )
 # What grows while messages are encoded. Everything else is settled with the head and shared between copies.
 _COPIED_FIELDS = (
     *("losses", "repairs", "names", "_wire_names", "_ids", "_wire_ids"),
-    *("calls", "wire_call_ids", "native_item_types", "item_ids", "lowerings", "freeform", "native_types", "held_items"),
+    *(
+        "calls",
+        "wire_call_ids",
+        "native_item_types",
+        "item_ids",
+        "lowerings",
+        "freeform",
+        "native_types",
+        "held_items",
+    ),
 )
 # An alias and its dated snapshot are one model: "-latest", "-2025-09-29", "-0613", "@20250929", ":free".
 _SNAPSHOT_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
@@ -36,7 +70,10 @@ REFERENCE_LENGTH = 64  # characters of a `tool_reference` (anthropics/claude-cod
 
 
 class Encoding(msgspec.Struct, frozen=True, gc=False):
-    """What is known of an encoded request. `names` maps a tool's name on the wire to the caller's (namespace, name)."""
+    """What is known of an encoded request.
+
+    `names` maps a tool's name on the wire to the caller's (namespace, name).
+    """
 
     losses: tuple[Loss, ...] = ()
     repairs: tuple[Repair, ...] = ()
@@ -66,7 +103,8 @@ class EncodedRequest(Encoding, frozen=True, kw_only=True):
 
 
 Place = Literal["start", "system", "user", "assistant", "tool"]
-"""Where something stands: instructions that are sent outside of the history are the "start"; else the role of a message."""
+"""Where something stands: instructions that are sent outside of the history are the "start"; else the role of
+a message."""
 
 
 def is_blank(block: Block) -> bool:
@@ -114,24 +152,29 @@ class Writer:
         self.lowerings: dict[str, LoweredSchema] = {}
         self._wire_names: dict[tuple[str, str], str] = {}
         self._name_pattern = re.compile(profile.limits.name)
-        self.referred: frozenset[str] = frozenset()  # tools whose names must fit into references; from the plan
+        # tools whose names must fit into references; from the plan
+        self.referred: frozenset[str] = frozenset()
         self._call_id_pattern = re.compile(profile.limits.call_id)
-        self.lowering_cache: dict[tuple[str, str, str], tuple[Any, LoweredSchema]] = {}  # with the schema that was lowered
+        # with the schema that was lowered
+        self.lowering_cache: dict[tuple[str, str, str], tuple[Any, LoweredSchema]] = {}
         self._ids: dict[str, str] = {}
         self._wire_ids: set[str] = set()
         self.calls: dict[str, ToolCall] = {}  # of the history, by id: a result's encoding depends on its call
         self.wire_call_ids: dict[str, str] = {}  # Gemini: call -> the id it was sent with, "" for none
-        self.native_item_types: dict[str, str] = {}  # Responses: call -> type of its item, if it is not a function call
+        # Responses: call -> type of its item, if it is not a function call
+        self.native_item_types: dict[str, str] = {}
         self.item_ids: set[str] = set()  # Responses: ids of items that were sent
         self.native_types: dict[str, str] = {}  # tools that the target's models are trained on: name -> type
         self.mark_count = 0  # marks for the prompt cache
         self.plan = ToolPlan()
         # As of the message that is being encoded. Never changed in place: copies share them.
-        self.known_tools: Mapping[str, ToolDefinition] = {}  # by qualified name, with the definitions that count now
+        # by qualified name, with the definitions that count now
+        self.known_tools: Mapping[str, ToolDefinition] = {}
         self.inline_names: frozenset[str] = frozenset()  # Responses: tools that items have brought so far
         self.place: Place = "start"
         self.leading_count = 0  # messages that are sent outside of the history
-        self.held_items: list[dict[str, Any]] = []  # Anthropic: blocks that must stand right before the next assistant message
+        # Anthropic: blocks that must stand right before the next assistant message
+        self.held_items: list[dict[str, Any]] = []
         self.prompt_hints: list[str] = []  # instructions that replace fields the target does not have
         self.freeform: set[str] = set()  # wire names of freeform tools that are sent as functions
         self.code_caller = ""  # what the target calls code that it runs and that calls tools
@@ -149,7 +192,9 @@ class Writer:
         """Return the finished encoding."""
         losses = tuple(self.losses)
         repairs = tuple(self.repairs)
-        return EncodedRequest(losses, repairs, self.names, self.lowerings, frozenset(self.freeform), body=body)
+        return EncodedRequest(
+            losses, repairs, self.names, self.lowerings, frozenset(self.freeform), body=body
+        )
 
     def enter(self, where: str, origin: Origin | None = None) -> None:
         """Set the place and the origin of what is encoded next."""
@@ -170,7 +215,8 @@ class Writer:
         """Return whether opaque state of this origin may be sent to the target."""
         if origin is None or origin.wire != self.profile.wire:
             return False
-        # Signatures and ciphertext are bound to an endpoint: Azure refuses OpenAI's, Vertex those of the Gemini API.
+        # Signatures and ciphertext are bound to an endpoint: Azure refuses OpenAI's, Vertex those of the
+        # Gemini API.
         if origin.profile and origin.profile != self.profile.id:
             return False
         return self.profile.state == "profile" or is_made_by(origin, self.model)
@@ -182,7 +228,9 @@ class Writer:
 
     @property
     def takes_raw_arguments(self) -> bool:
-        """Whether arguments that are no JSON object may go back: only to their own endpoint, if that takes them."""
+        """Whether arguments that are no JSON object may go back: only to their own endpoint, if that takes
+        them.
+        """
         return self.is_own and self.profile.raw_arguments
 
     @property
@@ -198,7 +246,8 @@ class Writer:
             return opaque
         owner = self.origin.wire if self.origin else "its origin"
         for key, value in opaque.items():
-            if key not in _SILENT_KEYS and value not in (None, [], {}, "", {"type": "direct"}):  # the model itself called it
+            # the model itself called it
+            if key not in _SILENT_KEYS and value not in (None, [], {}, "", {"type": "direct"}):
                 self.record_loss(key, f"only {owner} understands it")
         return {}
 
@@ -246,7 +295,8 @@ class Writer:
             return self._ids[id]
         wire = seed = id
         attempt = 0
-        while not self._call_id_pattern.fullmatch(wire) or wire in self._wire_ids:  # a mapped id may collide with a legal one
+        # a mapped id may collide with a legal one
+        while not self._call_id_pattern.fullmatch(wire) or wire in self._wire_ids:
             wire = hash_id(seed, min(20, self.profile.limits.call_id_length))
             attempt += 1
             seed = f"{id}\0{attempt}"
@@ -280,7 +330,9 @@ class Writer:
         return self.map_tool_name(result.name)
 
     def replace_media(self, media: Media, reason: str = "") -> str:
-        """Return text instead of media that the target does not accept: of a text file, else a placeholder and a Loss."""
+        """Return text instead of media that the target does not accept: of a text file, else a placeholder
+        and a Loss.
+        """
         if (text := extract_file_text(media)) is not None:
             return text
         self.record_loss(media.kind, reason or f"{self.profile.title} does not accept it")
@@ -288,7 +340,9 @@ class Writer:
         return f"[{media.kind} not shown: {name[:200]}]"
 
     def detach_media(self, message: Message) -> list[Block]:
-        """Return the media of all results with captions, to be sent in a user message because a result is only text."""
+        """Return the media of all results with captions, to be sent in a user message because a result is
+        only text.
+        """
         detached: list[Block] = []
         for result in message.results:
             if media := [block for block in result.content if isinstance(block, Media)]:
@@ -299,25 +353,34 @@ class Writer:
         return detached
 
     def to_arguments_object(self, call: ToolCall) -> dict[str, Any]:
-        """Return the arguments for a wire that requires an object. Text that is not an object is wrapped in one."""
+        """Return the arguments for a wire that requires an object.
+
+        Text that is not an object is wrapped in one.
+        """
         if call.arguments is not None:
             return call.arguments
         if call.freeform:
             return {"input": call.raw or ""}
-        self.record_repair(f"arguments of {call.name!r}", "not a JSON object; sent as text under 'invalid_arguments'")
+        self.record_repair(
+            f"arguments of {call.name!r}", "not a JSON object; sent as text under 'invalid_arguments'"
+        )
         return {"invalid_arguments": call.raw or ""}
 
 
 def is_same_model(first: str, second: str) -> bool:
-    """Return whether two names denote one model, through a router or not, alias or snapshot. "" matches any."""
+    """Return whether two names denote one model, through a router or not, alias or snapshot.
+
+    "" matches any.
+    """
     first, second = (_SNAPSHOT_SUFFIX.sub("", name.rpartition("/")[2]) for name in (first, second))
     return not first or not second or first == second
 
 
 def is_made_by(origin: Origin, model: str) -> bool:
     """Return whether a model made a message: the one that the reply names, or the one that was requested."""
-    # Providers resolve aliases (claude-sonnet-4-0, gemini-flash-latest) and routers choose (openrouter/auto). Whoever is asked
-    # under the same name again must get its own signatures back, even in the middle of a tool loop.
+    # Providers resolve aliases (claude-sonnet-4-0, gemini-flash-latest) and routers choose (openrouter/auto).
+    # Whoever is asked under the same name again must get its own signatures back, even in the middle of a
+    # tool loop.
     names = (origin.model, origin.requested) if origin.requested else (origin.model,)
     return any(is_same_model(name, model) for name in names)
 
@@ -325,11 +388,17 @@ def is_made_by(origin: Origin, model: str) -> bool:
 def format_result_text(result: ToolResult) -> str:
     """Format a result for a wire that has only text, and no flag for errors."""
     text = result.text
-    if result.is_error and not result.is_rendered and not text[:8].lower().startswith(("error", "[error", '{"error')):
+    if (
+        result.is_error
+        and not result.is_rendered
+        and not text[:8].lower().startswith(("error", "[error", '{"error'))
+    ):
         return f"Error: {text}"
     return text
 
 
 def join_plain(parts: list[dict[str, Any]]) -> Any:
-    """Return content as a client would send it: one text without state is a string, anything else a list of parts."""
+    """Return content as a client would send it: one text without state is a string, anything else a list of
+    parts.
+    """
     return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == {"type", "text"} else parts

@@ -67,11 +67,15 @@ def search(state: ToolState, pattern: Any, **arguments: Any) -> ToolOutput:
 
 
 def rewrite(state: ToolState, pattern: Any, replacement: Any, **arguments: Any) -> ToolOutput:
-    return call_tool(state, "ast_rewrite", pattern=pattern, replacement=replacement, **{"dry_run": False, **arguments})
+    return call_tool(
+        state, "ast_rewrite", pattern=pattern, replacement=replacement, **{"dry_run": False, **arguments}
+    )
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+    }
 
 
 def positions(output: ToolOutput) -> list[str]:
@@ -80,13 +84,20 @@ def positions(output: ToolOutput) -> list[str]:
 
 class TestSearch:
     def test_positions_and_captures(self, state: ToolState, root: Path) -> None:
-        plant(root, {"a.py": "x = 'é😀'; foo(1, 'ü', b)\n\n\tfoo(\n\t\t2)\n", "sub/b.ts": "const z = foo(3, 4);\n"})
+        plant(
+            root,
+            {"a.py": "x = 'é😀'; foo(1, 'ü', b)\n\n\tfoo(\n\t\t2)\n", "sub/b.ts": "const z = foo(3, 4);\n"},
+        )
         output = search(state, "foo($A, $$$REST)")
         assert positions(output) == ["a.py:1:11", "sub/b.ts:1:11"]
         first = output.data["matches"][0]
         assert first["captures"] == {"A": "1", "REST": "'ü', b"}
         assert (first["text"], first["end_line"], first["end_column"]) == ("foo(1, 'ü', b)", 1, 25)
-        assert output.content.splitlines()[:3] == ["a.py:1:11: foo(1, 'ü', b)", "    $A = 1", "    $$$REST = 'ü', b"]
+        assert output.content.splitlines()[:3] == [
+            "a.py:1:11: foo(1, 'ü', b)",
+            "    $A = 1",
+            "    $$$REST = 'ü', b",
+        ]
         assert positions(search(state, "foo($A)")) == ["a.py:3:2"]
 
     def test_languages_by_suffix(self, state: ToolState, root: Path) -> None:
@@ -94,10 +105,14 @@ class TestSearch:
         assert [match["path"] for match in search(state, "foo($A)").data["matches"]] == sorted(CODE)
 
     def test_every_language_has_a_parser(self) -> None:
-        tasks = [json.dumps({"language": language, "pattern": "foo", "text": "foo"}) for language in LANGUAGES]
+        tasks = [
+            json.dumps({"language": language, "pattern": "foo", "text": "foo"}) for language in LANGUAGES
+        ]
         answers = io.BytesIO()
         serve(io.BytesIO("\n".join(tasks).encode()), answers)
-        assert [json.loads(line)["error"] for line in answers.getvalue().splitlines()] == [""] * len(LANGUAGES)
+        assert [json.loads(line)["error"] for line in answers.getvalue().splitlines()] == [""] * len(
+            LANGUAGES
+        )
 
     CASES: tuple[tuple[dict[str, str], str, dict[str, str], list[str]], ...] = (
         # comments and strings are not code
@@ -115,7 +130,12 @@ class TestSearch:
         (RELATED, "foo($A)", {"language": "js", "include_glob": "!x"}, ["c.js:1:1"]),
         (RELATED, "foo($A)", {"language": "js", "include_glob": "*"}, ["c.js:1:1", "e.txt:1:1"]),
         # a file without the longest word of the pattern is not parsed, unless case does not matter
-        ({"a.py": "if x is not None:\n    pass\n"}, "if $A is not None: $$$B", {"language": "python"}, ["a.py:1:1"]),
+        (
+            {"a.py": "if x is not None:\n    pass\n"},
+            "if $A is not None: $$$B",
+            {"language": "python"},
+            ["a.py:1:1"],
+        ),
         ({"b.php": "<?php IF ($a) { foo(); }\n"}, "if ($A) { $$$B }", {"language": "php"}, ["b.php:1:7"]),
         # a pattern must be valid in one language only
         ({"a.py": "x = 1\n", "b.go": "package a\nfunc f() { x := 1 }\n"}, "$A := $B", {}, ["b.go:2:12"]),
@@ -123,13 +143,27 @@ class TestSearch:
 
     @pytest.mark.parametrize(("files", "pattern", "options", "expected"), CASES, ids=range(len(CASES)))
     def test_matches(
-        self, state: ToolState, root: Path, files: dict[str, str], pattern: str, options: dict[str, str], expected: list[str]
+        self,
+        state: ToolState,
+        root: Path,
+        files: dict[str, str],
+        pattern: str,
+        options: dict[str, str],
+        expected: list[str],
     ) -> None:
         plant(root, files)
         assert positions(search(state, pattern, **options)) == expected
 
     def test_ignored_binary_huge_and_linked_files_are_left_out(self, state: ToolState, root: Path) -> None:
-        plant(root, {".gitignore": "build/\n", "build/a.py": "foo(1)\n", ".git/b.py": "foo(1)\n", "c.py": b"foo(1)\n\0\0"})
+        plant(
+            root,
+            {
+                ".gitignore": "build/\n",
+                "build/a.py": "foo(1)\n",
+                ".git/b.py": "foo(1)\n",
+                "c.py": b"foo(1)\n\0\0",
+            },
+        )
         plant(root, {"d.py": "foo(1)\n" + "#" * MAX_FILE_SIZE, "e.py": "\ufefffoo(1)\n".encode("utf-16-le")})
         (root / "link.py").symlink_to(root.parent / "outside.py")
         assert positions(search(state, "foo($A)")) == ["e.py:1:1"]
@@ -154,7 +188,9 @@ class TestSearch:
         plant(tmp_path / "lib", {"a.py": "foo(1)\n"})
         workspace = Workspace(root, other_roots=[Root(tmp_path / "lib", writable=False)])
         state = ToolState(workspace)
-        assert positions(search(state, "foo($A)", path=str(tmp_path / "lib"))) == [f"{tmp_path / 'lib' / 'a.py'}:1:1"]
+        assert positions(search(state, "foo($A)", path=str(tmp_path / "lib"))) == [
+            f"{tmp_path / 'lib' / 'a.py'}:1:1"
+        ]
         with pytest.raises(ToolError, match="read-only"):
             rewrite(state, "foo($A)", "bar($A)", path=str(tmp_path / "lib"))
         workspace.close()
@@ -199,13 +235,17 @@ class TestParserProcess:
         assert output.data["skipped"] == ["a.yaml"]
         assert "[the parser failed on a.yaml]" in output.content
 
-    def test_a_parser_that_hangs_is_killed(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_parser_that_hangs_is_killed(
+        self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(ast_worker, "FILE_TIMEOUT", 1.5)
         plant(root, {"a.html": "<a>" * 80_000, "b.html": "<b>x</b>"})
         output = search(state, "<b>$A</b>", language="html")
         assert output.data["skipped"] == ["a.html"]
 
-    def test_repeated_failures_end_the_search(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_repeated_failures_end_the_search(
+        self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(ast_query, "MAX_PARSER_FAILURES", 1)
         plant(root, {f"{name}.yaml": "- " * 20_000 + "bar" for name in "abc"})
         with pytest.raises(ToolError, match="the parser fails on more than 1 files"):
@@ -219,13 +259,17 @@ class TestParserProcess:
             rewrite(state, "foo($A)", "bar($A)")
         assert raised.value.kind == "limit"
 
-    def test_the_missing_extra_is_named(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_missing_extra_is_named(
+        self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         plant(root, {"a.py": "foo(1)\n"})
         monkeypatch.setattr(programs, "find_spec", dict[str, Any]().get)
         with pytest.raises(ToolError, match=r"pip install 'toolglot\[ast\]'"):
             search(state, "foo($A)")
 
-    def test_it_does_not_see_the_environment(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_does_not_see_the_environment(
+        self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         seen: list[dict[str, str]] = []
         real = subprocess.Popen
 
@@ -247,7 +291,9 @@ class TestRewrite:
         output = call_tool(state, "ast_rewrite", pattern="foo($A, $B)", replacement="foo($B, $A)")
         assert output.data["dry_run"] is True
         assert "+foo(2, 1)" in output.data["files"][0]["diff"]
-        assert output.content.startswith("would replace 1 match in 1 file; set dry_run to false to write the changes")
+        assert output.content.startswith(
+            "would replace 1 match in 1 file; set dry_run to false to write the changes"
+        )
         assert files_of(root) == before
 
     def test_changes_all_files_at_once(self, state: ToolState, root: Path) -> None:
@@ -269,15 +315,30 @@ class TestRewrite:
     def test_captured_code_is_reindented(self, state: ToolState, root: Path) -> None:
         plant(root, {"a.py": "class A:\n    def f(self):\n        a()\n\n        b()\n\n    x = 1\n"})
         rewrite(state, "def $F($$$P): $$$B", "def $F($$$P):\n    with lock:\n        $$$B\n")
-        expected = "class A:\n    def f(self):\n        with lock:\n            a()\n\n            b()\n\n    x = 1\n"
+        expected = (
+            "class A:\n    def f(self):\n        with lock:\n            a()\n\n            b()\n\n  "
+            " "
+            " x = 1\n"
+        )
         assert files_of(root)["a.py"].decode() == expected
 
     def test_encoding_bom_and_newlines_are_kept(self, state: ToolState, root: Path) -> None:
         text = "# é\r\nfoo(1)\r\n"
-        plant(root, {"a.py": b"\xef\xbb\xbf" + text.encode(), "b.py": text.encode("utf-16"), "c.py": text.encode("latin-1")})
+        plant(
+            root,
+            {
+                "a.py": b"\xef\xbb\xbf" + text.encode(),
+                "b.py": text.encode("utf-16"),
+                "c.py": text.encode("latin-1"),
+            },
+        )
         rewrite(state, "foo($A)", "bar(\n    $A\n)")
         after = text.replace("foo(1)", "bar(\r\n    1\r\n)")
-        encoded = {"a.py": b"\xef\xbb\xbf" + after.encode(), "b.py": after.encode("utf-16"), "c.py": after.encode("latin-1")}
+        encoded = {
+            "a.py": b"\xef\xbb\xbf" + after.encode(),
+            "b.py": after.encode("utf-16"),
+            "c.py": after.encode("latin-1"),
+        }
         assert files_of(root) == encoded
 
     def test_an_unknown_name_is_refused(self, state: ToolState, root: Path) -> None:
@@ -294,7 +355,9 @@ class TestRewrite:
             rewrite(state, "foo($A)", "bar($A)")
         assert files_of(root) == before
 
-    def test_a_concurrent_change_stops_the_rewrite(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_concurrent_change_stops_the_rewrite(
+        self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         plant(root, {"a.py": "foo(1)\n", "b.py": "foo(1)\n"})
         change = state.workspace.apply_changes
 

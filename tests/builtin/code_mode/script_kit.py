@@ -47,6 +47,7 @@ class Scripts:
         """The state of the script, and the texts that it showed."""
         content = (await self.outcome(code, **arguments)).result.content
         header, *parts = [
-            block.text.removesuffix("\n") if isinstance(block, Text) else str(cast(Media, block).data) for block in content
+            block.text.removesuffix("\n") if isinstance(block, Text) else str(cast(Media, block).data)
+            for block in content
         ]
         return [header.partition("\n")[0], *parts]

@@ -38,10 +38,14 @@ def load(origin: str = "", *, path: str) -> str:
 
 
 def read_confinement(pid: int) -> list[tuple[str, ...]]:
-    """For each thread of each process below this one: its name, "no new privileges", its seccomp filters and capabilities."""
+    """For each thread of each process below this one: its name, "no new privileges", its seccomp filters and
+    capabilities.
+    """
     threads: list[tuple[str, ...]] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
+        status = dict(
+            line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line
+        )
         capabilities = {status[f"Cap{kind}"].strip("0") for kind in ("Eff", "Prm", "Inh", "Amb")}
         threads.append((status["Name"], status["NoNewPrivs"], status["Seccomp_filters"], *capabilities))
         for child in (task / "children").read_text().split():
@@ -52,7 +56,9 @@ def read_confinement(pid: int) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
 @pytest.mark.parametrize("language", ["javascript", pytest.param("python", marks=needs_python)])
 def test_every_thread_has_given_up_its_rights(level: SandboxLevel, language: Language) -> None:
-    """SECURITY.md: the interpreters have threads of their own, and a filter binds only threads that start after it."""
+    """SECURITY.md: the interpreters have threads of their own, and a filter binds only threads that start
+    after it.
+    """
     if probe_level(level, process._find_bubblewrap() if level is SandboxLevel.BUBBLEWRAP else ""):  # pyright: ignore[reportPrivateUsage]
         pytest.skip(f"{level.label} does not work here")
     is_called = threading.Event()
@@ -62,7 +68,9 @@ def test_every_thread_has_given_up_its_rights(level: SandboxLevel, language: Lan
 
     look = ScriptTool("look", ["look"], "", [])
     code = "await tools.look()" if language == "javascript" else "look()"
-    runner = ScriptProcess(language, code, tools=[look], stored={}, level=level, on_message=take, on_end=lambda reason: None)
+    runner = ScriptProcess(
+        language, code, tools=[look], stored={}, level=level, on_message=take, on_end=lambda reason: None
+    )
     try:
         assert is_called.wait(20)
         assert runner._process is not None  # pyright: ignore[reportPrivateUsage]
@@ -70,7 +78,8 @@ def test_every_thread_has_given_up_its_rights(level: SandboxLevel, language: Lan
     finally:
         runner.kill()
     inherited = Path("/proc/thread-self/status").read_text().partition("Seccomp_filters:")[2].split()[0]
-    expected = int(inherited) + (2 if level is SandboxLevel.BUBBLEWRAP else 1)  # bubblewrap's, and the process's own
+    # bubblewrap's, and the process's own
+    expected = int(inherited) + (2 if level is SandboxLevel.BUBBLEWRAP else 1)
     confined = [thread for thread in threads if thread[0] != "bwrap"]
     assert len(confined) > 2
     assert {thread[1:] for thread in confined} == {("1", str(expected), "")}
@@ -105,7 +114,9 @@ for value in values:
 print(patch)
 {(1, 2): values}
 """
-    header, first, surplus, doubled, missing, function, value = await Scripts([repeat, patch, load], "python").run(code)
+    header, first, surplus, doubled, missing, function, value = await Scripts(
+        [repeat, patch, load], "python"
+    ).run(code)
     assert (header, first) == ("Script completed", "patched a patched b c from d None")
     assert surplus == "repeat() takes 1 positional arguments but 2 were given"
     assert doubled == "repeat() got multiple values for argument 'value'"
@@ -140,8 +151,12 @@ def test_declarations_have_the_fields_of_nested_types() -> None:
     assert f"'address': {address}" in (text := declare_tools([save.definition], "python"))
     assert f"others: list[{address}]" in text
     odd = {"type": "object", "properties": {"x": True, "y": {"$ref": "#/$defs/None"}}}
-    assert "def odd(x: Any = …, y: Any = …) -> str" in declare_tools([ToolDefinition("odd", "", odd)], "python")
-    levels = {f"L{n}": {"properties": {key: {"$ref": f"#/$defs/L{n + 1}"} for key in "abcdefgh"}} for n in range(12)}
+    assert "def odd(x: Any = …, y: Any = …) -> str" in declare_tools(
+        [ToolDefinition("odd", "", odd)], "python"
+    )
+    levels = {
+        f"L{n}": {"properties": {key: {"$ref": f"#/$defs/L{n + 1}"} for key in "abcdefgh"}} for n in range(12)
+    }
     wide = ToolDefinition("wide", "", {"$ref": "#/$defs/L0", "$defs": levels})
     assert len(declare_tools([wide], "javascript")) < 100_000
 
@@ -149,10 +164,18 @@ def test_declarations_have_the_fields_of_nested_types() -> None:
 def test_names_and_deferred_tools() -> None:
     tools = [ToolDefinition(name, "", {}) for name in ("load", "a$b", "class", "list")]
     tools.append(ToolDefinition("late", "Later.", {"properties": {"x": {"type": "string"}}}, deferred=True))
-    assert [tool.name for tool, _ in list_script_tools(tools, "javascript")] == ["load", "a$b", "class", "list", "late"]
+    assert [tool.name for tool, _ in list_script_tools(tools, "javascript")] == [
+        "load",
+        "a$b",
+        "class",
+        "list",
+        "late",
+    ]
     *others, (late, _) = list_script_tools(tools, "python")
     assert [tool.name for tool, _ in others] == ["load_2", "a_b", "class_2", "list_2"]
-    assert "Later.\n```python\ndef late(x: str = …) -> str:" in late.description, "ALL_TOOLS is all that a script knows of it"
+    assert "Later.\n```python\ndef late(x: str = …) -> str:" in late.description, (
+        "ALL_TOOLS is all that a script knows of it"
+    )
 
 
 async def test_what_a_script_showed_before_it_was_stopped_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,17 @@ async def test_a_script_calls_tools_and_shows_what_it_wants() -> None:
     text(x + y); text({x}); text(undefined); text(await tools.danger({what: "it"}));
     const shown = await tools.picture(); image(shown); forward_output(shown, "as text");
     text(ALL_TOOLS.map(tool => tool.name)); store("n", {deep: [1]}); notify("soon");"""
-    texts = ["10", '{"x":3}', "undefined", "did it", "aGk=", "aGk=", "as text", '["add","danger","picture"]', "soon"]
+    texts = [
+        "10",
+        '{"x":3}',
+        "undefined",
+        "did it",
+        "aGk=",
+        "aGk=",
+        "as text",
+        '["add","danger","picture"]',
+        "soon",
+    ]
     assert await scripts.run(code) == ["Script completed", *texts]
     assert await scripts.run('text(load("n").deep); text(load("m")); exit(); text("never")') == [
         "Script completed",
@@ -66,7 +76,9 @@ async def test_a_script_calls_tools_and_shows_what_it_wants() -> None:
 
 
 async def test_what_a_script_shows_stands_on_lines_of_its_own() -> None:
-    result = (await Scripts().outcome("text(1); text('two\\n'); text({a: 3}); throw new Error('boom')")).result
+    result = (
+        await Scripts().outcome("text(1); text('two\\n'); text({a: 3}); throw new Error('boom')")
+    ).result
     assert result.text.partition("Output:\n")[2] == '1\ntwo\n{"a":3}\nScript error:\nError: boom (line 1)'
 
 
@@ -85,8 +97,13 @@ async def test_a_script_that_fails_tells_what_it_has_done() -> None:
     }
     code = "".join(f"try {{ {code} }} catch (error) {{ text(error.message) }}\n" for code in caught)
     header, *errors = await scripts.run(code)
-    assert [message in error for message, error in zip(caught.values(), errors, strict=True)] == [True] * 4, errors
-    failures = {"let = = 1": "SyntaxError", "await new Promise(() => {})": "waits for something that can never happen"}
+    assert [message in error for message, error in zip(caught.values(), errors, strict=True)] == [True] * 4, (
+        errors
+    )
+    failures = {
+        "let = = 1": "SyntaxError",
+        "await new Promise(() => {})": "waits for something that can never happen",
+    }
     for code, message in failures.items():
         header, error, *_ = await scripts.run(code)
         assert header == "Script failed"
@@ -95,14 +112,23 @@ async def test_a_script_that_fails_tells_what_it_has_done() -> None:
 
 async def test_a_script_that_runs_on_is_waited_for_or_stopped() -> None:
     scripts = Scripts([add])
-    code = 'text("first"); await new Promise(done => setTimeout(done, 400)); text(await tools.add({a: 1, b: 1}))'
+    code = (
+        'text("first"); await new Promise(done => setTimeout(done, 400)); text(await tools.add({a: 1, b: 1}))'
+    )
     first = await scripts.run(code, seconds=0.0)
     assert first[0] == "Script running with cell ID 1"
     later = await scripts.run(script="1", seconds=20)
-    assert [*first[1:], *later] == [*first[1:], "Script completed", *(["first"] if len(first) == 1 else []), "2"]
-    assert (await scripts.run("text(1); yield_control(); await new Promise(done => setTimeout(done, 50)); text(2)"))[1:] == [
-        "1"
+    assert [*first[1:], *later] == [
+        *first[1:],
+        "Script completed",
+        *(["first"] if len(first) == 1 else []),
+        "2",
     ]
+    assert (
+        await scripts.run(
+            "text(1); yield_control(); await new Promise(done => setTimeout(done, 50)); text(2)"
+        )
+    )[1:] == ["1"]
     assert await scripts.run(script="2") == ["Script completed", "2"]
     assert (await scripts.run("for (;;) {}", seconds=0.0))[0] == "Script running with cell ID 3"
     assert await scripts.run(script="3", stop=True) == ["Script terminated"]
@@ -151,7 +177,10 @@ async def test_a_script_may_poll() -> None:
         return {"state": "pending"}
 
     scripts = Scripts([status])
-    code = 'for (let round = 0; round < 9; round++) if ((await tools.status({})).state !== "pending") throw round;'
+    code = (
+        'for (let round = 0; round < 9; round++) if ((await tools.status({})).state !== "pending") throw '
+        "round;"
+    )
     assert await scripts.run(code) == ["Script completed"]
     direct = await scripts.executor.run(ToolCall("d", "status", {}))
     assert "Reminder" not in direct.result.text, "the model has not called it before"
@@ -194,7 +223,10 @@ LANGUAGES = [pytest.param("javascript", marks=needs_javascript), pytest.param("p
 async def test_a_script_computes_on_whole_results(language: Any) -> None:
     scripts = Scripts([rows, numbers], language)
     computed = await scripts.run(COMPUTE[language], seconds=60)
-    assert [computed[0], computed[1].replace(", ", ",").lower()] == ["Script completed", "[50000,true,50000,49999]"]
+    assert [computed[0], computed[1].replace(", ", ",").lower()] == [
+        "Script completed",
+        "[50000,true,50000,49999]",
+    ]
     assert len(scripts.executor.host.store) == 0, "the model reads none of it"
 
 
@@ -210,7 +242,9 @@ async def test_a_script_that_gets_too_much_is_told_so(language: Any, monkeypatch
 
 
 async def test_what_a_script_computes_on_is_bounded_for_everybody_else() -> None:
-    """The model, events, the audit log and telemetry; hooks see all of it, as they decide what the script gets."""
+    """The model, events, the audit log and telemetry; hooks see all of it, as they decide what the script
+    gets.
+    """
     seen: list[int] = []
     events: list[Any] = []
     ended: list[int] = []
@@ -220,7 +254,10 @@ async def test_what_a_script_computes_on_is_bounded_for_everybody_else() -> None
             if outcome.call.name != "rows":
                 return None
             seen.append(len(outcome.result.text))
-            return replace(outcome, result=replace(outcome.result, content=(Text(outcome.result.text.replace("w 7", "w X")),)))
+            return replace(
+                outcome,
+                result=replace(outcome.result, content=(Text(outcome.result.text.replace("w 7", "w X")),)),
+            )
 
     def end_span(outcome: ToolOutcome) -> None:
         ended.append(len(outcome.result.text))
@@ -250,7 +287,9 @@ def test_images_come_from_data_or_results() -> None:
     image = Media("image", url="https://a.example/b.png")
 
     def show(url: str, detail: str = "") -> Any:
-        return script.make_image(ScriptMessage("image", url=url, detail=detail), {"https://a.example/b.png": image})
+        return script.make_image(
+            ScriptMessage("image", url=url, detail=detail), {"https://a.example/b.png": image}
+        )
 
     assert show(f"data:image/jpeg;base64,{png}", "low") == Media("image", "image/png", data=png, detail="low")
     assert show("https://a.example/b.png") is image
@@ -305,7 +344,10 @@ def test_the_seconds_of_a_script_are_those_of_its_work(monkeypatch: pytest.Monke
     scripts = Scripts([danger, hold], approve=approve)
 
     async def run_scripts() -> None:
-        assert await scripts.run('text(await tools.danger({what: "it"}))', seconds=50) == ["Script completed", "did it"]
+        assert await scripts.run('text(await tools.danger({what: "it"}))', seconds=50) == [
+            "Script completed",
+            "did it",
+        ]
         first = await scripts.run("text(await Promise.all([tools.hold(), tools.hold()]))", seconds=50)
         assert first == ["Script running with cell ID 2"]
         finished.set()
@@ -322,7 +364,10 @@ def test_a_script_goes_on_when_its_event_loop_has_ended() -> None:
         return ""
 
     scripts = Scripts([linger])
-    code = "const call = tools.linger(); yield_control(); try { await call } catch (error) { text(error.message) }"
+    code = (
+        "const call = tools.linger(); yield_control(); try { await call } catch (error) { "
+        "text(error.message) }"
+    )
     assert asyncio.run(scripts.run(code)) == ["Script running with cell ID 1"]
     assert asyncio.run(scripts.run(script="1")) == ["Script completed", "The call was interrupted."]
 
@@ -373,7 +418,12 @@ async def test_a_script_cannot_harm_anything_but_itself(monkeypatch: pytest.Monk
     Object.defineProperty(Array.prototype, 0, {set() { throw 2 }}); Object.prototype.get = () => { throw 3 };
     Object.prototype.error = "e"; Object.prototype.type = "done"; text("alive"); text({a: 1});
     try { text(await tools.add({a: 1, b: 1})) } catch (error) { text(error.message.slice(0, 40)) }"""
-    assert await scripts.run(pollution) == ["Script completed", "alive", '"forged"', "add expects one object with its argument"]
+    assert await scripts.run(pollution) == [
+        "Script completed",
+        "alive",
+        '"forged"',
+        "add expects one object with its argument",
+    ]
     assert await scripts.run("text(await tools.add({a: 1, b: 1})); text(typeof Object.prototype.toJSON)") == [
         "Script completed",
         "2",
@@ -393,7 +443,10 @@ async def test_a_script_cannot_harm_anything_but_itself(monkeypatch: pytest.Monk
     )
     for header, *_, error in await asyncio.gather(*(Scripts([add]).run(bomb, seconds=60) for bomb in bombs)):
         assert header == "Script failed"
-        assert any(word in error for word in ("memory", "allocation failed", "string length", "stack size", "too much")), error
+        assert any(
+            word in error
+            for word in ("memory", "allocation failed", "string length", "stack size", "too much")
+        ), error
 
 
 async def test_an_endless_loop_ends_by_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +456,9 @@ async def test_an_endless_loop_ends_by_its_own_limits(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
-def test_the_process_has_no_rights(level: SandboxLevel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_the_process_has_no_rights(
+    level: SandboxLevel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     """SECURITY.md: even code that breaks out of V8 finds no file, no network and no other program."""
     if probe_level(level, process._find_bubblewrap() if level is SandboxLevel.BUBBLEWRAP else ""):  # pyright: ignore[reportPrivateUsage]
         pytest.skip(f"{level.label} does not work here")
@@ -434,7 +489,9 @@ os._exit(0)
     monkeypatch.setattr(process, "_START", f"import sys; sys.path += sys.argv[1:]\n{probe}")
     messages: list[ScriptMessage] = []
     ends: list[str] = []
-    runner = ScriptProcess("javascript", "", tools=[], stored={}, level=level, on_message=messages.append, on_end=ends.append)
+    runner = ScriptProcess(
+        "javascript", "", tools=[], stored={}, level=level, on_message=messages.append, on_end=ends.append
+    )
     deadline = time.monotonic() + 20
     while not ends and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -463,7 +520,10 @@ async def test_what_a_process_says_is_checked(monkeypatch: pytest.MonkeyPatch) -
 @needs_python
 async def test_python_does_the_same() -> None:
     scripts = Scripts([add, danger], language="python")
-    code = 'total = 0\nfor n in range(3):\n    total += add(a=n, b=1)\nprint(total)\nstore("t", total)\ndanger("it")'
+    code = (
+        'total = 0\nfor n in range(3):\n    total += add(a=n, b=1)\nprint(total)\nstore("t", '
+        'total)\ndanger("it")'
+    )
     assert await scripts.run(code) == ["Script completed", "6", "did it"]
     assert await scripts.run('[load("t"), [tool["name"] for tool in ALL_TOOLS]]') == [
         "Script completed",
@@ -477,8 +537,14 @@ async def test_python_does_the_same() -> None:
     for code, message in failures.items():
         header, error, *_ = await scripts.run(code, seconds=60)
         assert (header, message in error) == ("Script failed", True), error
-    caught = {"add(a='?')": "RuntimeError", 'open("/etc/passwd")': "PermissionError", "1 / 0": "ZeroDivisionError"}
-    code = "".join(f"try:\n    {code}\nexcept {name}:\n    print('caught')\n" for code, name in caught.items())
+    caught = {
+        "add(a='?')": "RuntimeError",
+        'open("/etc/passwd")': "PermissionError",
+        "1 / 0": "ZeroDivisionError",
+    }
+    code = "".join(
+        f"try:\n    {code}\nexcept {name}:\n    print('caught')\n" for code, name in caught.items()
+    )
     assert "\n".join(await scripts.run(code)) == "Script completed\ncaught\ncaught\ncaught"
 
 
@@ -500,7 +566,9 @@ def test_tools_are_declared_in_the_language_of_the_script() -> None:
     tools = [
         ToolDefinition("weather", "Look it up.", schema, namespace="api", output_schema=output),
         ToolDefinition("2nd tool", "Odd.", {}),
-        ToolDefinition("weather", "Another.", None, kind="freeform", grammar={"syntax": "lark", "definition": "start: A"}),
+        ToolDefinition(
+            "weather", "Another.", None, kind="freeform", grammar={"syntax": "lark", "definition": "start: A"}
+        ),
         ToolDefinition("late", "Later.", {}, deferred=True),
     ]
     names = [(tool.name, tool.path) for tool, _ in list_script_tools([*tools, tools[1]], "javascript")]
@@ -525,7 +593,8 @@ def test_tools_are_declared_in_the_language_of_the_script() -> None:
     assert "tools.weather(input: string): Promise<string>" in text
     assert ("start: A" in text, "tools.late" in text, "declared in ALL_TOOLS" in text) == (True, False, True)
     python = (
-        "def api__weather(city: str, days: int | None = …, kind: Literal['a', 'b'] = …, more-: list[str | Literal[1]] = …) "
+        "def api__weather(city: str, days: int | None = …, kind: Literal['a', 'b'] = …, more-: list[str | "
+        "Literal[1]] = …) "
         "-> TypedDict[{'ok': NotRequired[bool]}]:"
     )
     assert python in declare_tools(tools, "python")
@@ -542,7 +611,9 @@ def test_results_become_values() -> None:
 async def test_scripts_end_silently_with_their_conversation(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever is at work when a conversation is collected, perhaps another one, must not be told about its scripts."""
+    """Whoever is at work when a conversation is collected, perhaps another one, must not be told about its
+    scripts.
+    """
     scripts = Scripts()
     assert (await scripts.run("for (;;) {}", seconds=0.0))[0].startswith("Script running")
     running = scripts.host._scripts["1"]  # pyright: ignore[reportPrivateUsage]
@@ -555,8 +626,12 @@ async def test_scripts_end_silently_with_their_conversation(
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_script_may_be_collected_while_its_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The garbage collector runs anywhere: also in the thread that starts a process, while that holds the lock."""
+async def test_a_script_may_be_collected_while_its_process_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The garbage collector runs anywhere: also in the thread that starts a process, while that holds the
+    lock.
+    """
     ended = threading.Event()
     is_known = threading.Event()
     started: list[ScriptProcess] = []
@@ -575,6 +650,8 @@ async def test_a_script_may_be_collected_while_its_process_is_started(monkeypatc
     def end(reason: str) -> None:
         ended.set()
 
-    started.append(ScriptProcess("javascript", "for (;;) {}", tools=[], stored={}, on_message=ignore, on_end=end))
+    started.append(
+        ScriptProcess("javascript", "for (;;) {}", tools=[], stored={}, on_message=ignore, on_end=end)
+    )
     is_known.set()
     assert await asyncio.to_thread(ended.wait, 10)

@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from toolglot.builtin.edit.edit_tools import edit_tools
-from toolglot.builtin.edit.text_replace import ExpectedCount, Replacement, TextEdit, edit_distance, find_elision, replace_text
+from toolglot.builtin.edit.text_replace import (
+    ExpectedCount,
+    Replacement,
+    TextEdit,
+    edit_distance,
+    find_elision,
+    replace_text,
+)
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.text import Document
 from toolglot.common.jsontext import loads
@@ -31,7 +38,9 @@ def reason(error: ToolError) -> EditFailed:
     return error.details
 
 
-def replace(text: str, old: str, new: str, count: Any = "one", tolerant: bool = False, **options: Any) -> Replacement:
+def replace(
+    text: str, old: str, new: str, count: Any = "one", tolerant: bool = False, **options: Any
+) -> Replacement:
     return replace_text(text, TextEdit(old, new, count, "tolerant" if tolerant else "exact"), **options)
 
 
@@ -79,7 +88,9 @@ class TestExact:
         assume(old in text and old != new and "\n" in text)
         windows = text.replace("\n", "\r\n")
         for left, other in ((old, new), (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))):
-            assert replace(windows, left, other, count="all").text == text.replace(old, new).replace("\n", "\r\n")
+            assert replace(windows, left, other, count="all").text == text.replace(old, new).replace(
+                "\n", "\r\n"
+            )
             assert replace(text, left, other, count="all").text == text.replace(old, new)
 
     @given(st.lists(st.sampled_from(["a\n", "b\r\n", "c\n", "d\r\n"]), max_size=8), st.sampled_from("abcd"))
@@ -112,7 +123,9 @@ class TestExact:
             ("x\nb\nx\n", "x", "y\nz", ((1, 2), (4, 5))),
         ],
     )
-    def test_the_new_lines_are_known(self, text: str, old: str, new: str, ranges: tuple[tuple[int, int], ...]):
+    def test_the_new_lines_are_known(
+        self, text: str, old: str, new: str, ranges: tuple[tuple[int, int], ...]
+    ):
         assert replace(text, old, new, count="all").ranges == ranges
 
     @pytest.mark.parametrize("count", [0, -1, True, False, "two", "", None, 1.0, [], 10**30])
@@ -130,8 +143,22 @@ CASES: list[tuple[str, str, str, ExpectedCount, str, str]] = [
     ("a\nb\n", "b", r"$& \1 \g<0>", "one", "exact", "a\n$& \\1 \\g<0>\n"),
     ("a\nb\nc\n", "a\r\nb", "A\r\nB", "one", "exact", "A\nB\nc\n"),
     ("a\r\nb\r\n", "a\nb", "A\nB", "one", "exact", "A\r\nB\r\n"),
-    ("if a:\n  if b:\n    go()\n", "if b:\n  go()", "if b:\n  end()", "one", "flexible", "if a:\n  if b:\n    end()\n"),
-    ("if a:\n\tgo()\n\tx\n", "  go()\n  x", "  go()\n    y\n\n z", "one", "flexible", "if a:\n\tgo()\n\t  y\n\n\tz\n"),
+    (
+        "if a:\n  if b:\n    go()\n",
+        "if b:\n  go()",
+        "if b:\n  end()",
+        "one",
+        "flexible",
+        "if a:\n  if b:\n    end()\n",
+    ),
+    (
+        "if a:\n\tgo()\n\tx\n",
+        "  go()\n  x",
+        "  go()\n    y\n\n z",
+        "one",
+        "flexible",
+        "if a:\n\tgo()\n\t  y\n\n\tz\n",
+    ),
     ("a  \nb\nc\n", "a\nb", "A", "one", "flexible", "A\nc\n"),
     ("  a  \nb\nc\n", "a\nb\n", "", "one", "flexible", "c\n"),
     ("  a b\nx\n  a b\n", "a b \n", "z\n", "one", "ambiguous", ""),
@@ -142,8 +169,22 @@ CASES: list[tuple[str, str, str, ExpectedCount, str, str]] = [
     ("x = f(a,b)\n", "f( a,b )", "h", "one", "not_found", ""),
     ("return ab\n", "return  a", "x", "one", "not_found", ""),
     ("returna\n", "return\na", "x", "one", "not_found", ""),
-    ("value = compute(first, second)\nend\n", "value = comput(first, second)", "v = 1", "one", "fuzzy", "v = 1\nend\n"),
-    ("  first_call()\n  second_call()\n", "first_cal()\nsecond_call()", "x()\ny()", "one", "fuzzy", "  x()\n  y()\n"),
+    (
+        "value = compute(first, second)\nend\n",
+        "value = comput(first, second)",
+        "v = 1",
+        "one",
+        "fuzzy",
+        "v = 1\nend\n",
+    ),
+    (
+        "  first_call()\n  second_call()\n",
+        "first_cal()\nsecond_call()",
+        "x()\ny()",
+        "one",
+        "fuzzy",
+        "  x()\n  y()\n",
+    ),
     ("alpha = beta(gamma)\n", "omega = delta(kappa)", "x", "one", "not_found", ""),
     ("abcdefgh\n", "abcdefgX", "z", "one", "not_found", ""),
     ("item_number_1 = x\nitem_number_2 = x\n", "item_number_3 = x", "z", "one", "ambiguous", ""),
@@ -160,7 +201,9 @@ CASES: list[tuple[str, str, str, ExpectedCount, str, str]] = [
 
 class TestTolerant:
     @pytest.mark.parametrize(("text", "old", "new", "count", "how", "after"), CASES)
-    def test_a_place_is_found_as_people_would(self, text: str, old: str, new: str, count: ExpectedCount, how: str, after: str):
+    def test_a_place_is_found_as_people_would(
+        self, text: str, old: str, new: str, count: ExpectedCount, how: str, after: str
+    ):
         if not after:
             assert reason(replace_error(text, old, new, count=count, tolerant=True)).reason == how
         else:
@@ -175,10 +218,14 @@ class TestTolerant:
             if "error_type" in case:
                 failure = reason(replace_error(*arguments, count=count, tolerant=True))
                 assert failure.reason in REASONS[case["error_type"]], case["name"]
-                assert failure.reason != "ambiguous" or failure.match_count == case["occurrences"], case["name"]
+                assert failure.reason != "ambiguous" or failure.match_count == case["occurrences"], case[
+                    "name"
+                ]
             else:
                 replacement = replace(*arguments, count=count, tolerant=True)
-                assert (replacement.text, replacement.count) == (case.get("after"), case["occurrences"]), case["name"]
+                assert (replacement.text, replacement.count) == (case.get("after"), case["occurrences"]), (
+                    case["name"]
+                )
                 assert case.get("strategy", replacement.strategy) == replacement.strategy, case["name"]
 
     @given(short, short, short)
@@ -191,13 +238,35 @@ class TestTolerant:
     @pytest.mark.parametrize(
         ("line", "is_one"),
         [
-            *((line, True) for line in ("rest of code...", "# rest of methods ....", "/* unchanged method ... */")),
-            *((line, True) for line in ("(rest of methods ...)", "<!-- rest of ... -->", "// Unchanged  code…")),
-            *((line, False) for line in ("# existing code ...", "(rest of the file ...)", "rest of code ... and more")),
+            *(
+                (line, True)
+                for line in ("rest of code...", "# rest of methods ....", "/* unchanged method ... */")
+            ),
+            *(
+                (line, True)
+                for line in ("(rest of methods ...)", "<!-- rest of ... -->", "// Unchanged  code…")
+            ),
+            *(
+                (line, False)
+                for line in ("# existing code ...", "(rest of the file ...)", "rest of code ... and more")
+            ),
             # Comments that begin with an ellipsis are in real files, too.
-            *((line, False) for line in ("// ... rest of code ...", "# ... existing imports", "... the rest stays the same")),
-            *((line, False) for line in ("rest of the day", "print('...')", "x = [1, ...]", "# and so on...", "...", "")),
-            *((line, False) for line in ("def f(*rest): ...", "existing = load()", "// the remaining items are sorted")),
+            *(
+                (line, False)
+                for line in (
+                    "// ... rest of code ...",
+                    "# ... existing imports",
+                    "... the rest stays the same",
+                )
+            ),
+            *(
+                (line, False)
+                for line in ("rest of the day", "print('...')", "x = [1, ...]", "# and so on...", "...", "")
+            ),
+            *(
+                (line, False)
+                for line in ("def f(*rest): ...", "existing = load()", "// the remaining items are sorted")
+            ),
         ],
     )
     def test_a_line_that_stands_for_code_is_known(self, line: str, is_one: bool):
@@ -206,7 +275,9 @@ class TestTolerant:
 
     def test_it_can_be_cancelled(self):
         text = "".join(f"some line of text number {n}\n" for n in range(600))
-        error = replace_error(text, "another kind of text that is longer", tolerant=True, should_stop=lambda: True)
+        error = replace_error(
+            text, "another kind of text that is longer", tolerant=True, should_stop=lambda: True
+        )
         assert error.kind == "cancelled"
 
     @given(st.text("abc", max_size=12), st.text("abc", max_size=12))
@@ -233,10 +304,22 @@ class TestWhy:
             ('say("x")\n', r"say(\"x\")", "it has escape sequences instead of"),
             ('x = "\\\\n"\n', 'x = "\\n"', "it has one backslash where line 1 has two"),
             ("if a < b:\n", "if a &lt; b:", "HTML entities"),
-            ("x\ny\nz\n", "2\ty\n3\tz", "it contains line numbers, which are not part of the file; it is lines 2-3"),
-            ("x\ny = 1\n", "2: y = 1", "it contains line numbers, which are not part of the file; it is line 2"),
+            (
+                "x\ny\nz\n",
+                "2\ty\n3\tz",
+                "it contains line numbers, which are not part of the file; it is lines 2-3",
+            ),
+            (
+                "x\ny = 1\n",
+                "2: y = 1",
+                "it contains line numbers, which are not part of the file; it is line 2",
+            ),
             ("f(a,b)\n", "f( a, b )", "from line 1 only in spaces or line breaks"),
-            ("one\nthe quick brown fox\n", "the quick brown cat", "the most similar text is line 2 (84 % alike)"),
+            (
+                "one\nthe quick brown fox\n",
+                "the quick brown cat",
+                "the most similar text is line 2 (84 % alike)",
+            ),
             ("one\ntwo\n", "something else", "nothing there is similar: read the file again"),
             ("", "x", "nothing there is similar"),
         ],
@@ -288,7 +371,10 @@ class TestEditing:
         data = output.data
         assert (data["replacements"], data["strategies"], [*data["ranges"]]) == (1, ["exact"], [(2, 3)])
         assert (data["lines"], data["snippet"]) == (4, "one\n2\n2.5\nthree")
-        assert output.data["diff"] == "--- text.txt\n+++ text.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2.5\n three\n"
+        assert (
+            output.data["diff"]
+            == "--- text.txt\n+++ text.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2.5\n three\n"
+        )
 
     def test_edits_follow_each_other_without_reading_again(self, tools: Tools, root: Path):
         tools("read", path="text.txt")
@@ -310,7 +396,14 @@ class TestEditing:
     def test_a_tolerant_edit_shows_what_it_did(self, tools: Tools, root: Path):
         (root / "a.py").write_text("if a:\n    go(1)\n    end()\n")
         tools("read", path="a.py")
-        output = tools("edit", path="a.py", old="go(1) \nend()", new="go(2)\nend()", match="tolerant", instruction="twice")
+        output = tools(
+            "edit",
+            path="a.py",
+            old="go(1) \nend()",
+            new="go(2)\nend()",
+            match="tolerant",
+            instruction="twice",
+        )
         assert output.data["strategies"] == ["flexible"]
         assert "matched only approximately (flexible)" in output.content
         assert "2\t    go(2)" in output.content
@@ -318,9 +411,13 @@ class TestEditing:
     def test_an_empty_old_makes_a_file(self, tools: Tools, root: Path):
         output = tools("edit", path="deep/new.py", old="", new="x = 1\n")
         assert (output.data["created"], (root / "deep/new.py").read_text()) == (True, "x = 1\n")
-        assert "already exists and is not empty" in str(tools.failure("edit", path="deep/new.py", old="", new="y"))
+        assert "already exists and is not empty" in str(
+            tools.failure("edit", path="deep/new.py", old="", new="y")
+        )
         (root / "empty").touch()
-        assert tools.data("edit", path="empty", old="", new="filled\n")["diff"].endswith("@@ -0,0 +1 @@\n+filled\n")
+        assert tools.data("edit", path="empty", old="", new="filled\n")["diff"].endswith(
+            "@@ -0,0 +1 @@\n+filled\n"
+        )
         assert (root / "empty").read_text() == "filled\n"
         (root / "still").touch()
         assert "nothing to do" in str(tools.failure("edit", path="still", old="", new=""))
@@ -360,7 +457,9 @@ class TestEditing:
     def test_a_character_that_the_encoding_lacks_changes_nothing(self, tools: Tools, root: Path):
         (root / "coded").write_bytes(b"gr\xfcn\n")
         tools("read", path="coded")
-        assert "windows-1252, which has no U+2192" in str(tools.failure("edit", path="coded", old="n", new="→"))
+        assert "windows-1252, which has no U+2192" in str(
+            tools.failure("edit", path="coded", old="n", new="→")
+        )
         assert (root / "coded").read_bytes() == b"gr\xfcn\n"
 
     def test_what_was_not_read_or_has_changed_is_not_edited(self, tools: Tools, root: Path):
@@ -387,14 +486,20 @@ class TestEditing:
         tools("read", path="big")
         flag = threading.Event()
         flag.set()
-        error = tools.failure("edit", flag, path="big", old="quite another line that is long", new="x", match="tolerant")
+        error = tools.failure(
+            "edit", flag, path="big", old="quite another line that is long", new="x", match="tolerant"
+        )
         assert error.kind == "cancelled"
 
 
 class TestManyEdits:
     def test_each_works_on_what_the_one_before_left(self, tools: Tools, root: Path):
         tools("read", path="text.txt")
-        edits = [{"old": "one", "new": "two"}, {"old": "two", "new": "2", "count": "all"}, {"old": "2\n2", "new": "x"}]
+        edits = [
+            {"old": "one", "new": "two"},
+            {"old": "two", "new": "2", "count": "all"},
+            {"old": "2\n2", "new": "x"},
+        ]
         output = tools("multi_edit", path="text.txt", edits=edits)
         assert (root / "text.txt").read_text() == "x\nthree\n"
         assert output.content == "edited 'text.txt': 3 edits, 4 replacements; the last in line 1"
@@ -402,7 +507,9 @@ class TestManyEdits:
     def test_all_or_none(self, tools: Tools, root: Path):
         tools("read", path="text.txt")
         before = snapshot(root)
-        error = tools.failure("multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}, {"old": "four", "new": "4"}])
+        error = tools.failure(
+            "multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}, {"old": "four", "new": "4"}]
+        )
         assert str(error).startswith("edit 2 of 2: the text to replace is not in 'text.txt'")
         assert str(error).endswith("None of the edits was made.")
         assert snapshot(root) == before
@@ -413,7 +520,9 @@ class TestManyEdits:
 
     def test_another_than_the_first_must_have_a_place(self, tools: Tools):
         tools("read", path="text.txt")
-        error = tools.failure("multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}, {"old": "", "new": "4"}])
+        error = tools.failure(
+            "multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}, {"old": "", "new": "4"}]
+        )
         assert "the text to replace is empty" in str(error)
 
 
@@ -436,7 +545,9 @@ class TestInserting:
             (b"a\n", 1, "\n", b"a\n\n"),
         ],
     )
-    def test_lines_come_between_lines(self, tools: Tools, root: Path, before: bytes, after_line: int, text: str, after: bytes):
+    def test_lines_come_between_lines(
+        self, tools: Tools, root: Path, before: bytes, after_line: int, text: str, after: bytes
+    ):
         (root / "file").write_bytes(before)
         tools("read", path="file")
         data = tools.data("insert", path="file", after_line=after_line, text=text)

@@ -83,7 +83,9 @@ class TestReading:
             f"<<EOF\n{PATCH}\nEOF",
             f"<<'EOF'\n{PATCH}\nEOF\n",
             f'<<"EOF"\n{PATCH}\nEOF',
-            PATCH.replace("*** Begin", "  *** Begin").replace("*** Update", "  *** Update").replace("*** End", "\t*** End"),
+            PATCH.replace("*** Begin", "  *** Begin")
+            .replace("*** Update", "  *** Update")
+            .replace("*** End", "\t*** End"),
             PATCH.replace("@@", "\n\n@@  "),
             PATCH.replace("*** Update", "\n*** Update"),
             PATCH.replace("a.txt", "a.txt  "),
@@ -93,7 +95,9 @@ class TestReading:
         assert parse_patch(text) == [UpdateFile("a.txt", (Chunk((("-", "a"), ("+", "b"))),))]
 
     def test_blank_lines_between_sections_do_not_matter(self) -> None:
-        assert parse_patch(sections("*** Delete File: a", "", "*** Add File: b", "+x", "", "*** Delete File: c", "")) == [
+        assert parse_patch(
+            sections("*** Delete File: a", "", "*** Add File: b", "+x", "", "*** Delete File: c", "")
+        ) == [
             DeleteFile("a"),
             AddFile("b", "x\n"),
             DeleteFile("c"),
@@ -103,12 +107,21 @@ class TestReading:
         ("text", "expected"),
         [
             ("", "Invalid patch: The first line of the patch must be '*** Begin Patch'"),
-            ("```\n" + PATCH + "\n```", "Invalid patch: The first line of the patch must be '*** Begin Patch'"),
-            ("--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b\n", "Invalid patch: The first line of the patch must be '*** Begin Patch'"),
+            (
+                "```\n" + PATCH + "\n```",
+                "Invalid patch: The first line of the patch must be '*** Begin Patch'",
+            ),
+            (
+                "--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b\n",
+                "Invalid patch: The first line of the patch must be '*** Begin Patch'",
+            ),
             ("*** Begin Patch", "Invalid patch: The last line of the patch must be '*** End Patch'"),
             (PATCH + "\nthanks", "Invalid patch: The last line of the patch must be '*** End Patch'"),
             (sections(), "No files were modified."),
-            *((sections(*lines), f"Invalid patch hunk on line {number}: {message}") for number, message, *lines in BAD_HUNKS),
+            *(
+                (sections(*lines), f"Invalid patch hunk on line {number}: {message}")
+                for number, message, *lines in BAD_HUNKS
+            ),
         ],
     )
     def test_what_is_wrong_is_said_with_its_line(self, text: str, expected: str) -> None:
@@ -124,9 +137,18 @@ class TestReading:
             (PatchOperation("create_file", "n", "+a\r\n+b"), AddFile("n", "a\nb\n")),
             (PatchOperation("create_file", "n"), AddFile("n", "")),
             (PatchOperation("delete_file", "n"), DeleteFile("n")),
-            (PatchOperation("update_file", "n", " a\n-b\n"), UpdateFile("n", (Chunk(((" ", "a"), ("-", "b"))),))),
-            (PatchOperation("update_file", "n", "@@ x\n@@ y\n-b"), UpdateFile("n", (Chunk((("-", "b"),), ("x", "y")),))),
-            (PatchOperation("update_file", "n", "-b\n*** End of File"), UpdateFile("n", (Chunk((("-", "b"),), at_end=True),))),
+            (
+                PatchOperation("update_file", "n", " a\n-b\n"),
+                UpdateFile("n", (Chunk(((" ", "a"), ("-", "b"))),)),
+            ),
+            (
+                PatchOperation("update_file", "n", "@@ x\n@@ y\n-b"),
+                UpdateFile("n", (Chunk((("-", "b"),), ("x", "y")),)),
+            ),
+            (
+                PatchOperation("update_file", "n", "-b\n*** End of File"),
+                UpdateFile("n", (Chunk((("-", "b"),), at_end=True),)),
+            ),
         ],
     )
     def test_an_operation_of_the_hosted_tool_is_the_same_without_an_envelope(
@@ -156,7 +178,8 @@ class TestFinding:
             ("", ("@@", "+one"), "one\n"),
             ("x\ny\nx\ny\n", ("@@", " x", "-y", "+Y", "*** End of File"), "x\ny\nx\nY\n"),
             ("a\nb\nc\n", ("@@", "-b", "+B", "*** End of File"), "a\nB\nc\n"),
-            ("b\n\nb\n", ("@@", "-b", "+B", "", "*** End of File"), "b\n\nB\n"),  # the end goes before the empty line
+            # the end goes before the empty line
+            ("b\n\nb\n", ("@@", "-b", "+B", "", "*** End of File"), "b\n\nB\n"),
             ("a\nb\n", ("@@", "-b", "+B", ""), "a\nB\n"),
             ("a\nb\n", ("@@", "-b", "-", "+B", "+"), "a\nB\n"),
             ("a\nb\n", ("@@", " b", "", "+c"), "a\nb\n\nc\n"),
@@ -180,11 +203,23 @@ class TestFinding:
     @pytest.mark.parametrize(
         ("lines", "expected"),
         [
-            (("@@", "-zzz"), "expected lines in f:\nzzz\n(No line of the file from line 1 on equals the first"),
+            (
+                ("@@", "-zzz"),
+                "expected lines in f:\nzzz\n(No line of the file from line 1 on equals the first",
+            ),
             (("@@", "-wait..."), "expected lines in f:\nwait..."),
-            (("@@", "-e", "@@", "-a"), "expected lines in f:\na\n(They are at line 1, before the previous match"),
-            (("@@", " a", " b", "-x"), "expected lines in f:\na\nb\nx\n(The file has the first 2 of them at line 1, "),
-            (("@@", " e", "-f"), "expected lines in f:\ne\nf\n(The file has the first 1 of them at line 5, but then"),
+            (
+                ("@@", "-e", "@@", "-a"),
+                "expected lines in f:\na\n(They are at line 1, before the previous match",
+            ),
+            (
+                ("@@", " a", " b", "-x"),
+                "expected lines in f:\na\nb\nx\n(The file has the first 2 of them at line 1, ",
+            ),
+            (
+                ("@@", " e", "-f"),
+                "expected lines in f:\ne\nf\n(The file has the first 1 of them at line 5, but then",
+            ),
             (("@@ zzz", "-a"), "context 'zzz' in f: write a whole line of the file after @@"),
             (("@@ -1,2 +1,2 @@", "-a"), "context '-1,2 +1,2 @@' in f"),
             (("@@ e", "@@ a", "-b"), "context 'a' in f: it is at line 1, before the previous match"),
@@ -227,17 +262,23 @@ def count_comparisons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return count
 
-    monkeypatch.setattr(patch_language, "_COMPARISONS", tuple(counting(*pair) for pair in enumerate(comparisons)))
+    monkeypatch.setattr(
+        patch_language, "_COMPARISONS", tuple(counting(*pair) for pair in enumerate(comparisons))
+    )
     return counts
 
 
 TEXT = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=6)
-FEW = st.sampled_from(["", "a", "b", " a", "a ", "\ta", "-", "+x", "@@", "***", "*** End Patch", "—", "\u00a0"])
+FEW = st.sampled_from(
+    ["", "a", "b", " a", "a ", "\ta", "-", "+x", "@@", "***", "*** End Patch", "—", "\u00a0"]
+)
 LINES = st.lists(TEXT | FEW, max_size=12)
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str], context: int | None) -> list[str]:
-    """Chunks that turn one file into another, with so many lines around each; None: one chunk with the whole file."""
+    """Chunks that turn one file into another, with so many lines around each; None: one chunk with the whole
+    file.
+    """
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     groups = [matcher.get_opcodes()] if context is None else matcher.get_grouped_opcodes(context)
     diff: list[str] = []
@@ -247,7 +288,9 @@ def diff_lines(old: Sequence[str], new: Sequence[str], context: int | None) -> l
             if tag == "equal":
                 diff += [f" {line}" for line in old[start:end]]
             else:
-                diff += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
+                diff += [f"-{line}" for line in old[start:end]] + [
+                    f"+{line}" for line in new[new_start:new_end]
+                ]
     return diff
 
 
@@ -273,8 +316,14 @@ class TestProperties:
         data = text_of(old, newline).encode()
         assert apply_lines(data, *diff_lines(old, new, None)) == text_of(new, newline).encode()
 
-    @given(st.lists(st.integers(0, 30), unique=True, min_size=1), st.lists(st.integers(0, 60), max_size=30), st.integers(1, 3))
-    def test_a_diff_with_few_lines_around_makes_the_new_file(self, old: list[int], new: list[int], context: int) -> None:
+    @given(
+        st.lists(st.integers(0, 30), unique=True, min_size=1),
+        st.lists(st.integers(0, 60), max_size=30),
+        st.integers(1, 3),
+    )
+    def test_a_diff_with_few_lines_around_makes_the_new_file(
+        self, old: list[int], new: list[int], context: int
+    ) -> None:
         before, after = [f"<{number}>" for number in old], [f"<{number}>" for number in new]
         if lines := diff_lines(before, after, context):
             assert apply_lines(text_of(before).encode(), *lines) == text_of(after).encode()
@@ -287,26 +336,52 @@ class TestProperties:
 
     @given(st.data())
     def test_any_text_is_a_patch_or_refused_with_our_error(self, data: st.DataObject) -> None:
-        lines = sections("*** Add File: n", "+x", "*** Update File: u", "*** Move to: v", "@@ c", " a", "-b", "*** End of File")
+        lines = sections(
+            "*** Add File: n",
+            "+x",
+            "*** Update File: u",
+            "*** Move to: v",
+            "@@ c",
+            " a",
+            "-b",
+            "*** End of File",
+        )
         parts = lines.split("\n")
-        pieces = st.sampled_from([*parts, "", " ", "@@", "***", "\0", "<<EOF", "EOF", "+", "x", "\r"]) | st.text(max_size=5)
+        pieces = st.sampled_from(
+            [*parts, "", " ", "@@", "***", "\0", "<<EOF", "EOF", "+", "x", "\r"]
+        ) | st.text(max_size=5)
         mixed = data.draw(st.lists(pieces, max_size=12))
         text = "\n".join(mixed if data.draw(st.booleans()) else ["*** Begin Patch", *mixed, "*** End Patch"])
         read_or_refused(text)
 
     @given(st.integers(0, 200), st.integers(0, 200), st.text(max_size=3))
     def test_a_patch_that_was_damaged_is_read_or_refused(self, start: int, size: int, put: str) -> None:
-        text = sections("*** Add File: n", "+x", "*** Update File: u", "*** Move to: v", "@@ c", " a", "-b", "*** End of File")
+        text = sections(
+            "*** Add File: n",
+            "+x",
+            "*** Update File: u",
+            "*** Move to: v",
+            "@@ c",
+            " a",
+            "-b",
+            "*** End of File",
+        )
         read_or_refused(text[:start] + put + text[start + size :])
 
     @given(LINES, LINES)
     def test_the_diff_for_people_has_the_lines_of_the_change(self, old: list[str], new: list[str]) -> None:
         if not old or old == new:
             return
-        _, edits = apply_placements(text_of(old), locate_chunks("f", old, chunks_of(*diff_lines(old, new, None))))
+        _, edits = apply_placements(
+            text_of(old), locate_chunks("f", old, chunks_of(*diff_lines(old, new, None)))
+        )
         diff = render_diff("f", "f", old, edits).split("\n")[2:-1]
-        assert [line[1:] for line in diff if line[0] == "-"] == [line for edit in edits for line in edit.removed]
-        assert [line[1:] for line in diff if line[0] == "+"] == [line for edit in edits for line in edit.added]
+        assert [line[1:] for line in diff if line[0] == "-"] == [
+            line for edit in edits for line in edit.removed
+        ]
+        assert [line[1:] for line in diff if line[0] == "+"] == [
+            line for edit in edits for line in edit.added
+        ]
         assert [line for line in diff if line[0] not in "+- @"] == []
 
 
@@ -314,4 +389,7 @@ def test_the_diff_for_people_is_what_difflib_says_where_changes_are_far_apart() 
     old = [f"line {number}" for number in range(60)]
     new = ["new", *old[:20], "changed", *old[21:24], *old[25:50], "more", "and more", *old[50:]]
     _, edits = apply_placements(text_of(old), locate_chunks("f", old, chunks_of(*diff_lines(old, new, 2))))
-    assert render_diff("f", "g", old, edits) == "\n".join(difflib.unified_diff(old, new, "f", "g", lineterm="")) + "\n"
+    assert (
+        render_diff("f", "g", old, edits)
+        == "\n".join(difflib.unified_diff(old, new, "f", "g", lineterm="")) + "\n"
+    )

@@ -68,7 +68,9 @@ class TestMeasuredCases:
         except ToolError as e:
             output, failed = "", str(e)
         if case["name"] in DEPARTURES:
-            assert (files_of(root), not failed) != (case["after"], case["ok"]), "no departure any more: take it off the list"
+            assert (files_of(root), not failed) != (case["after"], case["ok"]), (
+                "no departure any more: take it off the list"
+            )
             return
         assert (not failed, files_of(root)) == (case["ok"], case["after"])
         assert output == case["stdout"].replace("{CWD}", str(root))
@@ -77,7 +79,9 @@ class TestMeasuredCases:
 
 
 class TestDepartures:
-    def test_a_move_onto_the_same_path_is_refused_because_it_would_delete_the_file(self, tools: Tools, root: Path) -> None:
+    def test_a_move_onto_the_same_path_is_refused_because_it_would_delete_the_file(
+        self, tools: Tools, root: Path
+    ) -> None:
         fill(root, {"f.txt": LETTERS})
         for same in ("f.txt", "./f.txt", str(root / "f.txt")):
             text = sections("*** Update File: f.txt", f"*** Move to: {same}", "@@", "-c", "+C")
@@ -146,7 +150,10 @@ class TestDepartures:
     def test_stacked_anchors_are_followed_one_after_the_other_because_models_are_reported_to_stack_them(
         self, tools: Tools, root: Path
     ) -> None:
-        source = "class A:\n    def run(self):\n        return 1\n\nclass B:\n    def run(self):\n        return 1\n"
+        source = (
+            "class A:\n    def run(self):\n        return 1\n\nclass B:\n    def run(self):\n        "
+            "return 1\n"
+        )
         fill(root, {"f.py": source})
         lines = ("@@ class B:", "@@     def run(self):", "-        return 1", "+        return 2")
         tools("patch", text=sections("*** Update File: f.py", *lines))
@@ -166,17 +173,31 @@ class TestWhatIsDone:
         fill(root, {"app/cart.py": "class Cart:\n    pass\n", "old.py": "x\ny\n"})
         text = sections(
             *("*** Add File: notes/todo.md", "+# Todo", "+", "+- ship"),
-            *("*** Update File: app/cart.py", "*** Move to: app/basket.py", "@@ class Cart:", "-    pass", "+    size = 0"),
+            *(
+                "*** Update File: app/cart.py",
+                "*** Move to: app/basket.py",
+                "@@ class Cart:",
+                "-    pass",
+                "+    size = 0",
+            ),
             "*** Delete File: old.py",
         )
         out = tools("patch", text=text)
-        assert out.content == "Success. Updated the following files:\nA notes/todo.md\nM app/basket.py\nD old.py"
-        assert files_of(root) == {"app/basket.py": "class Cart:\n    size = 0\n", "notes/todo.md": "# Todo\n\n- ship\n"}
+        assert (
+            out.content == "Success. Updated the following files:\nA notes/todo.md\nM app/basket.py\nD old.py"
+        )
+        assert files_of(root) == {
+            "app/basket.py": "class Cart:\n    size = 0\n",
+            "notes/todo.md": "# Todo\n\n- ship\n",
+        }
         added, moved, deleted = out.data["files"]
         assert (added["op"], added["path"], added["moved_to"]) == ("add", "notes/todo.md", None)
         assert added["diff"] == "--- /dev/null\n+++ notes/todo.md\n@@ -0,0 +1,3 @@\n+# Todo\n+\n+- ship\n"
         assert (moved["op"], moved["path"], moved["moved_to"]) == ("update", "app/cart.py", "app/basket.py")
-        assert moved["diff"] == "--- app/cart.py\n+++ app/basket.py\n@@ -1,2 +1,2 @@\n class Cart:\n-    pass\n+    size = 0\n"
+        assert (
+            moved["diff"]
+            == "--- app/cart.py\n+++ app/basket.py\n@@ -1,2 +1,2 @@\n class Cart:\n-    pass\n+    size = 0\n"
+        )
         assert (deleted["op"], deleted["truncated"]) == ("delete", False)
         assert deleted["diff"] == "--- old.py\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-x\n-y\n"
 
@@ -202,7 +223,9 @@ class TestWhatIsDone:
         fill(root, {"a": "1\n", "b": "2\n"})
         moves = [("a", "t", "-1", "+1"), ("b", "a", "-2", "+2"), ("t", "b", "-1", "+1")]
         lines = [
-            line for old, new, *chunk in moves for line in (f"*** Update File: {old}", f"*** Move to: {new}", "@@", *chunk)
+            line
+            for old, new, *chunk in moves
+            for line in (f"*** Update File: {old}", f"*** Move to: {new}", "@@", *chunk)
         ]
         tools("patch", text=sections(*lines))
         assert files_of(root) == {"a": "2\n", "b": "1\n"}
@@ -232,15 +255,30 @@ class TestWhatIsDone:
         fill(root, {"run.sh": "a\n", "go.sh": "a\n"})
         for name in ("run.sh", "go.sh"):
             (root / name).chmod(0o750)
-        lines = ("*** Update File: run.sh", "@@", "-a", "+b", "*** Update File: go.sh", "*** Move to: to.sh", "@@", "-a", "+b")
+        lines = (
+            "*** Update File: run.sh",
+            "@@",
+            "-a",
+            "+b",
+            "*** Update File: go.sh",
+            "*** Move to: to.sh",
+            "@@",
+            "-a",
+            "+b",
+        )
         tools("patch", text=sections(*lines))
         assert [stat.S_IMODE((root / name).stat().st_mode) for name in ("run.sh", "to.sh")] == [0o750, 0o750]
 
-    def test_a_link_is_updated_where_it_leads_but_neither_deleted_nor_moved(self, tools: Tools, root: Path) -> None:
+    def test_a_link_is_updated_where_it_leads_but_neither_deleted_nor_moved(
+        self, tools: Tools, root: Path
+    ) -> None:
         fill(root, {"sub/f.txt": "a\n"})
         (root / "link").symlink_to("sub/f.txt")
         tools("patch", text=sections("*** Update File: link", "@@", "-a", "+b"))
-        for lines in (("*** Delete File: link",), ("*** Update File: link", "*** Move to: x", "@@", "-b", "+c")):
+        for lines in (
+            ("*** Delete File: link",),
+            ("*** Update File: link", "*** Move to: x", "@@", "-b", "+c"),
+        ):
             error = tools.failure("patch", text=sections(*lines))
             assert error.kind == "not_allowed"
             assert "use the path of the file that it leads to" in str(error)
@@ -252,7 +290,12 @@ class TestWhatIsDone:
     def test_two_names_of_one_file_are_one_file(self, tools: Tools, root: Path) -> None:
         fill(root, {"f.txt": LETTERS})
         (root / "link").symlink_to("f.txt")
-        tools("patch", text=sections("*** Update File: link", "@@", "-a", "+A", "*** Update File: f.txt", "@@", "-A", "+AA"))
+        tools(
+            "patch",
+            text=sections(
+                "*** Update File: link", "@@", "-a", "+A", "*** Update File: f.txt", "@@", "-A", "+AA"
+            ),
+        )
         assert (root / "f.txt").read_text() == "AA\nb\nc\nd\ne\n"
 
     def test_a_large_file_can_be_deleted_but_not_updated(self, tools: Tools, root: Path) -> None:
@@ -264,7 +307,9 @@ class TestWhatIsDone:
 
     def test_a_long_diff_is_cut_and_says_so(self, tools: Tools) -> None:
         lines = [f"+{'x' * 90}"] * 3000
-        first, second = tools("patch", text=sections("*** Add File: a", *lines, "*** Add File: b", *lines)).data["files"]
+        first, second = tools(
+            "patch", text=sections("*** Add File: a", *lines, "*** Add File: b", *lines)
+        ).data["files"]
         assert (first["truncated"], second["truncated"], second["diff"]) == (True, True, "")
         assert len(first["diff"]) == 100_000
 
@@ -298,7 +343,11 @@ class TestWhoElseWrites:
             ("f.txt", ("*** Delete File: f.txt",), CHANGED),
             ("f.txt", ("*** Add File: f.txt", "+x"), CHANGED),
             ("f.txt", ("*** Update File: f.txt", "*** Move to: g.txt", "@@", "-a", "+A"), CHANGED),
-            ("g.txt", ("*** Update File: f.txt", "*** Move to: g.txt", "@@", "-a", "+A"), "'g.txt' already exists"),
+            (
+                "g.txt",
+                ("*** Update File: f.txt", "*** Move to: g.txt", "@@", "-a", "+A"),
+                "'g.txt' already exists",
+            ),
             ("g.txt", ("*** Add File: g.txt", "+x"), "'g.txt' already exists"),
         ],
     )
@@ -320,10 +369,18 @@ class TestWhoElseWrites:
             tools.state.mark_seen(root / name, FileVersion.from_status((root / name).stat()))
         old = FileVersion(0, 0, 0, 0)
         tools.state.mark_seen(root / "stale", old)
-        changes = [line for name in ("seen", "unseen", "stale") for line in (f"*** Update File: {name}", "@@", "-a", "+b")]
+        changes = [
+            line
+            for name in ("seen", "unseen", "stale")
+            for line in (f"*** Update File: {name}", "@@", "-a", "+b")
+        ]
         tools("patch", text=sections(*changes, "*** Add File: new", "+n", "*** Delete File: gone"))
         now = {name: FileVersion.from_status((root / name).stat()) for name in ("seen", "new")}
-        assert tools.state.seen_versions == {root / "seen": now["seen"], root / "new": now["new"], root / "stale": old}
+        assert tools.state.seen_versions == {
+            root / "seen": now["seen"],
+            root / "new": now["new"],
+            root / "stale": old,
+        }
 
     def test_a_cancelled_patch_changes_nothing(self, tools: Tools, root: Path) -> None:
         flag = threading.Event()
@@ -333,13 +390,17 @@ class TestWhoElseWrites:
 
 
 class TestWhatIsToldBefore:
-    def test_the_preview_shows_what_is_replaced_and_deleted_and_changes_nothing(self, tools: Tools, root: Path) -> None:
+    def test_the_preview_shows_what_is_replaced_and_deleted_and_changes_nothing(
+        self, tools: Tools, root: Path
+    ) -> None:
         fill(root, {"old": "precious\n", "gone": "lost\n", "from": "a\n", "to": "overwritten\n", "empty": ""})
         (root / "binary").write_bytes(b"\0\xff")
         before = {path.name: path.read_bytes() for path in root.iterdir()}
         move = ("*** Update File: from", "*** Move to: to", "@@", "-a", "+A")
         gone = ("*** Delete File: gone", "*** Delete File: empty", "*** Add File: binary", "+x")
-        shown = tools.preview("patch", text=sections("*** Add File: old", "+new", "*** Add File: fresh", "+f", *move, *gone))
+        shown = tools.preview(
+            "patch", text=sections("*** Add File: old", "+new", "*** Add File: fresh", "+f", *move, *gone)
+        )
         unknown = "(what it contains now is not text, or too long to show)"
         assert shown.split("\n\n") == [
             "replace old\n--- old\n+++ old\n@@ -1 +1 @@\n-precious\n+new",
@@ -366,12 +427,16 @@ class TestWhatIsToldBefore:
     def test_the_target_names_the_real_files(self, tools: Tools, root: Path) -> None:
         fill(root, {"f.txt": LETTERS})
         (root / "link").symlink_to("f.txt")
-        text = sections("*** Update File: link", "*** Move to: g.txt", "@@", "-a", "+A", "*** Delete File: ./f.txt")
+        text = sections(
+            "*** Update File: link", "*** Move to: g.txt", "@@", "-a", "+A", "*** Delete File: ./f.txt"
+        )
         assert tools.target("patch", text=text) == "f.txt, g.txt"
         assert tools.target("patch", text="no patch") == ""
         assert tools.target("patch", text=sections("*** Delete File: ../x")) == "../x"
         ops = [{"type": "update_file", "path": "f.txt", "diff": "@@\n-a\n+A", "more": 1}]
-        assert tools.preview("patch", ops=ops).startswith("update f.txt\n--- f.txt\n+++ f.txt\n@@ -1,4 +1,4 @@\n-a\n+A\n")
+        assert tools.preview("patch", ops=ops).startswith(
+            "update f.txt\n--- f.txt\n+++ f.txt\n@@ -1,4 +1,4 @@\n-a\n+A\n"
+        )
         assert tools.target("patch", ops=ops) == "f.txt"
 
     def test_the_example_is_a_patch_that_works(self, tools: Tools, root: Path) -> None:

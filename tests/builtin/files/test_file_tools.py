@@ -42,7 +42,10 @@ class TestReading:
         (root / "sub/lost.txt").write_text("other")
         with pytest.raises(ToolError) as caught:
             tools("read", path="sub/lost")
-        assert str(caught.value) == "'sub/lost' is a symbolic link to '../absent', where nothing is; use the path of a file"
+        assert (
+            str(caught.value)
+            == "'sub/lost' is a symbolic link to '../absent', where nothing is; use the path of a file"
+        )
         assert (caught.value.kind, caught.value.code) == ("not_found", "path_not_found")
         assert "sub/lost" not in caught.value.details.suggestions
 
@@ -50,9 +53,15 @@ class TestReading:
     def test_a_name_of_any_bytes_is_read_as_the_tools_show_it(self, tools: Tools, root: Path) -> None:
         for name in (b"bad\xff\xfename", b"sub/\xe9t\xe9"):
             Path(os.fsdecode(os.path.join(os.fsencode(root), name))).write_bytes(b"found\n")
-        for path in (r"bad\udcff\udcfename", "bad\udcff\udcfename", f"{root}/bad\\udcff\\udcfename", r"sub/\udce9t\udce9"):
+        for path in (
+            r"bad\udcff\udcfename",
+            "bad\udcff\udcfename",
+            f"{root}/bad\\udcff\\udcfename",
+            r"sub/\udce9t\udce9",
+        ):
             assert tools("read", path=path).content == "1\tfound"
-        # A name that really has a backslash goes first, and text in UTF-8 has no second name that rules would not know.
+        # A name that really has a backslash goes first, and text in UTF-8 has no second name that rules would
+        # not know.
         (root / r"bad\udcff\udcfename").write_bytes(b"literal\n")
         assert tools("read", path=r"bad\udcff\udcfename").content == "1\tliteral"
         (root / "é").write_bytes(b"secret\n")
@@ -98,7 +107,14 @@ class TestReading:
     )
     @pytest.mark.parametrize("ended", [True, False], ids=["ended", "open"])
     def test_a_part_is_what_was_asked_for(
-        self, tools: Tools, root: Path, wish: dict[str, int], first: int, last: int, next_line: int | None, ended: bool
+        self,
+        tools: Tools,
+        root: Path,
+        wish: dict[str, int],
+        first: int,
+        last: int,
+        next_line: int | None,
+        ended: bool,
     ):
         (root / "ten").write_text("\n".join(f"line {n}" for n in range(1, 11)) + ("\n" if ended else ""))
         data = tools.data("read", path="ten", **wish)
@@ -113,7 +129,9 @@ class TestReading:
         count=st.integers(1, 8),
         chunk=st.integers(1, 5),
     )
-    def test_chunks_do_not_show(self, tools: Tools, root: Path, text: str, start: int, count: int, chunk: int):
+    def test_chunks_do_not_show(
+        self, tools: Tools, root: Path, text: str, start: int, count: int, chunk: int
+    ):
         (root / "any").write_bytes(text.encode())
         lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
         with pytest.MonkeyPatch.context() as patch:
@@ -163,7 +181,9 @@ class TestReading:
         ],
         ids=["utf-8", "utf-16", "utf-32", "western", "western far away"],
     )
-    def test_encodings_are_known(self, tools: Tools, root: Path, data: bytes, encoding: str, lines: list[str], note: str):
+    def test_encodings_are_known(
+        self, tools: Tools, root: Path, data: bytes, encoding: str, lines: list[str], note: str
+    ):
         (root / "coded").write_bytes(data)
         output = tools("read", path="coded")
         assert (output.data["encoding"], output.data["lines"]) == (encoding, lines)
@@ -199,7 +219,11 @@ class TestReading:
         words, media = output.content
         assert media == Media(kind, media_type, base64.b64encode(data).decode(), name="media.bin")  # pyright: ignore[reportArgumentType]
         assert media_type in words.text
-        assert (output.data["kind"], output.data["media_type"], output.data["size"]) == (kind, media_type, len(data))
+        assert (output.data["kind"], output.data["media_type"], output.data["size"]) == (
+            kind,
+            media_type,
+            len(data),
+        )
 
     def test_pages_of_a_document_are_pointed_at(self, tools: Tools, root: Path):
         (root / "a.pdf").write_bytes(PDF)
@@ -259,7 +283,11 @@ class TestReading:
         monkeypatch.setattr(line_reader, "_MAX_COUNTED_BYTES", 1 << 20)
         (root / "long").write_bytes(b"x\n" * 3_000_000)
         output = tools("read", path="long", start_line=1, end_line=2)
-        assert (output.data["total"], output.data["final_newline"], output.data["next_line"]) == (None, None, 3)
+        assert (output.data["total"], output.data["final_newline"], output.data["next_line"]) == (
+            None,
+            None,
+            3,
+        )
         assert "the file has 6000000 bytes" in output.content
 
     def test_a_hole_of_a_terabyte_is_left_at_once(self, tools: Tools, root: Path):
@@ -269,11 +297,15 @@ class TestReading:
         assert "not text" in str(tools.failure("read", path="sparse", start_line=10**9))
         assert "not text" in str(tools.failure("read", path="sparse", tail_lines=1))
 
-    def test_a_line_that_is_too_far_away_is_not_looked_for(self, tools: Tools, monkeypatch: pytest.MonkeyPatch):
+    def test_a_line_that_is_too_far_away_is_not_looked_for(
+        self, tools: Tools, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(line_reader, "_MAX_SEARCHED_BYTES", 10)
         assert tools.failure("read", path="text.txt", start_line=9).kind == "limit"
 
-    @pytest.mark.parametrize("data", [b"\xff\xfea", b"\xff\xfea\0\0\0", b"\x00\x00\xfe\xff\xff\xff\xff\xff"], ids=repr)
+    @pytest.mark.parametrize(
+        "data", [b"\xff\xfea", b"\xff\xfea\0\0\0", b"\x00\x00\xfe\xff\xff\xff\xff\xff"], ids=repr
+    )
     def test_broken_wide_text_is_named(self, tools: Tools, root: Path, data: bytes):
         (root / "wide").write_bytes(data)
         assert "invalid UTF-16 or UTF-32" in str(tools.failure("read", path="wide"))
@@ -290,7 +322,14 @@ class TestReading:
     def test_the_target_is_the_real_path(self, tools: Tools, root: Path):
         (root / "link").symlink_to("text.txt")
         targets = [tools.target("read", path=path) for path in ("link", "sub/new", "new", "out", "../x", "")]
-        assert targets == [str(root / "text.txt"), str(root / "sub/new"), str(root / "new"), "out", "../x", str(root)]
+        assert targets == [
+            str(root / "text.txt"),
+            str(root / "sub/new"),
+            str(root / "new"),
+            "out",
+            "../x",
+            str(root),
+        ]
 
 
 class TestImages:
@@ -299,7 +338,10 @@ class TestImages:
         (root / "sub" / "a.txt").write_text("a")
         assert "is a directory" in str(tools.failure("read", path="sub"))
         listing = tools.data("read", path="sub", list_depth=1)
-        assert (listing["kind"], [entry["path"] for entry in listing["entries"]]) == ("directory", ["deep", "a.txt"])
+        assert (listing["kind"], [entry["path"] for entry in listing["entries"]]) == (
+            "directory",
+            ["deep", "a.txt"],
+        )
         assert tools.data("read", path="sub/a.txt", list_depth=1)["lines"] == ["a"]
         assert "list_depth is 0" in str(tools.failure("read", path="sub", list_depth=0))
         assert "no such file: 'none'" in str(tools.failure("read", path="none", list_depth=1))
@@ -312,7 +354,9 @@ class TestImages:
 
     def test_a_document_is_no_image(self, tools: Tools, root: Path):
         (root / "a.pdf").write_bytes(PDF)
-        assert "'a.pdf' (.pdf) is not a PNG, JPEG, GIF or WebP image" in str(tools.failure("view_image", path="a.pdf"))
+        assert "'a.pdf' (.pdf) is not a PNG, JPEG, GIF or WebP image" in str(
+            tools.failure("view_image", path="a.pdf")
+        )
 
 
 class TestWriting:
@@ -362,10 +406,15 @@ class TestWriting:
         assert "has changed since" in str(tools.failure("write", path="text.txt", content="y"))
 
     def test_a_harness_may_demand_less_than_we_do(self, tools: Tools, root: Path):
-        assert tools.failure("write", path="text.txt", content="x", read_first="required").code == "not_read_yet"
+        assert (
+            tools.failure("write", path="text.txt", content="x", read_first="required").code == "not_read_yet"
+        )
         assert tools.data("write", path="text.txt", content="x", read_first="current")["known"] == "unread"
         (root / "text.txt").write_text("by somebody else")
-        assert tools.failure("write", path="text.txt", content="y", read_first="current").code == "changed_since_read"
+        assert (
+            tools.failure("write", path="text.txt", content="y", read_first="current").code
+            == "changed_since_read"
+        )
         assert tools.data("write", path="text.txt", content="y", read_first="none")["known"] == "changed"
         assert tools.data("write", path="text.txt", content="z", read_first="shown")["known"] == "current"
         (root / "text.txt").write_text("by somebody else")
@@ -451,7 +500,15 @@ class TestWriting:
     @pytest.mark.parametrize(
         "path",
         [
-            *(".git/hooks/pre-commit", ".git/config", "sub/.GIT/x", ".git./x", "toolglot.toml", ".mcp.json", ".vscode/x.json"),
+            *(
+                ".git/hooks/pre-commit",
+                ".git/config",
+                "sub/.GIT/x",
+                ".git./x",
+                "toolglot.toml",
+                ".mcp.json",
+                ".vscode/x.json",
+            ),
             *(".envrc", ".ssh/authorized_keys", "sub/.bashrc", ".g\u200bit/config", "GIT~1/x", ".toolglot/x"),
         ],
     )
@@ -480,9 +537,15 @@ class TestWriting:
                     os.chmod(root.parent, 0o755)
                     os.setgid(65534)
                     os.setuid(65534)
-                messages = [str(tools.failure("read", path="closed")), str(tools.failure("write", path="fresh", content="x"))]
+                messages = [
+                    str(tools.failure("read", path="closed")),
+                    str(tools.failure("write", path="fresh", content="x")),
+                ]
                 os._exit(
-                    0 if messages == ["permission to open 'closed' was denied", "permission to open 'fresh' was denied"] else 1
+                    0
+                    if messages
+                    == ["permission to open 'closed' was denied", "permission to open 'fresh' was denied"]
+                    else 1
                 )
             except BaseException:
                 os._exit(2)

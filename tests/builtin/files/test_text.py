@@ -25,7 +25,9 @@ FORMS = [
     Document("", "utf-32-le", bom=True),
     Document("", "utf-32-be", bom=True),
 ]
-plain = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff") | st.sampled_from("\r\n\t"))
+plain = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff") | st.sampled_from("\r\n\t")
+)
 lines = st.lists(st.sampled_from(["", "a", "b", "  c", "d\t"]), max_size=12)
 
 
@@ -36,7 +38,9 @@ class TestBytes:
         if document is not None:
             assert document.encode(document.text) == data
 
-    @given(st.binary(max_size=60), st.sampled_from([codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF8]))
+    @given(
+        st.binary(max_size=60), st.sampled_from([codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF8])
+    )
     def test_also_behind_a_mark(self, data: bytes, mark: bytes):
         document = decode_document(mark + data)
         if document is not None:
@@ -88,7 +92,9 @@ class TestBytes:
         with pytest.raises(ToolError, match=rf"windows-1252, which has no U\+{ord(text[0]):04X}"):
             Document("", "windows-1252").encode(f"gr\xfcn {text}")
 
-    @pytest.mark.parametrize(("text", "words"), [("a\0", "NUL"), ("\ud800", "unpaired surrogate"), ("x" * 11, "maximum is 10")])
+    @pytest.mark.parametrize(
+        ("text", "words"), [("a\0", "NUL"), ("\ud800", "unpaired surrogate"), ("x" * 11, "maximum is 10")]
+    )
     def test_what_no_text_file_holds_is_refused(self, text: str, words: str):
         with pytest.raises(ToolError, match=words):
             check_text(text, "`content`", 10)
@@ -150,7 +156,9 @@ def apply_diff(before: str, diff: str) -> str:
 
 class TestDifferences:
     @given(lines, lines, st.booleans(), st.booleans())
-    def test_a_diff_says_exactly_the_change(self, before_lines: list[str], other: list[str], ended: bool, other_ended: bool):
+    def test_a_diff_says_exactly_the_change(
+        self, before_lines: list[str], other: list[str], ended: bool, other_ended: bool
+    ):
         before = "\n".join(before_lines) + ("\n" if before_lines and ended else "")
         after = "\n".join(other) + ("\n" if other and other_ended else "")
         diff = unified_diff(before, after, "f")
@@ -191,7 +199,10 @@ class TestDifferences:
         assert excerpt_changes("", after) == after
 
     def test_a_new_file_comes_from_nothing(self):
-        assert unified_diff("", "a\nb", "f") == "--- /dev/null\n+++ f\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"
+        assert (
+            unified_diff("", "a\nb", "f")
+            == "--- /dev/null\n+++ f\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"
+        )
 
     def test_a_huge_change_is_cut_and_takes_no_time(self):
         diff = unified_diff("a\n" * 300_000, "b\n" * 300_000, "f")

@@ -70,12 +70,16 @@ class TestLooking:
         assert box.read("long", 10)[0] == b"0123456789"
         assert box.read("long", 0)[0] == b"0"
 
-    @pytest.mark.parametrize("path", ["a.txt", "./a.txt", "sub/../a.txt", "sub//..//a.txt", "{root}/a.txt", "{root}//./a.txt"])
+    @pytest.mark.parametrize(
+        "path", ["a.txt", "./a.txt", "sub/../a.txt", "sub//..//a.txt", "{root}/a.txt", "{root}//./a.txt"]
+    )
     def test_knows_the_real_path(self, box: Workspace, root: Path, way: str, path: str) -> None:
         data, opened = box.read(path.format(root=root), 9)
         assert (data, opened.relative_path, opened.path) == (b"a", "a.txt", root / "a.txt")
 
-    @pytest.mark.parametrize("target", ["sub", "{root}/sub", "../work/sub", "{root}/../work/sub", "sub/", "./sub/."])
+    @pytest.mark.parametrize(
+        "target", ["sub", "{root}/sub", "../work/sub", "{root}/../work/sub", "sub/", "./sub/."]
+    )
     def test_follows_links_that_stay_inside(self, box: Workspace, root: Path, way: str, target: str) -> None:
         (root / "link").symlink_to(target.format(root=root))
         data, opened = box.read("link/b.txt", 9)
@@ -112,7 +116,9 @@ class TestLooking:
             ("loop", "execution", "too many symbolic links"),
         ],
     )
-    def test_says_what_is_wrong(self, box: Workspace, root: Path, way: str, path: str, kind: str, message: str) -> None:
+    def test_says_what_is_wrong(
+        self, box: Workspace, root: Path, way: str, path: str, kind: str, message: str
+    ) -> None:
         (root / "loop").symlink_to("loop")
         error = refusal_of(box.read, path.format(root=root), 9)
         assert error.kind == kind
@@ -183,7 +189,9 @@ class TestRoots:
         refusal_of(box.read, "a.txt", 9)
         refusal_of(box.write, "a.txt", b"")
 
-    def test_need_a_system_that_tells_where_they_are(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_need_a_system_that_tells_where_they_are(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def readlink(*args: Any, **options: Any) -> str:
             raise FileNotFoundError
 
@@ -213,7 +221,9 @@ class TestChanging:
         (root / "near").symlink_to("sub/b.txt")
         (root / "far").symlink_to(root / "sub" / "b.txt")
         (root / "sub" / "dir").symlink_to(root / "sub")
-        for number, path in enumerate(("near", "far", "sub/dir/b.txt", "sub/dir/dir/b.txt", "sub/dir/new.txt")):
+        for number, path in enumerate(
+            ("near", "far", "sub/dir/b.txt", "sub/dir/dir/b.txt", "sub/dir/new.txt")
+        ):
             written = box.write(path, b"%d" % number)
             assert written.path.read_bytes() == b"%d" % number
             assert written.path.parent == root / "sub"
@@ -231,7 +241,9 @@ class TestChanging:
         assert read_tree(root) == before
         assert sorted(os.listdir(root)) == ["a.txt", "home", "link", "sub"]
 
-    def test_keeps_the_rights_of_a_file_but_not_those_to_be_another(self, box: Workspace, root: Path, way: str) -> None:
+    def test_keeps_the_rights_of_a_file_but_not_those_to_be_another(
+        self, box: Workspace, root: Path, way: str
+    ) -> None:
         (root / "a.txt").chmod(0o4751)
         box.write("a.txt", b"x")
         assert stat.S_IMODE((root / "a.txt").stat().st_mode) == 0o751
@@ -247,7 +259,9 @@ class TestChanging:
         status = (root / "a.txt").stat()
         assert (status.st_uid, status.st_gid) == (1234, 4321)
 
-    def test_does_not_write_to_what_is_read_only(self, box: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_does_not_write_to_what_is_read_only(
+        self, box: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(os, "access", lambda *args, **options: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         monkeypatch.setattr(os, "supports_effective_ids", {os.access})
         assert "read-only" in str(refusal_of(box.write, "a.txt", b"x"))
@@ -272,7 +286,13 @@ class TestChanging:
         for bad in (
             *(Change("nothing", None), Change("./a.txt", None), Change("../x", b""), Change(".git/x", b"")),
             Change("a.txt", b""),
-            *(Change("new", b""), Change("sub/b.txt/x", b""), Change("sub", b""), Change("", b""), Change("new/x/y", b"")),
+            *(
+                Change("new", b""),
+                Change("sub/b.txt/x", b""),
+                Change("sub", b""),
+                Change("", b""),
+                Change("new/x/y", b""),
+            ),
         ):
             for index in range(4):
                 refusal_of(box.apply_changes, [*good[:index], bad, *good[index:]])
@@ -352,7 +372,9 @@ class TestChanging:
             box.write("x/y/z", b"z")
         assert (root / "x" / "y" / "z").read_bytes() == b"z"
 
-    def test_directories_are_not_made_behind_a_link_to_nothing(self, box: Workspace, root: Path, way: str) -> None:
+    def test_directories_are_not_made_behind_a_link_to_nothing(
+        self, box: Workspace, root: Path, way: str
+    ) -> None:
         (root / "link").symlink_to("nothing")
         refusal_of(box.write, "link/x", b"")
         refusal_of(box.write, "link", b"")
@@ -396,7 +418,9 @@ class TestAttributes:
         """Let the user "nobody" do something; skip the test where there are no access control lists."""
         data = struct.pack("<I", 2)
         for entry in ("OWNER", "USER", "GROUP", "MASK", "OTHER"):
-            data += struct.pack("<HHI", getattr(self, entry), rights[entry], self.NOBODY if entry == "USER" else 0xFFFFFFFF)
+            data += struct.pack(
+                "<HHI", getattr(self, entry), rights[entry], self.NOBODY if entry == "USER" else 0xFFFFFFFF
+            )
         try:
             os.setxattr(path, f"system.posix_acl_{name}", data)
         except (OSError, AttributeError):
@@ -459,11 +483,15 @@ class TestOpeningBeneath:
                 def fail(*args: Any, **options: Any) -> int:
                     raise OSError(errno.ENOSYS, "no")
 
-                patched.setattr(os, "open", fail) if name == "os.open" else patched.setattr(confined_open, name, fail)
+                patched.setattr(os, "open", fail) if name == "os.open" else patched.setattr(
+                    confined_open, name, fail
+                )
                 assert uncached() is False
 
     @pytest.mark.skipif(not has_openat2(), reason="this kernel has no openat2")
-    def test_a_tree_that_never_rests_is_an_error_in_the_end(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_tree_that_never_rests_is_an_error_in_the_end(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def busy(*args: Any) -> int:
             ctypes.set_errno(errno.EAGAIN)
             return -1
@@ -474,7 +502,9 @@ class TestOpeningBeneath:
             open_beneath(handle, "a.txt", os.O_RDONLY)
         os.close(handle)
 
-    def test_what_becomes_a_link_while_it_is_looked_at_is_not_opened(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_becomes_a_link_while_it_is_looked_at_is_not_opened(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(confined_open, "has_openat2", lambda: False)
         monkeypatch.setattr(confined_open, "_read_link", lambda folder, name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         (root / "link").symlink_to("a.txt")
@@ -500,9 +530,14 @@ class TestOpeningBeneath:
 NAMES = st.sampled_from(["a", "b", "c"])
 PARTS = st.sampled_from(["a", "b", "c", "..", ".", ""])
 PATHS = st.lists(PARTS, min_size=1, max_size=6).map("/".join).map(lambda path: path.lstrip("/") or ".")
-TARGETS = st.one_of(PATHS, st.tuples(st.sampled_from(["{top}/work/", "{top}/", "../", "{top}/work/../"]), PATHS).map("".join))
+TARGETS = st.one_of(
+    PATHS, st.tuples(st.sampled_from(["{top}/work/", "{top}/", "../", "{top}/work/../"]), PATHS).map("".join)
+)
 THINGS = st.lists(
-    st.tuples(st.lists(NAMES, min_size=1, max_size=3), st.one_of(st.just("folder"), st.just("file"), TARGETS)), max_size=9
+    st.tuples(
+        st.lists(NAMES, min_size=1, max_size=3), st.one_of(st.just("folder"), st.just("file"), TARGETS)
+    ),
+    max_size=9,
 )
 
 
@@ -550,7 +585,9 @@ class Forest:
 class TestAgreement:
     @settings(max_examples=80)
     @given(things=THINGS, paths=st.lists(PATHS, min_size=1, max_size=8))
-    def test_with_the_kernel_in_a_quiet_tree(self, things: list[tuple[list[str], str]], paths: list[str]) -> None:
+    def test_with_the_kernel_in_a_quiet_tree(
+        self, things: list[tuple[list[str], str]], paths: list[str]
+    ) -> None:
         forest = Forest(things)
         box = Workspace(forest.root)
         try:
@@ -571,7 +608,8 @@ class TestAgreement:
             return
         if entry is None or truth is None:
             assert truth is None
-            assert entry is None or entry.path.is_relative_to(forest.root)  # a file before `..`: names alone were compared
+            # a file before `..`: names alone were compared
+            assert entry is None or entry.path.is_relative_to(forest.root)
             return
         assert (str(entry.path), entry.version) == (truth[0], FileVersion.from_status(truth[1]))
         assert entry.path.is_relative_to(forest.root)
@@ -581,13 +619,17 @@ class TestAgreement:
     @pytest.mark.skipif(not has_openat2(), reason="this kernel has no openat2")
     @settings(max_examples=80)
     @given(things=THINGS, paths=st.lists(PATHS, min_size=1, max_size=8), is_last=st.booleans())
-    def test_of_both_ways_of_opening(self, things: list[tuple[list[str], str]], paths: list[str], is_last: bool) -> None:
+    def test_of_both_ways_of_opening(
+        self, things: list[tuple[list[str], str]], paths: list[str], is_last: bool
+    ) -> None:
         forest = Forest(things)
         handle = os.open(forest.root, os.O_RDONLY)
         flags = PATH_ONLY | (os.O_NOFOLLOW if is_last else 0)
         try:
             for path in paths:
-                assert self.outcome(handle, path, flags, True) == self.outcome(handle, path, flags, False), path
+                assert self.outcome(handle, path, flags, True) == self.outcome(handle, path, flags, False), (
+                    path
+                )
         finally:
             os.close(handle)
             shutil.rmtree(forest.top)

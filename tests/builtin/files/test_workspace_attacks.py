@@ -1,4 +1,6 @@
-"""Ways out of a workspace, each tried with every operation: by openat2 and by the walk, as root and as an ordinary user."""
+"""Ways out of a workspace, each tried with every operation: by openat2 and by the walk, as root and as an
+ordinary user.
+"""
 
 import ctypes
 import json
@@ -96,17 +98,66 @@ def ways_out(root: Path) -> list[str]:
     """Paths that mean something outside, or nothing that may be opened."""
     outside = root.parent / "outside"
     paths = [
-        *("..", "../", "../outside", "../outside/secret.txt", "sub/../../outside/secret.txt", "./../outside/secret.txt"),
+        *(
+            "..",
+            "../",
+            "../outside",
+            "../outside/secret.txt",
+            "sub/../../outside/secret.txt",
+            "./../outside/secret.txt",
+        ),
         *("sub/deep/../../../outside/secret.txt", "../work_evil/secret.txt", "../work/../outside/secret.txt"),
         *("/etc/passwd", "/", "//etc/passwd", f"{outside}/secret.txt", f"{root}_evil/secret.txt"),
         f"{root}/../outside/secret.txt",
-        *(f"{root}/../work_evil/secret.txt", f"/proc/self/root{outside}/secret.txt", f"{root}/to_dir/secret.txt"),
-        *(f"file://{outside}/secret.txt", "%2e%2e/outside/secret.txt", "..%2foutside%2fsecret.txt", "..\\outside\\secret.txt"),
-        *("\uff0e\uff0e/outside/secret.txt", "\u2025/outside/secret.txt", "..\u200b/outside/secret.txt", "~/secret", "~root/x"),
-        *("$HOME/x", "ok.txt\0/../../outside/secret.txt", "\0", "", "\ud800", "\udcff/\udcfe", "n" * 256, "a/" * 2040),
+        *(
+            f"{root}/../work_evil/secret.txt",
+            f"/proc/self/root{outside}/secret.txt",
+            f"{root}/to_dir/secret.txt",
+        ),
+        *(
+            f"file://{outside}/secret.txt",
+            "%2e%2e/outside/secret.txt",
+            "..%2foutside%2fsecret.txt",
+            "..\\outside\\secret.txt",
+        ),
+        *(
+            "\uff0e\uff0e/outside/secret.txt",
+            "\u2025/outside/secret.txt",
+            "..\u200b/outside/secret.txt",
+            "~/secret",
+            "~root/x",
+        ),
+        *(
+            "$HOME/x",
+            "ok.txt\0/../../outside/secret.txt",
+            "\0",
+            "",
+            "\ud800",
+            "\udcff/\udcfe",
+            "n" * 256,
+            "a/" * 2040,
+        ),
         "d/" * 2100,
-        *("to_file", "to_file_absolute", "inside_and_out", "loop", "loop2", "itself", "itself/x", "proc_fd/0", "proc_me"),
-        *("proc_cwd/secret.txt", f"to_top{outside}/secret.txt", "to_top/etc/passwd", "fifo", "socket", "null", "zero"),
+        *(
+            "to_file",
+            "to_file_absolute",
+            "inside_and_out",
+            "loop",
+            "loop2",
+            "itself",
+            "itself/x",
+            "proc_fd/0",
+            "proc_me",
+        ),
+        *(
+            "proc_cwd/secret.txt",
+            f"to_top{outside}/secret.txt",
+            "to_top/etc/passwd",
+            "fifo",
+            "socket",
+            "null",
+            "zero",
+        ),
         *("fifo/x", "ok.txt/..", "ok.txt/../../outside/secret.txt", "ok.txt/", "ok.txt/."),
         *("dangling", "dangling_absolute", "dangling_dir/x.txt", "dangling_inside", "dangling_dir"),
     ]
@@ -219,7 +270,11 @@ class TestNoPathLeadsOut:
         if not (root / path).exists():
             pytest.skip("only root can make a device")
         workspace = Workspace(root)
-        for act in (lambda: workspace.read(path, 9), lambda: workspace.write(path, b"x"), lambda: workspace.remove(path)):
+        for act in (
+            lambda: workspace.read(path, 9),
+            lambda: workspace.write(path, b"x"),
+            lambda: workspace.remove(path),
+        ):
             with pytest.raises(ToolError, match="not a regular file"):
                 act()
         with pytest.raises(ToolError, match="not a directory"), workspace.open_directory(path):
@@ -242,7 +297,9 @@ class TestNoPathLeadsOut:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
-    def test_and_a_second_name_of_a_file_outside_is_read_but_not_written_through(self, top: Path, way: str) -> None:
+    def test_and_a_second_name_of_a_file_outside_is_read_but_not_written_through(
+        self, top: Path, way: str
+    ) -> None:
         root = world(top)
         workspace = Workspace(root)
         assert workspace.read("hard.txt", 99)[0] == SECRET
@@ -268,7 +325,13 @@ class TestNoPathLeadsOut:
 
 DISGUISES: tuple[Callable[[str], str], ...] = (
     *(str, str.upper, str.title, str.swapcase, "{}.".format, "{}...".format, "{} ".format, "{} . .".format),
-    *("{}::$INDEX_ALLOCATION".format, "{}:stream".format, "{}\u200c".format, "\ufeff{}".format, "{}\u202e".format),
+    *(
+        "{}::$INDEX_ALLOCATION".format,
+        "{}:stream".format,
+        "{}\u200c".format,
+        "\ufeff{}".format,
+        "{}\u202e".format,
+    ),
     lambda name: name[:2] + "\u200d" + name[2:],
     lambda name: name.replace("k", "\u212a").replace("s", "\u017f"),
     lambda name: unicodedata.normalize("NFD", name),
@@ -297,7 +360,8 @@ class TestProtectedNames:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize(
-        "path", [".github/x", ".gitignore", "git", "a.git", "gitx~1", ".git2", "...", ".gitattributes", "x.~1~"]
+        "path",
+        [".github/x", ".gitignore", "git", "a.git", "gitx~1", ".git2", "...", ".gitattributes", "x.~1~"],
     )
     def test_do_not_catch_others(self, tmp_path: Path, path: str) -> None:
         workspace = Workspace(tmp_path)
@@ -327,7 +391,15 @@ class TestProtectedNames:
         "path",
         [
             *(".git/config", "alias/config", "absolute/config", "config", "chain/config", "worktree/.git"),
-            *("alias/new", "absolute/new", "hooks/pre-commit", "sub/up/pre-commit", "alias/a/b/c", "hooks/x/y", "rc"),
+            *(
+                "alias/new",
+                "absolute/new",
+                "hooks/pre-commit",
+                "sub/up/pre-commit",
+                "alias/a/b/c",
+                "hooks/x/y",
+                "rc",
+            ),
             *("sub/../.git/config", "sub/../alias/hooks/x", "./alias/x/y", "absolute/info/exclude"),
         ],
     )
@@ -361,7 +433,12 @@ class TestProtectedNames:
     def test_the_directory_for_backups_is_one(self, tmp_path: Path) -> None:
         workspace = Workspace(tmp_path, backup_dir=tmp_path / "state" / "backups")
         (tmp_path / "way").symlink_to("state")
-        for path in ("state/backups/forged.journal", "state/backups/a/b", "way/backups/x", "STATE/../state/backups/x"):
+        for path in (
+            "state/backups/forged.journal",
+            "state/backups/a/b",
+            "way/backups/x",
+            "STATE/../state/backups/x",
+        ):
             with pytest.raises(ToolError):
                 workspace.write(path, b"x")
         assert not (tmp_path / "state").exists()
@@ -421,7 +498,10 @@ class TestRoots:
         before = state(library)
         for path in (f"{library}/x", "link/x", "relative"):
             assert workspace.read(path, 9)[0] == b"library"
-            for act in (lambda path=path: workspace.write(path, b"x"), lambda path=path: workspace.remove(path)):
+            for act in (
+                lambda path=path: workspace.write(path, b"x"),
+                lambda path=path: workspace.remove(path),
+            ):
                 with pytest.raises(ToolError, match="is read-only"):
                     act()
         for path in (f"{library}/new", f"{library}/a/b", "link/new", "link/a/b"):
@@ -432,7 +512,9 @@ class TestRoots:
     @pytest.mark.parametrize("is_writable", [True, False])
     def test_the_nearest_one_counts(self, tmp_path: Path, way: str, is_writable: bool) -> None:
         (tmp_path / "inner").mkdir()
-        workspace = Workspace(tmp_path, writable=not is_writable, other_roots=[Root(tmp_path / "inner", is_writable)])
+        workspace = Workspace(
+            tmp_path, writable=not is_writable, other_roots=[Root(tmp_path / "inner", is_writable)]
+        )
         can, cannot = ("inner/x", "x") if is_writable else ("x", "inner/x")
         workspace.write(can, b"x")
         for path in (cannot, f"{tmp_path}/{cannot}"):
@@ -549,7 +631,9 @@ class Arena:
             "write": lambda path: self.workspace.write(path, b"by the model"),
             "create": self.create,
             "remove": self.remove,
-            "change": lambda path: self.workspace.apply_changes([Change("side.txt", b"x"), Change(path, b"by the model")]),
+            "change": lambda path: self.workspace.apply_changes(
+                [Change("side.txt", b"x"), Change(path, b"by the model")]
+            ),
         }
 
     def look(self, path: str) -> None:
@@ -565,7 +649,9 @@ class Arena:
 
     def create(self, path: str) -> None:
         self.number += 1
-        self.workspace.write(f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x{self.number}.txt", b"by the model")
+        self.workspace.write(
+            f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x{self.number}.txt", b"by the model"
+        )
 
     def remove(self, path: str) -> None:
         with suppress(ToolError):

@@ -1,4 +1,6 @@
-"""Killed at every step, and refused at every step: each file is the old one or the new one, and nothing of ours is left."""
+"""Killed at every step, and refused at every step: each file is the old one or the new one, and nothing of
+ours is left.
+"""
 
 import errno
 import fcntl
@@ -24,10 +26,36 @@ from toolglot.errors import ToolError
 
 # What the workspace asks the system for; `os` is patched, so that every module of ours meets the fault.
 CALLS = (
-    *("open", "close", "dup", "read", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir", "stat", "fstat"),
+    *(
+        "open",
+        "close",
+        "dup",
+        "read",
+        "write",
+        "fsync",
+        "rename",
+        "link",
+        "unlink",
+        "mkdir",
+        "rmdir",
+        "stat",
+        "fstat",
+    ),
     *("fchmod", "fchown", "readlink", "access"),
 )
-CHANGING = ("open", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir", "fchmod", "fchown", "close")
+CHANGING = (
+    "open",
+    "write",
+    "fsync",
+    "rename",
+    "link",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "fchmod",
+    "fchown",
+    "close",
+)
 OURS = re.compile(r"\..*\.[0-9a-f]{16}\.(new|old)")
 ALIKE = ".a.txt.0123456789abcdef.old"
 OLD = {"a.txt": b"old a" * 999, "b.txt": b"old b", "gone.txt": b"old gone", "sub/c.txt": b"old c"}
@@ -38,9 +66,17 @@ Scenario = tuple[list[Change], Tree]
 SCENARIOS: dict[str, Scenario] = {
     "one file": ([Change("a.txt", NEW_A)], {**OLD, "a.txt": NEW_A}),
     "a new file in new folders": ([Change("x/y/z.txt", FRESH)], {**OLD, "x/y/z.txt": FRESH}),
-    "a removal": ([Change("gone.txt", None)], {name: data for name, data in OLD.items() if name != "gone.txt"}),
+    "a removal": (
+        [Change("gone.txt", None)],
+        {name: data for name, data in OLD.items() if name != "gone.txt"},
+    ),
     "several files": (
-        [Change("a.txt", NEW_A), Change("n/new.txt", FRESH), Change("gone.txt", None), Change("sub/c.txt", NEW_C)],
+        [
+            Change("a.txt", NEW_A),
+            Change("n/new.txt", FRESH),
+            Change("gone.txt", None),
+            Change("sub/c.txt", NEW_C),
+        ],
         {"a.txt": NEW_A, "b.txt": OLD["b.txt"], "sub/c.txt": NEW_C, "n/new.txt": FRESH},
     ),
 }
@@ -113,8 +149,12 @@ def is_killed_at(number: int, act: Callable[[], object], *, torn: bool = False) 
 
 class TestAProcessThatIsKilled:
     @pytest.mark.untraced
-    @pytest.mark.parametrize(("scenario", "torn"), [*((name, False) for name in SCENARIOS), ("one file", True)])
-    def test_leaves_all_old_or_all_new_after_the_next_start(self, top: Path, scenario: str, torn: bool) -> None:
+    @pytest.mark.parametrize(
+        ("scenario", "torn"), [*((name, False) for name in SCENARIOS), ("one file", True)]
+    )
+    def test_leaves_all_old_or_all_new_after_the_next_start(
+        self, top: Path, scenario: str, torn: bool
+    ) -> None:
         changes, new = SCENARIOS[scenario]
         root, backups = top / "work", top / "backups"
         outcomes: list[Tree] = []
@@ -122,7 +162,9 @@ class TestAProcessThatIsKilled:
             fill(root)
             shutil.rmtree(backups, ignore_errors=True)
             workspace = Workspace(root, backup_dir=backups)
-            was_killed = is_killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes), torn=torn)
+            was_killed = is_killed_at(
+                number, lambda workspace=workspace: workspace.apply_changes(changes), torn=torn
+            )
             workspace.close()
             self.check_each_file(root, new)
             self.check_backups(backups)
@@ -180,7 +222,9 @@ class TestRecovery:
                     os.kill(os.getpid(), signal.SIGKILL)
 
             os.rename = rename
-            Workspace(root, backup_dir=backups).apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
+            Workspace(root, backup_dir=backups).apply_changes(
+                [Change("a.txt", NEW_A), Change("b.txt", b"new b")]
+            )
             os._exit(0)
         os.waitpid(child, 0)
         assert without_ours(read_tree(root)) == {**OLD, "a.txt": NEW_A}
@@ -201,8 +245,10 @@ class TestRecovery:
             ("work/untouched", b"", {**OLD, "untouched": b""}),
             ("work/a.txt", b"by hand", {**OLD, "a.txt": b"by hand"}),  # somebody has written since
             (f"work/{ALIKE}", b"a user's", {**OLD, ALIKE: b"a user's"}),  # it only looks like ours
-            ("journal", b'\nnonsense\n{"type":"mark","do', OLD),  # a line that was cut off, and one that is none
-            ("journal", b'\n{"type":"mark","is_complete":true}\n', {**OLD, "a.txt": NEW_A}),  # everything was in place
+            # a line that was cut off, and one that is none
+            ("journal", b'\nnonsense\n{"type":"mark","do', OLD),
+            # everything was in place
+            ("journal", b'\n{"type":"mark","is_complete":true}\n', {**OLD, "a.txt": NEW_A}),
         ],
     )
     def test_keeps_what_is_not_its_own(self, top: Path, name: str, data: bytes, after: Tree) -> None:
@@ -293,13 +339,18 @@ def _no_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_collector")
 class TestARefusalAtEveryCall:
-    OTHERS = (errno.EIO, errno.EACCES, errno.EINTR, errno.EPERM)  # in turn: each call is refused for one of them
+    # in turn: each call is refused for one of them
+    OTHERS = (errno.EIO, errno.EACCES, errno.EINTR, errno.EPERM)
 
     @pytest.mark.parametrize(
-        "numbers", [(errno.ENOSPC,), pytest.param(OTHERS, marks=pytest.mark.untraced)], ids=["full", "in turn"]
+        "numbers",
+        [(errno.ENOSPC,), pytest.param(OTHERS, marks=pytest.mark.untraced)],
+        ids=["full", "in turn"],
     )
     @pytest.mark.parametrize("with_backups", [True, False], ids=["backups", "no backups"])
-    def test_changes_everything_or_nothing(self, top: Path, way: str, numbers: tuple[int, ...], with_backups: bool) -> None:
+    def test_changes_everything_or_nothing(
+        self, top: Path, way: str, numbers: tuple[int, ...], with_backups: bool
+    ) -> None:
         changes, new = SCENARIOS["several files"]
         root, backups = top / "work", top / "backups"
         fill(root)
@@ -325,7 +376,9 @@ class TestARefusalAtEveryCall:
                 break
         assert outcomes == {True, False}
 
-    def attempt(self, workspace: Workspace, changes: list[Change], call: int, number: int) -> tuple[bool, bool]:
+    def attempt(
+        self, workspace: Workspace, changes: list[Change], call: int, number: int
+    ) -> tuple[bool, bool]:
         met: list[str] = []
 
         def at(now: int, name: str, args: tuple[Any, ...]) -> None:
@@ -384,7 +437,9 @@ class TestARefusalAtEveryCall:
             with pytest.MonkeyPatch.context() as monkeypatch:
                 real = os.link
 
-                def link(*args: Any, real: Any = real, renames: Any = renames, call: int = call, **options: Any) -> None:
+                def link(
+                    *args: Any, real: Any = real, renames: Any = renames, call: int = call, **options: Any
+                ) -> None:
                     real(*args, **options)
                     if next(renames) == call:
                         raise error
@@ -410,7 +465,8 @@ class TestARefusalAtEveryCall:
 
             monkeypatch.setattr(os, "rename", rename)
             with pytest.raises(
-                ToolError, match=r"not everything could be restored, the old content is kept: 'a.txt' in '\.a\.txt\."
+                ToolError,
+                match=r"not everything could be restored, the old content is kept: 'a.txt' in '\.a\.txt\.",
             ):
                 workspace.apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
         workspace.close()
@@ -435,7 +491,9 @@ class TestARefusalAtEveryCall:
         assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
 
     @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
-    def test_of_second_names_is_lived_with(self, top: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def test_of_second_names_is_lived_with(
+        self, top: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
         """Not every file system has them."""
         changes, new = SCENARIOS["several files"]
         fill(top / "work")

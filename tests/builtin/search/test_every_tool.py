@@ -1,4 +1,6 @@
-"""What all tools that search have in common: how they are declared, which calls they refuse, and that they can be cancelled."""
+"""What all tools that search have in common: how they are declared, which calls they refuse, and that they
+can be cancelled.
+"""
 
 import os
 from collections.abc import Callable
@@ -26,7 +28,9 @@ CREATE: dict[str, Callable[[ToolState], list[Tool]]] = {
     "glob": glob_tools,
     "list_dir": list_dir_tools,
     "read_many": read_many_tools,
-    **({"ast_search": ast_search_tools, "ast_rewrite": ast_rewrite_tools} if find_spec("ast_grep_py") else {}),
+    **(
+        {"ast_search": ast_search_tools, "ast_rewrite": ast_rewrite_tools} if find_spec("ast_grep_py") else {}
+    ),
 }
 GOOD: dict[str, dict[str, Any]] = {
     "grep": {"pattern": "dog"},
@@ -36,19 +40,71 @@ GOOD: dict[str, dict[str, Any]] = {
     "ast_search": {"pattern": "foo($A)"},
     "ast_rewrite": {"pattern": "foo($A)", "replacement": "bar($A)", "dry_run": False},
 }
-FILES: dict[str, str | bytes] = {"a.py": "foo(1)\n", "a.txt": "foo(1)\n", "sub/b.py": "foo(1)\n", "binary.py": b"foo(1)\0"}
+FILES: dict[str, str | bytes] = {
+    "a.py": "foo(1)\n",
+    "a.txt": "foo(1)\n",
+    "sub/b.py": "foo(1)\n",
+    "binary.py": b"foo(1)\0",
+}
 
 PATHS: list[Any] = [
-    *("\0", "..", "../..", "/", "/etc/passwd", "nowhere", "a.py/x", "\ud800", "x" * 5000, "x/" * 3000, "~", "$HOME", "/etc"),
-    *("file:///etc", "%2e%2e", "..\\..", "\uff0e\uff0e/x", "/proc/self/root", "/proc/self/fd/0", "a" * 256, "sub/../../x"),
+    *(
+        "\0",
+        "..",
+        "../..",
+        "/",
+        "/etc/passwd",
+        "nowhere",
+        "a.py/x",
+        "\ud800",
+        "x" * 5000,
+        "x/" * 3000,
+        "~",
+        "$HOME",
+        "/etc",
+    ),
+    *(
+        "file:///etc",
+        "%2e%2e",
+        "..\\..",
+        "\uff0e\uff0e/x",
+        "/proc/self/root",
+        "/proc/self/fd/0",
+        "a" * 256,
+        "sub/../../x",
+    ),
     *("/proc/self/cwd", "../outside.py", "a\0", "link", "link.py", "loop", "pipe.py", "C:\\x", "*.py"),
 ]
 FLAGS: list[Any] = ["perhaps", 7, {}, []]
 NUMBERS: list[Any] = [-1, -(10**30), "many", 0.5, {}, []]
-GLOBS: list[Any] = [[""], ["\0"], ["{a,b}" * 20], ["x" * 9000], {}, [{}], ["*"] * 500, ["a", ""], ["a\0b"], [[]], [None]]
+GLOBS: list[Any] = [
+    [""],
+    ["\0"],
+    ["{a,b}" * 20],
+    ["x" * 9000],
+    {},
+    [{}],
+    ["*"] * 500,
+    ["a", ""],
+    ["a\0b"],
+    [[]],
+    [None],
+]
 AST: dict[str, list[Any]] = {
     "pattern": [
-        *(None, [], {}, ["a", "b"], "", " ", "\n\t", "\0", "\ud800", "foo('\udfff')", "x" * (MAX_PATTERN_LENGTH + 1)),
+        *(
+            None,
+            [],
+            {},
+            ["a", "b"],
+            "",
+            " ",
+            "\n\t",
+            "\0",
+            "\ud800",
+            "foo('\udfff')",
+            "x" * (MAX_PATTERN_LENGTH + 1),
+        ),
         *("(" * 5_000_000, "foo(", "$$$", "$A $B"),
     ],
     "language": [[], {}, "klingon", "pyton", " ", "python;", "\0", "é", "../python", "x" * 10**5],
@@ -61,7 +117,20 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "pattern": ["", "\0", "a\0b", "\ud800", "x" * 20_000, "a\nb", None, {}, [[]]],
         "path": [*PATHS, "binary.py", {}, 3.5],
         "include_glob": ["{a,b}" * 20, "x" * 9000, {}, [["a"]]],
-        "file_type": ["nosuchtype", "py;id", "-e", "--pre=sh", "py:*", "\0", "é", "x" * 100, "all*", "../x", {}, "p y"],
+        "file_type": [
+            "nosuchtype",
+            "py;id",
+            "-e",
+            "--pre=sh",
+            "py:*",
+            "\0",
+            "é",
+            "x" * 100,
+            "all*",
+            "../x",
+            {},
+            "p y",
+        ],
         "exclude_line_regex": ["(", "\0", "a\nb", "\ud800", "x" * 20_000, {}],
         "mode": ["lines", "", "CONTENT!", 3, {}],
         "max_per_file": [0, *NUMBERS],
@@ -70,7 +139,20 @@ BAD: dict[str, dict[str, list[Any]]] = {
     },
     "glob": {
         "pattern": [
-            *("", "\0", "a\0", "..", "../*", "a/../b", "../../etc/*", "{a,b}" * 20, "x" * 9000, "/etc/**", "/", "/proc/*"),
+            *(
+                "",
+                "\0",
+                "a\0",
+                "..",
+                "../*",
+                "a/../b",
+                "../../etc/*",
+                "{a,b}" * 20,
+                "x" * 9000,
+                "/etc/**",
+                "/",
+                "/proc/*",
+            ),
             *(None, {}, [1, 2], "./../x", "{../a,b}/../c", "/..", "/../etc/*"),
         ],
         "path": [*PATHS, "a.py", {}, 3.5, [[]]],
@@ -88,8 +170,28 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "read_many": {
         "include": [
             *([path] for path in PATHS if path not in ("*.py", "pipe.py")),
-            *([], {}, [{}], ["*"] * 500, [""], ["../*"], ["/etc/*"], ["{a,b}" * 20], ["x*" * 3000], [["a.py"]], [None], ""),
-            *(["*", "../../*"], ["a.py", "/etc/passwd"], ["a.py", "\0"], ["a/../../*"], ["/proc/self/*"], ["**/nowhere"]),
+            *(
+                [],
+                {},
+                [{}],
+                ["*"] * 500,
+                [""],
+                ["../*"],
+                ["/etc/*"],
+                ["{a,b}" * 20],
+                ["x*" * 3000],
+                [["a.py"]],
+                [None],
+                "",
+            ),
+            *(
+                ["*", "../../*"],
+                ["a.py", "/etc/passwd"],
+                ["a.py", "\0"],
+                ["a/../../*"],
+                ["/proc/self/*"],
+                ["**/nowhere"],
+            ),
         ],
         "exclude": [*GLOBS, ["**"], ["a.py"]],
         "default_excludes": FLAGS,

@@ -19,7 +19,17 @@ from toolglot.errors import ToolError
 from toolglot.tools.tool import Tool
 
 FILES = [
-    *("a.py", "b.txt", ".env", "src/a.ts", "src/b.tsx", "src/lib/c.ts", "src/lib/deep/d.TS", "docs/readme.md", "x.log"),
+    *(
+        "a.py",
+        "b.txt",
+        ".env",
+        "src/a.ts",
+        "src/b.tsx",
+        "src/lib/c.ts",
+        "src/lib/deep/d.TS",
+        "docs/readme.md",
+        "x.log",
+    ),
     *("src/y.log", "out/gen.ts", ".github/ci.yml", ".git/config", "odd [1].txt", "src/{x}.ts"),
 ]
 
@@ -43,7 +53,10 @@ MATCHES: list[tuple[dict[str, Any], set[str]]] = [
     ({"pattern": "*.py"}, {"a.py"}),
     ({"pattern": "./*.py"}, {"a.py"}),
     ({"pattern": "**/*.ts"}, {"src/a.ts", "src/lib/c.ts", "src/{x}.ts"}),
-    ({"pattern": "**/*.ts", "case_sensitive": False}, {"src/a.ts", "src/lib/c.ts", "src/{x}.ts", "src/lib/deep/d.TS"}),
+    (
+        {"pattern": "**/*.ts", "case_sensitive": False},
+        {"src/a.ts", "src/lib/c.ts", "src/{x}.ts", "src/lib/deep/d.TS"},
+    ),
     ({"pattern": "src/*.{ts,tsx}"}, {"src/a.ts", "src/b.tsx", "src/{x}.ts"}),
     ({"pattern": "{src,docs}/*.{md,tsx}"}, {"src/b.tsx", "docs/readme.md"}),
     ({"pattern": "src/**/d.*"}, {"src/lib/deep/d.TS"}),
@@ -67,7 +80,10 @@ MATCHES: list[tuple[dict[str, Any], set[str]]] = [
     ({"pattern": "**/{*.md,a.*}"}, {"docs/readme.md", "a.py", "src/a.ts"}),
     ({"pattern": "**/*[1].txt"}, set()),
     ({"pattern": "{**/*.md,*.py}"}, {"docs/readme.md", "a.py"}),
-    ({"pattern": "src/{**,nothing}"}, {"src/a.ts", "src/b.tsx", "src/lib/c.ts", "src/lib/deep/d.TS", "src/{x}.ts"}),
+    (
+        {"pattern": "src/{**,nothing}"},
+        {"src/a.ts", "src/b.tsx", "src/lib/c.ts", "src/lib/deep/d.TS", "src/{x}.ts"},
+    ),
 ]
 
 
@@ -95,7 +111,9 @@ def test_extra_ignore_files(tmp_path: Path) -> None:
     assert set(paths_of(glob_of(tmp_path)(pattern="**/?", respect_extra_ignore=False))) == {"a", "secret/b"}
 
 
-@pytest.mark.parametrize(("order", "expected"), [("mtime", "decba"), ("recent_first", "decab"), ("name", "abcde")])
+@pytest.mark.parametrize(
+    ("order", "expected"), [("mtime", "decba"), ("recent_first", "decab"), ("name", "abcde")]
+)
 def test_orders(tmp_path: Path, order: str, expected: str) -> None:
     plant(tmp_path, "badce")
     now = time.time()
@@ -108,7 +126,10 @@ def test_max_results(tmp_path: Path) -> None:
     plant(tmp_path, [f"f{number:03}" for number in range(150)])
     output = glob_of(tmp_path)(pattern="*", order="name")
     assert len(paths_of(output)) == 100
-    assert output.content.splitlines()[-1] == "[showing 100 of 150 files; narrow the pattern or raise max_results]"
+    assert (
+        output.content.splitlines()[-1]
+        == "[showing 100 of 150 files; narrow the pattern or raise max_results]"
+    )
     assert len(paths_of(glob_of(tmp_path)(pattern="*", max_results=0))) == 150
     assert paths_of(glob_of(tmp_path)(pattern="*", order="name", max_results=1)) == ["f000"]
 
@@ -184,11 +205,19 @@ def test_deep_directories_leave_no_descriptor_open(tmp_path: Path) -> None:
 @settings(max_examples=40)
 @given(
     files=st.lists(
-        st.lists(st.sampled_from(["a", "b.py", "c", ".d", "x.log", "build"]), min_size=1, max_size=4).map("/".join), unique=True
+        st.lists(st.sampled_from(["a", "b.py", "c", ".d", "x.log", "build"]), min_size=1, max_size=4).map(
+            "/".join
+        ),
+        unique=True,
     ),
-    rules=st.lists(st.sampled_from(["*.log", "build/", "/a/", "!x.log", "c/**", "**/b.py", "/c/*", "!c/a", ".d"]), max_size=3),
+    rules=st.lists(
+        st.sampled_from(["*.log", "build/", "/a/", "!x.log", "c/**", "**/b.py", "/c/*", "!c/a", ".d"]),
+        max_size=3,
+    ),
 )
-def test_ripgrep_lists_the_same_files(tmp_path_factory: pytest.TempPathFactory, files: list[str], rules: list[str]) -> None:
+def test_ripgrep_lists_the_same_files(
+    tmp_path_factory: pytest.TempPathFactory, files: list[str], rules: list[str]
+) -> None:
     root = tmp_path_factory.getbasetemp() / "listed"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
@@ -196,7 +225,9 @@ def test_ripgrep_lists_the_same_files(tmp_path_factory: pytest.TempPathFactory, 
     (root / ".gitignore").write_text("\n".join(rules))
     command = ["rg", "--no-config", "--files", "--hidden", "--null"]
     command += ["--no-require-git", "--no-ignore-parent", "--no-ignore-global"]
-    listed = subprocess.run(command, cwd=root, capture_output=True, check=False).stdout.decode().split("\0")[:-1]
+    listed = (
+        subprocess.run(command, cwd=root, capture_output=True, check=False).stdout.decode().split("\0")[:-1]
+    )
     assert sorted(paths_of(glob_of(root)(pattern="**", max_results=0))) == sorted(listed)
 
 

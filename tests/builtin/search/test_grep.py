@@ -1,4 +1,6 @@
-"""`grep`: the same results with and without ripgrep, nothing from outside the workspace, and an end to every search."""
+"""`grep`: the same results with and without ripgrep, nothing from outside the workspace, and an end to every
+search.
+"""
 
 import json
 import os
@@ -76,7 +78,12 @@ def tree() -> Iterator[Path]:
 
 
 def lines_of(data: Any) -> list[tuple[str, int, str]]:
-    return [(file["path"], line["line"], line["text"]) for file in data["files"] for line in file["lines"] if line["is_match"]]
+    return [
+        (file["path"], line["line"], line["text"])
+        for file in data["files"]
+        for line in file["lines"]
+        if line["is_match"]
+    ]
 
 
 def paths_of(data: Any) -> set[str]:
@@ -112,7 +119,9 @@ class TestResults:
         ({"pattern": "-e"}, set[str]()),
         ({"pattern": r"^\s*def\s+\w+\("}, {"a.py"}),
     ])  # fmt: skip
-    def test_matching_files(self, tree: Path, engine: str, options: dict[str, Any], expected: set[str]) -> None:
+    def test_matching_files(
+        self, tree: Path, engine: str, options: dict[str, Any], expected: set[str]
+    ) -> None:
         assert paths_of(grep_of(tree, engine)(**options).data) == expected
 
     @pytest.mark.parametrize(("options", "expected"), [
@@ -120,7 +129,8 @@ class TestResults:
         ({"pattern": r"Dog:.*?bark", "multiline": True}, "a.py:2:class Dog:\na.py:3:    def bark(self):"),
         ({"pattern": "[Dd]og", "only_matching": True, "path": "sub/b.py"}, "sub/b.py:5:Dog\nsub/b.py:5:Dog"),
         ({"pattern": r"Cat:\n    pass", "multiline": True, "mode": "count"}, "sub/b.py:2"),
-        ({"pattern": r"Dog:.*?bark", "multiline": True, "only_matching": True}, "a.py:2:Dog:\na.py:3:    def bark"),
+        ({"pattern": r"Dog:.*?bark", "multiline": True, "only_matching": True}, "a.py:2:Dog:\na.py:3:    def "
+                                                                                "bark"),
         ({"pattern": "class", "exclude_line_regex": r"Dog\d|Cat"}, "a.py:2:class Dog:"),
         ({"pattern": "class", "exclude_line_regex": "Dog", "mode": "files"}, "sub/b.py"),
         ({"pattern": "class|pass", "max_per_file": 1}, "a.py:2:class Dog:\nsub/b.py:1:class Cat:"),
@@ -132,7 +142,10 @@ class TestResults:
     ])  # fmt: skip
     def test_text(self, tree: Path, engine: str, options: dict[str, Any], expected: str) -> None:
         output = grep_of(tree, engine)(**options)
-        assert (text_of(output), output.data["engine"]) == (expected, "python" if "exclude_line_regex" in options else engine)
+        assert (text_of(output), output.data["engine"]) == (
+            expected,
+            "python" if "exclude_line_regex" in options else engine,
+        )
 
     def test_files_are_newest_first(self, tree: Path, engine: str) -> None:
         os.utime(tree / "a.py", (2e9, 2e9))
@@ -155,7 +168,9 @@ class TestResults:
     def test_pages(self, tree: Path, engine: str) -> None:
         grep = grep_of(tree, engine)
         first = text_of(grep(pattern="class|pass", max_results=2)).splitlines()
-        assert first[-1] == "[showing matching lines 1-2 of at least 4; narrow the search or raise max_results]"
+        assert (
+            first[-1] == "[showing matching lines 1-2 of at least 4; narrow the search or raise max_results]"
+        )
         lines, skip = list[Any](), 0
         while (page := grep(pattern="class|pass", max_results=2, skip=skip)).data["shown"]:
             lines += lines_of(page.data)
@@ -181,23 +196,40 @@ class TestResults:
             json.dumps(output.data, ensure_ascii=False).encode()
 
     def test_rules_above_the_searched_directory_apply(self, tmp_path: Path, engine: str) -> None:
-        plant(tmp_path, {".gitignore": "*.log\n/a/b/no\n", "a/.gitignore": "tmp/\n!k.log\n", ".git/info/exclude": "ex\n"})
-        plant(tmp_path, dict.fromkeys(["a/b/k.log", "a/b/l.log", "a/b/no", "a/b/tmp/x", "a/b/yes", "a/b/ex"], "dog"))
+        plant(
+            tmp_path,
+            {".gitignore": "*.log\n/a/b/no\n", "a/.gitignore": "tmp/\n!k.log\n", ".git/info/exclude": "ex\n"},
+        )
+        plant(
+            tmp_path,
+            dict.fromkeys(["a/b/k.log", "a/b/l.log", "a/b/no", "a/b/tmp/x", "a/b/yes", "a/b/ex"], "dog"),
+        )
         assert paths_of(grep_of(tmp_path, engine)(pattern="dog", path="a/b").data) == {"a/b/k.log", "a/b/yes"}
 
     def test_extra_ignore_files(self, tmp_path: Path, engine: str) -> None:
         plant(tmp_path, {".aiignore": "secret/\n*.key\n", ".gitignore": "!x.key\n"})
         plant(tmp_path, {"secret/a": "dog", "x.key": "dog", "b": "dog"})
         assert paths_of(grep_of(tmp_path, engine)(pattern="dog").data) == {"b"}
-        assert paths_of(grep_of(tmp_path, engine)(pattern="dog", no_ignore=True).data) == {"b", "secret/a", "x.key"}
+        assert paths_of(grep_of(tmp_path, engine)(pattern="dog", no_ignore=True).data) == {
+            "b",
+            "secret/a",
+            "x.key",
+        }
 
     def test_other_roots_are_searched_by_path(self, tmp_path: Path, engine: str) -> None:
         plant(tmp_path, {"main/a": "dog", "other/deep/b": "dog"})
         grep = grep_of(tmp_path / "main", engine, tmp_path / "other")
-        assert text_of(grep(pattern="dog", path=str(tmp_path / "other"), before=1)) == f"{tmp_path}/other/deep/b:1:dog"
+        assert (
+            text_of(grep(pattern="dog", path=str(tmp_path / "other"), before=1))
+            == f"{tmp_path}/other/deep/b:1:dog"
+        )
 
-    @pytest.mark.parametrize("pattern", ["(", ")", "[", "*", "a{3,2}", r"\q", "(?P<a", "a\\", "[b-a]", r"\xzz", "(?", "[a"])
-    def test_an_invalid_pattern_is_refused_in_one_sentence(self, tree: Path, pattern: str, engine: str) -> None:
+    @pytest.mark.parametrize(
+        "pattern", ["(", ")", "[", "*", "a{3,2}", r"\q", "(?P<a", "a\\", "[b-a]", r"\xzz", "(?", "[a"]
+    )
+    def test_an_invalid_pattern_is_refused_in_one_sentence(
+        self, tree: Path, pattern: str, engine: str
+    ) -> None:
         with pytest.raises(ToolError) as raised:
             grep_of(tree, engine)(pattern=pattern)
         assert (raised.value.kind, raised.value.code) == ("validation", "invalid_pattern")
@@ -255,12 +287,18 @@ def test_a_long_line_with_very_many_matches(tmp_path: Path, engine: str) -> None
     (line,) = grep(pattern=".", path="long").data["files"][0]["lines"]
     assert line["matches"][:2] == ("}", ",")
     assert (len(line["matches"]), line["matches"][-1]) == (1001, "[only the first 1000 matches of this line]")
-    assert grep(pattern="a\n?", path="lines", multiline=True, mode="content").data["files"][0]["lines"][1]["matches"] == ("a",)
-    assert grep(pattern="a\n?", path="lines", multiline=True, mode="count").data["files"][0]["count"] == 50_000
+    assert grep(pattern="a\n?", path="lines", multiline=True, mode="content").data["files"][0]["lines"][1][
+        "matches"
+    ] == ("a",)
+    assert (
+        grep(pattern="a\n?", path="lines", multiline=True, mode="count").data["files"][0]["count"] == 50_000
+    )
 
 
 class TestRipgrep:
-    def test_a_program_in_the_workspace_is_not_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_program_in_the_workspace_is_not_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         root = plant(tmp_path / "w", {"a": "dog\n", "bin/rg": f"#!/bin/sh\ntouch {tmp_path}/ran\n"})
         (root / "bin" / "rg").chmod(0o755)
         (tmp_path / "bin").mkdir()
@@ -287,14 +325,21 @@ class TestRipgrep:
         fd = os.open(root, os.O_RDONLY)
         program = find_ripgrep(make_state(root), fd)
         with tempfile.TemporaryFile() as errors:
-            for path, expected in (("a", b"dog\n"), (str(tmp_path / "secret"), b""), ("../secret", b""), ("/etc/passwd", b"")):
+            for path, expected in (
+                ("a", b"dog\n"),
+                (str(tmp_path / "secret"), b""),
+                ("../secret", b""),
+                ("/etc/passwd", b""),
+            ):
                 process = start_confined(program, ["-I", "", path], fd, errors)
                 assert process.communicate()[0] == expected
         os.close(fd)
         assert (tmp_path / "secret").read_text() == "dog\n"  # this thread is as free as before
 
     @needs_both
-    def test_no_configuration_is_read(self, tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_no_configuration_is_read(
+        self, tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         (tmp_path / "rc").write_text("--files\n--invert-match\n")
         monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
         assert grep_of(tree, "ripgrep")(pattern="bark").data["total"] == 1
@@ -327,15 +372,53 @@ class TestFallback:
 
 # ---- both engines
 
-WORDS = ["dog", "Dog", "cat", "x", "", "a b", "foo(bar)", "é", "größe", "\t", "1", "_", "-", "x.y", "\r", "don't", "ǅ", "K"]
+WORDS = [
+    "dog",
+    "Dog",
+    "cat",
+    "x",
+    "",
+    "a b",
+    "foo(bar)",
+    "é",
+    "größe",
+    "\t",
+    "1",
+    "_",
+    "-",
+    "x.y",
+    "\r",
+    "don't",
+    "ǅ",
+    "K",
+]
 content = st.lists(st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join), max_size=6).map("\n".join)
 raw = st.one_of(
-    content.map(str.encode), content.map(lambda text: text.encode() + b"\n"), st.sampled_from([b"", b"\n", b"dog\0"])
+    content.map(str.encode),
+    content.map(lambda text: text.encode() + b"\n"),
+    st.sampled_from([b"", b"\n", b"dog\0"]),
 )
 NAMES = ["a", "b.py", "c.txt", "x.log", "d/e.py", "d/x.log", "d/f/g", "h/i/j.md", ".k", "out/l.py"]
 atom = st.sampled_from(
     [
-        *("dog", "[Dd]", "o", "g", ".", r"\w", r"\s", r"\d", r"\W", r"\S", "[^a-z]", "[a-zé]", "(?i:D)", "(a|b)", " ", r"\("),
+        *(
+            "dog",
+            "[Dd]",
+            "o",
+            "g",
+            ".",
+            r"\w",
+            r"\s",
+            r"\d",
+            r"\W",
+            r"\S",
+            "[^a-z]",
+            "[a-zé]",
+            "(?i:D)",
+            "(a|b)",
+            " ",
+            r"\(",
+        ),
         *("é", r"[\w-]", r"\x64"),
     ]
 )
@@ -375,7 +458,9 @@ class TestBothEngines:
                 "no_ignore": st.booleans(),
                 "only_matching": st.booleans(),
                 "literal": st.sampled_from([False, False, True]),
-                "include_glob": st.sampled_from(["", "", "*.py", "!*.py", "d/**", "*.{py,txt},!b*", "[a-c]*"]),
+                "include_glob": st.sampled_from(
+                    ["", "", "*.py", "!*.py", "d/**", "*.{py,txt},!b*", "[a-c]*"]
+                ),
                 "file_type": st.sampled_from(["", "", "", "py"]),
                 "exclude_line_regex": st.sampled_from(["", "", "cat", "^$"]),
                 "max_results": st.sampled_from([0, 0, 1, 3]),
@@ -388,9 +473,13 @@ class TestBothEngines:
     )
     @example(files={"a": b"dog\n\ndog"}, rules="", nested="", pattern="x*", options={"mode": "content"})
     @example(files={"a": b"dog\ncat\n"}, rules="", nested="", pattern=r"\s", options={"multiline": True})
-    @example(files={"a": b"dog\n\n\ncat\n"}, rules="", nested="", pattern=r"g\n*", options={"multiline": True})
+    @example(
+        files={"a": b"dog\n\n\ncat\n"}, rules="", nested="", pattern=r"g\n*", options={"multiline": True}
+    )
     @example(files={"a": b"dog\r\n"}, rules="", nested="", pattern="g$", options={})
-    @example(files={"a": "ǅ K\n".encode()}, rules="", nested="", pattern="[ǆk]", options={"ignore_case": True})
+    @example(
+        files={"a": "ǅ K\n".encode()}, rules="", nested="", pattern="[ǆk]", options={"ignore_case": True}
+    )
     def test_they_find_the_same(
         self,
         tmp_path_factory: pytest.TempPathFactory,
@@ -415,7 +504,9 @@ class TestBothEngines:
 
 
 class TestEnds:
-    def test_a_regex_that_backtracks_forever_is_killed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_regex_that_backtracks_forever_is_killed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         plant(tmp_path, {"a": "a" * 60 + "\n"})
         monkeypatch.setattr(grep_module, "TIMEOUT_SECONDS", 0.7)
         with pytest.raises(ToolError) as raised:
@@ -447,6 +538,8 @@ class TestEnds:
 
 
 def test_huge_numbers_are_clamped(tree: Path) -> None:
-    output = grep_of(tree, ENGINES[-1])(pattern="bark", before=10**9, after=10**9, max_results=10**12, max_per_file=10**6)
+    output = grep_of(tree, ENGINES[-1])(
+        pattern="bark", before=10**9, after=10**9, max_results=10**12, max_per_file=10**6
+    )
     assert output.data["before"] == grep_module.MAX_CONTEXT_LINES
     assert output.data["total"] == 1

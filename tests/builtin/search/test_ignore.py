@@ -50,7 +50,9 @@ def walk_files(root: Path) -> set[str]:
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         walk = Walk(fd, "", extra_ignore=False)
-        return {f"{directory.path}/{entry.name}".lstrip("/") for directory in walk for entry in directory.files}
+        return {
+            f"{directory.path}/{entry.name}".lstrip("/") for directory in walk for entry in directory.files
+        }
     finally:
         os.close(fd)
 
@@ -79,19 +81,146 @@ def test_a_walk_says_when_a_directory_has_too_many_entries(
 
 
 TREE = [
-    *("a", "b.log", "keep.log", "#x", "!x", " x", "x ", "x", "é", "foo.py", ".hidden", "d/a", "d/b.log", "d/e/a"),
-    *("d/e/b.log", "da", "d/e/f/foo.py", "build/a", "build/keep.log", "d/build/x", "foo/bar/a", "foo/a", "a-b", "a]b"),
+    *(
+        "a",
+        "b.log",
+        "keep.log",
+        "#x",
+        "!x",
+        " x",
+        "x ",
+        "x",
+        "é",
+        "foo.py",
+        ".hidden",
+        "d/a",
+        "d/b.log",
+        "d/e/a",
+    ),
+    *(
+        "d/e/b.log",
+        "da",
+        "d/e/f/foo.py",
+        "build/a",
+        "build/keep.log",
+        "d/build/x",
+        "foo/bar/a",
+        "foo/a",
+        "a-b",
+        "a]b",
+    ),
     *("a[b", "a\\b", "A", "x.y.z"),
 ]
 RULES = [
-    *("a", "/a", "a/", "*.log", "!keep.log", "*.log\n!keep.log", "!keep.log\n*.log", "build/", "build", "/build/"),
-    *("build/*", "build/*\n!build/keep.log", "build/\n!build/keep.log", "d/", "d/*", "d/**", "d/**/a", "**/a", "**/build"),
-    *("**/e/**", "foo/**/a", "a/**/b", "**", "*", "/*", "!*", "*\n!*/\n!*.py", "?", "??", "[ab]", "[!ab]", "[^ab]"),
-    *("[a-c]*", "[]]*", "[!]]*", "a[]]b", "a[[]b", "a\\[b", "a\\\\b", "[[:alpha:]]", "[[:nope:]]", "[a", "a\\", "\\#x"),
-    *("#x", "\\!x", "!x", "x\\ ", "x ", " x", "x  ", "\\ x", "x\r", "ï»¿a", "Ã©", "/", "!", "//", "a//", "d//a", "d/e"),
-    *("e/", "/e/", "**e", "e**", "d**/a", "d/**e/a", "***/a", "d/***/a", "*/a", "*/*/a", "f*o.py", "*.*.*", "x*y*z", "A"),
-    *(".*", "[z-a]", "[a-]*", "[\\a]", "[a\\-c]b", "[a\\]b]*", "[[:digit:][:alpha:]]", "[[:alpha:]", "d/[e/]/a", "d[/]a"),
-    *("\\a", "d\\/a", "{a,x}", "a\n!a\na", "*.log\n!/d/b.log", "/d/b.log\n!b.log", "!b.log\n/d/b.log", "x/\ne/"),
+    *(
+        "a",
+        "/a",
+        "a/",
+        "*.log",
+        "!keep.log",
+        "*.log\n!keep.log",
+        "!keep.log\n*.log",
+        "build/",
+        "build",
+        "/build/",
+    ),
+    *(
+        "build/*",
+        "build/*\n!build/keep.log",
+        "build/\n!build/keep.log",
+        "d/",
+        "d/*",
+        "d/**",
+        "d/**/a",
+        "**/a",
+        "**/build",
+    ),
+    *(
+        "**/e/**",
+        "foo/**/a",
+        "a/**/b",
+        "**",
+        "*",
+        "/*",
+        "!*",
+        "*\n!*/\n!*.py",
+        "?",
+        "??",
+        "[ab]",
+        "[!ab]",
+        "[^ab]",
+    ),
+    *(
+        "[a-c]*",
+        "[]]*",
+        "[!]]*",
+        "a[]]b",
+        "a[[]b",
+        "a\\[b",
+        "a\\\\b",
+        "[[:alpha:]]",
+        "[[:nope:]]",
+        "[a",
+        "a\\",
+        "\\#x",
+    ),
+    *(
+        "#x",
+        "\\!x",
+        "!x",
+        "x\\ ",
+        "x ",
+        " x",
+        "x  ",
+        "\\ x",
+        "x\r",
+        "ï»¿a",
+        "Ã©",
+        "/",
+        "!",
+        "//",
+        "a//",
+        "d//a",
+        "d/e",
+    ),
+    *(
+        "e/",
+        "/e/",
+        "**e",
+        "e**",
+        "d**/a",
+        "d/**e/a",
+        "***/a",
+        "d/***/a",
+        "*/a",
+        "*/*/a",
+        "f*o.py",
+        "*.*.*",
+        "x*y*z",
+        "A",
+    ),
+    *(
+        ".*",
+        "[z-a]",
+        "[a-]*",
+        "[\\a]",
+        "[a\\-c]b",
+        "[a\\]b]*",
+        "[[:digit:][:alpha:]]",
+        "[[:alpha:]",
+        "d/[e/]/a",
+        "d[/]a",
+    ),
+    *(
+        "\\a",
+        "d\\/a",
+        "{a,x}",
+        "a\n!a\na",
+        "*.log\n!/d/b.log",
+        "/d/b.log\n!b.log",
+        "!b.log\n/d/b.log",
+        "x/\ne/",
+    ),
 ]
 
 
@@ -104,7 +233,9 @@ def test_every_form_of_a_rule_means_what_git_means(tmp_path: Path, rules: str) -
 
 
 NAMES = ["a", "b", "ab", "a.b", "c", "é", "a b"]
-piece = st.sampled_from(["a", "b", "c", "*", "**", "?", "[ab]", "[!a]", ".", "/", "\\a", "\\*", " ", "é", "ab", "[a-c]", "!"])
+piece = st.sampled_from(
+    ["a", "b", "c", "*", "**", "?", "[ab]", "[!a]", ".", "/", "\\a", "\\*", " ", "é", "ab", "[a-c]", "!"]
+)
 line = st.lists(piece, min_size=1, max_size=7).map("".join)
 text = st.lists(line, max_size=5).map("\n".join).map(lambda text: text.encode().decode("latin-1"))
 path = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
@@ -135,9 +266,13 @@ class TestAgainstGit:
 
     @settings(max_examples=20)
     @given(paths=st.lists(path, min_size=1, max_size=10, unique=True), rules=text)
-    def test_rebased_rules_mean_the_same(self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: str) -> None:
+    def test_rebased_rules_mean_the_same(
+        self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: str
+    ) -> None:
         files = [f"a [x]/{path}" for path in tree_of(paths)]
-        root = repository(tmp_path_factory.getbasetemp() / "rebased", dict.fromkeys(files, "") | {"a [x]/.gitignore": rules})
+        root = repository(
+            tmp_path_factory.getbasetemp() / "rebased", dict.fromkeys(files, "") | {"a [x]/.gitignore": rules}
+        )
         before = git_ignores(root, files)
         rebased = "\n".join(rebase_rules(rules, to_byte_key("a [x]")))
         (root / "a [x]" / ".gitignore").unlink()
@@ -160,11 +295,17 @@ class TestAgainstGit:
             "a/deep/gone": "",
         }
         root = repository(tmp_path / "r", files)
-        assert walk_files(root) == set(files) - git_ignores(root, list(files)) == set(files) - our_ignores(root, list(files))
+        assert (
+            walk_files(root)
+            == set(files) - git_ignores(root, list(files))
+            == set(files) - our_ignores(root, list(files))
+        )
 
 
 def test_a_nested_repository_has_its_own_rules(tmp_path: Path) -> None:
-    root = repository(tmp_path / "r", {".gitignore": "*.log\n", "in/x.log": "", "in/.git/HEAD": "", "y.log": ""})
+    root = repository(
+        tmp_path / "r", {".gitignore": "*.log\n", "in/x.log": "", "in/.git/HEAD": "", "y.log": ""}
+    )
     assert walk_files(root) == {".gitignore", "in/x.log"}
 
 
@@ -177,7 +318,14 @@ def test_a_link_is_not_an_ignore_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["*a" * 30 + "b", "a*" * 40 + "b", "**/a/" * 12 + "b", "**/*a*a*a*a*a*a/" * 5 + "b", "[a]*" * 30 + "b", "?*" * 30 + "b"],
+    [
+        "*a" * 30 + "b",
+        "a*" * 40 + "b",
+        "**/a/" * 12 + "b",
+        "**/*a*a*a*a*a*a/" * 5 + "b",
+        "[a]*" * 30 + "b",
+        "?*" * 30 + "b",
+    ],
 )
 @pytest.mark.parametrize("name", ["a" * 250, "/".join(["a" * 20] * 60), "a/" * 120 + "a", "a" * 250 + "c"])
 def test_no_glob_backtracks_over_its_stars(pattern: str, name: str) -> None:
@@ -215,7 +363,9 @@ GLOBS: list[tuple[str, list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("glob", "matching", "others"), GLOBS)
 def test_a_glob_matches_a_whole_path(glob: str, matching: list[str], others: list[str]) -> None:
-    assert [path for path in [*matching, *others] if re.fullmatch(glob_to_regex(glob), path, re.DOTALL)] == matching
+    assert [
+        path for path in [*matching, *others] if re.fullmatch(glob_to_regex(glob), path, re.DOTALL)
+    ] == matching
 
 
 BRACES = [

@@ -51,8 +51,21 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestListDir:
     def test_directories_first_then_names_with_sizes(self, tree: Path) -> None:
         assert list_dir_of(tree)().content.splitlines() == [
-            *(".git/", "node_modules/", "src/", ".gitignore (6 bytes)", ".hidden (2 bytes)", "a.py (9 bytes)"),
-            *("b.txt (4 bytes)", "blob.bin (3 bytes)", "latin.txt (6 bytes)", "link -> a.py", "pipe (not a regular file)"),
+            *(
+                ".git/",
+                "node_modules/",
+                "src/",
+                ".gitignore (6 bytes)",
+                ".hidden (2 bytes)",
+                "a.py (9 bytes)",
+            ),
+            *(
+                "b.txt (4 bytes)",
+                "blob.bin (3 bytes)",
+                "latin.txt (6 bytes)",
+                "link -> a.py",
+                "pipe (not a regular file)",
+            ),
             "(1 ignored)",
         ]
 
@@ -127,14 +140,17 @@ class TestListDir:
         (tmp_path / os.fsdecode(b"d\xe9p")).mkdir()
         plant_byte_names(tmp_path / os.fsdecode(b"d\xe9p"), [b"byte\xff"], b"found\n")
         (directory, file) = (entry["path"] for entry in list_dir_of(tmp_path)(depth=2).data["entries"])
-        assert [entry["name"] for entry in list_dir_of(tmp_path)(path=directory).data["entries"]] == [r"byte\udcff"]
+        assert [entry["name"] for entry in list_dir_of(tmp_path)(path=directory).data["entries"]] == [
+            r"byte\udcff"
+        ]
         assert "found" in read_many_of(tmp_path)(include=[file]).content
 
 
 class TestReadMany:
     def test_files_follow_their_paths(self, tree: Path) -> None:
         assert read_many_of(tree)(include=["b.txt", "src/**/*.py"], exclude=["er"]).content == (
-            "--- b.txt ---\n\nbee\n\n--- src/deep/y.py ---\n\ny = 2\n\n--- src/x.py ---\n\nx = 1\n\n--- End of content ---"
+            "--- b.txt ---\n\nbee\n\n--- src/deep/y.py ---\n\ny = 2\n\n--- src/x.py ---\n\nx = 1\n\n--- End "
+            "of content ---"
         )
 
     @pytest.mark.parametrize(("options", "expected"), [

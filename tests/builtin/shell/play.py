@@ -1,7 +1,9 @@
-"""Play calls of built-in tools as some user: `python play.py USER PLANS`. Rights are dropped after all imports.
+"""Play calls of built-in tools as some user: `python play.py USER PLANS`.
 
-A plan: `environ`, `root`, `level`, `calls` (tool and arguments), perhaps `hidden` (paths) and `options` (of BuiltinOptions).
-Prints for each call whether it failed, and its text.
+Rights are dropped after all imports.
+
+A plan: `environ`, `root`, `level`, `calls` (tool and arguments), perhaps `hidden` (paths) and `options` (of
+BuiltinOptions). Prints for each call whether it failed, and its text.
 """
 
 import asyncio
@@ -26,7 +28,11 @@ def play(user: str, *plans: dict[str, Any]) -> list[list[dict[str, Any]]]:
         pytest.skip("this needs root")
     uid = USERS[user] if os.getuid() == 0 else os.getuid()
     done = subprocess.run(
-        [sys.executable, __file__, str(uid), json.dumps(plans)], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, __file__, str(uid), json.dumps(plans)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     report: Any = json.loads(done.stdout.splitlines()[-1])
@@ -43,7 +49,9 @@ def give_to(user: str, *directories: Path) -> None:
 
 
 def visible_directory() -> str:
-    """A directory that the sandbox shows: in the usual ones for temporary files, which it hides, nothing could be proved."""
+    """A directory that the sandbox shows: in the usual ones for temporary files, which it hides, nothing
+    could be proved.
+    """
     return next(path for path in ("/srv", "/opt", os.path.expanduser("~")) if os.access(path, os.W_OK))
 
 
@@ -57,7 +65,9 @@ async def _run(plan: dict[str, Any]) -> list[dict[str, Any]]:
     from toolglot.tools.registry import ToolRegistry
     from toolglot.values.messages import ToolCall
 
-    shell = ShellOptions(level=SandboxLevel(plan["level"]), hidden=[Path(path) for path in plan.get("hidden", ())])
+    shell = ShellOptions(
+        level=SandboxLevel(plan["level"]), hidden=[Path(path) for path in plan.get("hidden", ())]
+    )
     options = BuiltinOptions(shell=shell, require_read=False, **plan.get("options", {}))
     tools = builtins(plan["root"], options=options, state_dir=state_directory())
     executor = ToolExecutor(ToolRegistry(tools.tools), ToolConfig(max_repeats=0), approve=lambda _: True)
@@ -78,8 +88,13 @@ def main() -> None:
     from toolglot.confine.sandbox_probe import probe_level
 
     user, plans = int(sys.argv[1]), json.loads(sys.argv[2])
-    with tempfile.TemporaryDirectory() as directory, suppress(Exception):  # imports what is imported when first needed
-        calls = [["shell", {"command": "true"}], ["write", {"path": "a", "content": "b"}], ["grep", {"pattern": "b"}]]
+    # imports what is imported when first needed
+    with tempfile.TemporaryDirectory() as directory, suppress(Exception):
+        calls = [
+            ["shell", {"command": "true"}],
+            ["write", {"path": "a", "content": "b"}],
+            ["grep", {"pattern": "b"}],
+        ]
         calls += [["glob", {"pattern": "*"}], ["read", {"path": "a"}]]
         asyncio.run(_run({"root": directory, "level": 0, "calls": calls}))
     if user != os.getuid():
@@ -88,7 +103,13 @@ def main() -> None:
         os.setuid(user)
     reports: list[Any] = []
     for plan in plans:
-        for name in ("TOOLGLOT_STATE", "TOOLGLOT_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        for name in (
+            "TOOLGLOT_STATE",
+            "TOOLGLOT_CONFIG",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "XDG_STATE_HOME",
+        ):
             os.environ.pop(name, None)
         os.environ.update({"PATH": "/usr/bin:/bin", **plan["environ"]})
         tempfile.tempdir = None

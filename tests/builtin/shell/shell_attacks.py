@@ -1,8 +1,10 @@
-"""What a command may try, run inside the sandbox: `python3 shell_attacks.py PLAN`. Prints for each attempt if it succeeded.
+"""What a command may try, run inside the sandbox: `python3 shell_attacks.py PLAN`.
 
-It stands alone: the sandbox has no toolglot. Each attempt is a process of its own, as some end it. One that succeeds must do no
-harm to the machine: files of the system are opened and not written; mounts are requested in ways that cannot work.
-"""
+Prints for each attempt if it succeeded.
+
+It stands alone: the sandbox has no toolglot. Each attempt is a process of its own, as some end it. One that
+succeeds must do no harm to the machine: files of the system are opened and not written; mounts are requested
+in ways that cannot work."""
 
 import contextlib
 import ctypes
@@ -110,7 +112,12 @@ def read_of_root_only() -> bool:
             for path in (os.path.join(directory, name) for name in names):
                 with contextlib.suppress(OSError):
                     status = os.lstat(path)
-                    if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o044 and status.st_size and read(path):
+                    if (
+                        stat.S_ISREG(status.st_mode)
+                        and not status.st_mode & 0o044
+                        and status.st_size
+                        and read(path)
+                    ):
                         readable.append(path)
     print("readable:", *readable, flush=True)
     return bool(readable)
@@ -123,8 +130,13 @@ def can_type_into_the_terminal() -> bool:
 
 
 def has_capabilities() -> bool:
-    lines = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
-    return any(int(lines[name], 16) for name in ("CapEff", "CapPrm", "CapInh")) or lines["NoNewPrivs"].strip() != "1"
+    lines = dict(
+        line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line
+    )
+    return (
+        any(int(lines[name], 16) for name in ("CapEff", "CapPrm", "CapInh"))
+        or lines["NoNewPrivs"].strip() != "1"
+    )
 
 
 def pair_of_streams() -> bool:
@@ -144,7 +156,10 @@ def reads_shared_memory() -> bool:
 
 def opens_queue() -> bool:
     library = ctypes.CDLL("librt.so.1", use_errno=True)
-    return library.mq_open(PLAN["queue"].encode(), os.O_RDWR) >= 0 or library.mq_unlink(PLAN["queue"].encode()) == 0
+    return (
+        library.mq_open(PLAN["queue"].encode(), os.O_RDWR) >= 0
+        or library.mq_unlink(PLAN["queue"].encode()) == 0
+    )
 
 
 def marks(make: Callable[[str], object], bits: int = 0o4000) -> bool:
@@ -178,7 +193,9 @@ def by_descriptor(path: Path, act: Callable[[int], object]) -> bool:
 
 
 def changes_mode_in_a_race() -> bool:
-    """Whether a mode outside changes while a name in the workspace flips between our file and a link to another."""
+    """Whether a mode outside changes while a name in the workspace flips between our file and a link to
+    another.
+    """
     mine, link, target = (WORK / name for name in ("mine", "link", "flip"))
     target.write_text("x")
     mine.write_text("x")
@@ -193,7 +210,11 @@ def changes_mode_in_a_race() -> bool:
         libc.chmod(bytes(target), 0o600 + number % 2)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return (OUTSIDE / "file").stat().st_mode != before or mine.stat().st_mode & 0o777 not in (0o644, 0o600, 0o601)
+    return (OUTSIDE / "file").stat().st_mode != before or mine.stat().st_mode & 0o777 not in (
+        0o644,
+        0o600,
+        0o601,
+    )
 
 
 def changes_mode_by_changing_the_path() -> bool:
@@ -220,8 +241,12 @@ def changes_mode_by_changing_the_path() -> bool:
 
 
 ATTEMPTS: dict[str, Callable[[], bool]] = {
-    "change modes in the workspace": lambda: (wrote(WORK / "tool"), os.chmod(WORK / "tool", 0o751))[1] is None,
-    "change times in the workspace": lambda: (wrote(WORK / "old"), os.utime(WORK / "old", ns=(5, 7)))[1] is None,
+    "change modes in the workspace": lambda: (
+        (wrote(WORK / "tool"), os.chmod(WORK / "tool", 0o751))[1] is None
+    ),
+    "change times in the workspace": lambda: (
+        (wrote(WORK / "old"), os.utime(WORK / "old", ns=(5, 7)))[1] is None
+    ),
     "write in the workspace": lambda: wrote(WORK / "new"),
     "git init in a directory": lambda: subprocess.call(["git", "init", "-q", str(WORK / "project")]) == 0,
     "run programs": lambda: subprocess.check_output("echo 6 | sed s/6/42/", shell=True) == b"42\n",
@@ -243,7 +268,9 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "write to the password file": lambda: can_open("/etc/passwd"),
     "settings of the kernel": lambda: can_open("/proc/sys/kernel/core_pattern"),
     "keys of the kernel's console": lambda: can_open("/proc/sysrq-trigger"),
-    "leave the cgroup": lambda: can_open("/sys/fs/cgroup/pids/tasks") or can_open("/sys/fs/cgroup/cgroup.procs"),
+    "leave the cgroup": lambda: (
+        can_open("/sys/fs/cgroup/pids/tasks") or can_open("/sys/fs/cgroup/cgroup.procs")
+    ),
     "TCP to the host": tcp,
     "UDP to the host": udp,
     "unix socket": lambda: can_connect(PLAN["stream"]),
@@ -270,22 +297,32 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "join a namespace": lambda: libc.setns(os.open("/proc/self/ns/uts", os.O_RDONLY), 0) == 0,
     "change the root": lambda: os.chroot(WORK) is None,
     "keys of the kernel": lambda: call(250 if X86 else 219, 0, -3, 1),
-    "programs for the kernel": lambda: call(321 if X86 else 280, 5, None, 0) or ctypes.get_errno() != errno.EPERM,
-    "performance events": lambda: call(298 if X86 else 241, None, 0, -1, -1, 0) or ctypes.get_errno() != errno.EPERM,
+    "programs for the kernel": lambda: (
+        call(321 if X86 else 280, 5, None, 0) or ctypes.get_errno() != errno.EPERM
+    ),
+    "performance events": lambda: (
+        call(298 if X86 else 241, None, 0, -1, -1, 0) or ctypes.get_errno() != errno.EPERM
+    ),
     "io_uring": lambda: call(425, 1, None) or ctypes.get_errno() != errno.ENOSYS,
     "type into a terminal": can_type_into_the_terminal,
     "calls of another kind": lambda: X86 and libc.syscall(0x40000000 | 39) > 0,
     "have capabilities": has_capabilities,
     "open a terminal of the user": lambda: can_open(PLAN["terminal"]),
-    "open a terminal of the user by its process": lambda: can_open(f"/proc/{PLAN['parent']}/fd/{PLAN['terminal_fd']}"),
+    "open a terminal of the user by its process": lambda: can_open(
+        f"/proc/{PLAN['parent']}/fd/{PLAN['terminal_fd']}"
+    ),
     "limit another process": lambda: len(resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (64, 64))) > 0,
     "limit the parent": lambda: len(resource.prlimit(PLAN["parent"], resource.RLIMIT_CORE, (0, 0))) > 0,
     "priority of another process": lambda: set_priority(os.PRIO_PROCESS, VICTIM),
     "priority of the whole user": lambda: not OWN_PROCESSES and set_priority(os.PRIO_USER, 0),
     "disk priority of another process": lambda: call(251 if X86 else 30, 1, VICTIM, 3 << 13),
-    "disk priority of the whole user": lambda: not OWN_PROCESSES and call(251 if X86 else 30, 3, os.getuid(), 3 << 13),
+    "disk priority of the whole user": lambda: (
+        not OWN_PROCESSES and call(251 if X86 else 30, 3, os.getuid(), 3 << 13)
+    ),
     "processors of another process": lambda: os.sched_setaffinity(VICTIM, {0}) is None,
-    "scheduling of another process": lambda: os.sched_setscheduler(VICTIM, os.SCHED_BATCH, os.sched_param(0)) is None,
+    "scheduling of another process": lambda: (
+        os.sched_setscheduler(VICTIM, os.SCHED_BATCH, os.sched_param(0)) is None
+    ),
     "read shared memory of another process": reads_shared_memory,
     "remove shared memory of another process": lambda: libc.shmctl(PLAN["shared memory"], 0, None) == 0,
     "remove semaphores of another process": lambda: libc.semctl(PLAN["semaphores"], 0, 0) == 0,
@@ -294,7 +331,9 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "set-uid by chmod": lambda: marks(then(lambda path: libc.chmod(path.encode(), 0o4755))),
     "set-gid by chmod": lambda: marks(then(lambda path: libc.chmod(path.encode(), 0o2755)), 0o2000),
     "set-uid by fchmod": lambda: marks(then(fchmod)),
-    "set-uid by fchmodat": lambda: marks(then(lambda path: call(268 if X86 else 53, -100, path.encode(), 0o4755))),
+    "set-uid by fchmodat": lambda: marks(
+        then(lambda path: call(268 if X86 else 53, -100, path.encode(), 0o4755))
+    ),
     "set-uid by fchmodat2": lambda: marks(then(lambda path: call(452, -100, path.encode(), 0o4755, 0))),
     "set-uid by open": lambda: marks(create(0)),
     "set-uid by an unnamed file": lambda: bool(os.fstat(os.open(WORK, 0o20200001, 0o4755)).st_mode & 0o4000),
@@ -304,15 +343,23 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "mode of a file outside by a link": lambda: (
         (os.symlink(OUTSIDE, WORK / "out"), os.chmod(WORK / "out/file", 0o666))[1] is None
     ),
-    "mode of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.fchmod(file, 0o666)),
-    "mode of a file outside by its number": lambda: by_descriptor(OUTSIDE, lambda _: os.chmod("/proc/self/fd/3/file", 0o666)),
+    "mode of a file outside by its descriptor": lambda: by_descriptor(
+        OUTSIDE / "file", lambda file: os.fchmod(file, 0o666)
+    ),
+    "mode of a file outside by its number": lambda: by_descriptor(
+        OUTSIDE, lambda _: os.chmod("/proc/self/fd/3/file", 0o666)
+    ),
     "mode of a file outside in a race": changes_mode_in_a_race,
     "mode of a file outside by changing the path": changes_mode_by_changing_the_path,
     "mode of a hidden file": lambda: libc.chmod(bytes(HOME / ".ssh/id"), 0o666) == 0,
     "owner of a file outside": lambda: os.chown(OUTSIDE / "file", os.getuid(), os.getgid()) is None,
-    "owner of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.fchown(file, -1, -1)),
+    "owner of a file outside by its descriptor": lambda: by_descriptor(
+        OUTSIDE / "file", lambda file: os.fchown(file, -1, -1)
+    ),
     "times of a file outside": lambda: os.utime(OUTSIDE / "file", (1, 1)) is None,
-    "times of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.utime(file, (1, 1))),
+    "times of a file outside by its descriptor": lambda: by_descriptor(
+        OUTSIDE / "file", lambda file: os.utime(file, (1, 1))
+    ),
     "attribute of a file outside": lambda: os.setxattr(OUTSIDE / "file", "user.x", b"x") is None,
     "set-uid by mknod": lambda: marks(lambda path: os.mknod(path, 0o104755)),
 }
@@ -321,8 +368,31 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
 # ---- the same in many variations
 
 CREATED_IN = (
-    *("/", "/bin", "/boot", "/etc", "/etc/cron.d", "/etc/profile.d", "/etc/systemd/system", "/etc/ld.so.conf.d", "/etc/apt"),
-    *("/home", "/lib", "/media", "/mnt", "/opt", "/root", "/sbin", "/srv", "/usr", "/usr/bin", "/usr/lib", "/usr/local"),
+    *(
+        "/",
+        "/bin",
+        "/boot",
+        "/etc",
+        "/etc/cron.d",
+        "/etc/profile.d",
+        "/etc/systemd/system",
+        "/etc/ld.so.conf.d",
+        "/etc/apt",
+    ),
+    *(
+        "/home",
+        "/lib",
+        "/media",
+        "/mnt",
+        "/opt",
+        "/root",
+        "/sbin",
+        "/srv",
+        "/usr",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/local",
+    ),
     *(
         "/usr/local/bin",
         "/usr/local/lib",
@@ -334,37 +404,122 @@ CREATED_IN = (
         "/var/spool/cron",
         "/proc",
     ),
-    *("/sys", "/sys/fs/cgroup", "/sys/kernel/debug", "/sys/kernel/tracing", "/dev/pts", "/proc/self", "/usr/src"),
+    *(
+        "/sys",
+        "/sys/fs/cgroup",
+        "/sys/kernel/debug",
+        "/sys/kernel/tracing",
+        "/dev/pts",
+        "/proc/self",
+        "/usr/src",
+    ),
 )
 OPENED = (
     *(
         f"/etc/{name}"
-        for name in ("group", "hosts", "resolv.conf", "crontab", "profile", "environment", "ld.so.cache", "fstab")
+        for name in (
+            "group",
+            "hosts",
+            "resolv.conf",
+            "crontab",
+            "profile",
+            "environment",
+            "ld.so.cache",
+            "fstab",
+        )
     ),
     *(
         f"/etc/{name}"
-        for name in ("sudoers", "bash.bashrc", "ssh/sshd_config", "nsswitch.conf", "pam.d/su", "machine-id", "shells")
+        for name in (
+            "sudoers",
+            "bash.bashrc",
+            "ssh/sshd_config",
+            "nsswitch.conf",
+            "pam.d/su",
+            "machine-id",
+            "shells",
+        )
     ),
     *(
         f"/dev/{name}"
-        for name in ("mem", "kmem", "port", "sda", "sda1", "vda", "vda1", "nvme0n1", "xvda", "loop0", "loop-control")
+        for name in (
+            "mem",
+            "kmem",
+            "port",
+            "sda",
+            "sda1",
+            "vda",
+            "vda1",
+            "nvme0n1",
+            "xvda",
+            "loop0",
+            "loop-control",
+        )
     ),
     *(
         f"/dev/{name}"
-        for name in ("fuse", "kvm", "net/tun", "vhost-net", "kmsg", "uinput", "input/event0", "dri/card0", "tty0")
+        for name in (
+            "fuse",
+            "kvm",
+            "net/tun",
+            "vhost-net",
+            "kmsg",
+            "uinput",
+            "input/event0",
+            "dri/card0",
+            "tty0",
+        )
     ),
     *(
         f"/dev/{name}"
-        for name in ("tty1", "hpet", "rtc0", "cpu_dma_latency", "mapper/control", "userfaultfd", "watchdog", "vsock")
+        for name in (
+            "tty1",
+            "hpet",
+            "rtc0",
+            "cpu_dma_latency",
+            "mapper/control",
+            "userfaultfd",
+            "watchdog",
+            "vsock",
+        )
     ),
-    *(f"/proc/sys/kernel/{name}" for name in ("hostname", "modprobe", "panic", "randomize_va_space", "sysrq", "kptr_restrict")),
-    *(f"/proc/sys/{name}" for name in ("vm/overcommit_memory", "vm/drop_caches", "fs/file-max", "net/ipv4/ip_forward")),
-    *(f"/proc/sys/{name}" for name in ("user/max_user_namespaces", "fs/suid_dumpable", "kernel/yama/ptrace_scope")),
-    *(f"/proc/{VICTIM}/{name}" for name in ("mem", "oom_score_adj", "oom_adj", "comm", "clear_refs", "timerslack_ns")),
-    *(f"/proc/{VICTIM}/{name}" for name in ("coredump_filter", "autogroup", "uid_map", "gid_map", "setgroups", "loginuid")),
-    *(f"/proc/{PLAN['parent']}/{name}" for name in ("mem", "oom_score_adj", "comm", "clear_refs", "fd/0", "fd/1", "fd/2")),
-    *("/proc/1/mem", "/proc/1/oom_score_adj", "/proc/kcore", "/proc/kmem", "/sys/power/state", "/sys/kernel/uevent_helper"),
-    *("/sys/kernel/mm/transparent_hugepage/enabled", "/sys/module/kernel/parameters/panic", "/sys/bus/pci/rescan"),
+    *(
+        f"/proc/sys/kernel/{name}"
+        for name in ("hostname", "modprobe", "panic", "randomize_va_space", "sysrq", "kptr_restrict")
+    ),
+    *(
+        f"/proc/sys/{name}"
+        for name in ("vm/overcommit_memory", "vm/drop_caches", "fs/file-max", "net/ipv4/ip_forward")
+    ),
+    *(
+        f"/proc/sys/{name}"
+        for name in ("user/max_user_namespaces", "fs/suid_dumpable", "kernel/yama/ptrace_scope")
+    ),
+    *(
+        f"/proc/{VICTIM}/{name}"
+        for name in ("mem", "oom_score_adj", "oom_adj", "comm", "clear_refs", "timerslack_ns")
+    ),
+    *(
+        f"/proc/{VICTIM}/{name}"
+        for name in ("coredump_filter", "autogroup", "uid_map", "gid_map", "setgroups", "loginuid")
+    ),
+    *(
+        f"/proc/{PLAN['parent']}/{name}"
+        for name in ("mem", "oom_score_adj", "comm", "clear_refs", "fd/0", "fd/1", "fd/2")
+    ),
+    *(
+        "/proc/1/mem",
+        "/proc/1/oom_score_adj",
+        "/proc/kcore",
+        "/proc/kmem",
+        "/sys/power/state",
+        "/sys/kernel/uevent_helper",
+    ),
+    *(
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/sys/module/kernel/parameters/panic",
+        "/sys/bus/pci/rescan",
+    ),
 )
 READ = (
     *(
@@ -410,7 +565,10 @@ SYSTEM_CALLS: dict[str, tuple[Any, ...]] = {
     "mknod of memory": (133, bytes(WORK / "memory"), 0o20644, 0x101),
     "pivot_root": (155, bytes(WORK), bytes(WORK)),
     **{f"tgkill {number}": (234, VICTIM, VICTIM, number) for number in (1, 9, 10, 15, 19)},
-    **{f"sigqueue {number}": (129, VICTIM, number, (ctypes.c_int * 32)(number, 0, -1)) for number in (1, 9, 15)},
+    **{
+        f"sigqueue {number}": (129, VICTIM, number, (ctypes.c_int * 32)(number, 0, -1))
+        for number in (1, 9, 15)
+    },
 }
 
 

@@ -46,9 +46,13 @@ class Kit:
         self.work.mkdir(exist_ok=True)
         self.workspace = Workspace(self.work, other_roots=[Root(base / "other")])
         self.state = ToolState(self.workspace, state_dir=self.state_dir, ask=ask)
-        self.tools = {tool.name: tool for tool in shell_tools(self.state, ShellOptions(level=level, **options))}
+        self.tools = {
+            tool.name: tool for tool in shell_tools(self.state, ShellOptions(level=level, **options))
+        }
         registry = ToolRegistry(list(self.tools.values()))
-        self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(ask=(), max_repeats=0))
+        self.executor = ToolExecutor(
+            registry, approve=approve, config=config or ToolConfig(ask=(), max_repeats=0)
+        )
         self.progress: list[str] = []
         self._count = 0
 

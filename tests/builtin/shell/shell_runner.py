@@ -1,4 +1,7 @@
-"""Run the attacks in a sandbox, as some user: `python shell_runner.py PLAN`. Rights are dropped after all imports."""
+"""Run the attacks in a sandbox, as some user: `python shell_runner.py PLAN`.
+
+Rights are dropped after all imports.
+"""
 
 import asyncio
 import ctypes
@@ -22,7 +25,8 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.values.messages import ToolCall
 
-ATTACKS = Path(__file__).with_name("shell_attacks.py").read_text(encoding="utf-8")  # later it may not be readable
+# later it may not be readable
+ATTACKS = Path(__file__).with_name("shell_attacks.py").read_text(encoding="utf-8")
 
 # Each line is what it could do that it should not.
 HOG = """exec 2>&-
@@ -45,7 +49,9 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
     """One command that tries everything, and one that makes a bomb of processes."""
     workspace = Workspace(plan["work"], other_roots=[Root(Path(plan["reading"]), writable=False)])
     state = ToolState(workspace, state_dir=Path(plan["state"]))
-    options = ShellOptions(level=SandboxLevel(plan["level"]), processes=64, memory=200_000_000, visible=["shown"])
+    options = ShellOptions(
+        level=SandboxLevel(plan["level"]), processes=64, memory=200_000_000, visible=["shown"]
+    )
     tools = {tool.name: tool for tool in shell_tools(state, options)}
 
     async def shell(**arguments: Any) -> ToolOutput:
@@ -54,8 +60,12 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
 
     try:
         attack = await shell(argv=[python(), "-I", "-B", "-c", ATTACKS, json.dumps(plan)], timeout=60)
-        hook = await shell(command="echo evil > .git/hooks/post-commit; echo evil >> .git/config; echo evil > .envrc; cd ..")
-        bomb = await shell(command="for i in $(seq 200); do sleep 5 & done 2>/dev/null; jobs -pr | wc -l", timeout=1.5)
+        hook = await shell(
+            command="echo evil > .git/hooks/post-commit; echo evil >> .git/config; echo evil > .envrc; cd .."
+        )
+        bomb = await shell(
+            command="for i in $(seq 200); do sleep 5 & done 2>/dev/null; jobs -pr | wc -l", timeout=1.5
+        )
         hog = await shell(command=HOG)
         return {"attack": attack.data, "hook": hook.data, "bomb": bomb.data, "hog": hog.data}
     finally:
@@ -81,7 +91,9 @@ def main() -> None:
         os.setgroups([])
         os.setgid(plan["user"])
         os.setuid(plan["user"])
-    os.environ.update(HOME=plan["home"], PATH=f"{plan['home']}/.special/bin:/usr/bin:/bin", TMPDIR=plan["base"])
+    os.environ.update(
+        HOME=plan["home"], PATH=f"{plan['home']}/.special/bin:/usr/bin:/bin", TMPDIR=plan["base"]
+    )
     if reason := probe_level(SandboxLevel(plan["level"])):
         print(json.dumps({"skip": reason}))
         return
@@ -90,11 +102,19 @@ def main() -> None:
     victim = subprocess.Popen(["sleep", "600"])
     libc, librt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
     _, terminal = os.openpty()
-    segment, semaphores, messages = libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600)
+    segment = libc.shmget(0, 4096, 0o600)
+    semaphores = libc.semget(0, 1, 0o600)
+    messages = libc.msgget(0, 0o600)
     queue = f"/toolglot-{os.getpid()}"
     librt.mq_open(queue.encode(), os.O_RDWR | os.O_CREAT, 0o600, None)
     try:
-        plan.update(victim=victim.pid, parent=os.getpid(), terminal=os.ttyname(terminal), terminal_fd=terminal, queue=queue)
+        plan.update(
+            victim=victim.pid,
+            parent=os.getpid(),
+            terminal=os.ttyname(terminal),
+            terminal_fd=terminal,
+            queue=queue,
+        )
         plan.update({"shared memory": segment, "semaphores": semaphores, "messages": messages})
         report = asyncio.run(run(plan))
         report["victim lives"] = victim.poll() is None

@@ -1,4 +1,6 @@
-"""Protected files where there are many of them: near the command they are mounted, further inside they are restored."""
+"""Protected files where there are many of them: near the command they are mounted, further inside they are
+restored.
+"""
 
 import resource
 import sys
@@ -23,8 +25,12 @@ from toolglot.confine import sandbox
 from toolglot.confine.roots import Root
 from toolglot.confine.sandbox import Confinement, SandboxLevel
 
-needs_bubblewrap = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here")
-needs_landlock = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")
+needs_bubblewrap = pytest.mark.skipif(
+    bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here"
+)
+needs_landlock = pytest.mark.skipif(
+    bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here"
+)
 
 
 def make_repository(path: Path) -> None:
@@ -84,7 +90,9 @@ async def test_a_link_of_a_protected_name_cannot_be_replaced(tmp_path: Path) -> 
     kit.close()
 
 
-def test_what_was_too_much_to_record_is_not_taken_for_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_too_much_to_record_is_not_taken_for_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, scanner = tmp_path / "work", ProtectedScanner()
     (work / ".hg").mkdir(parents=True)
     for number in range(10, 30):
@@ -108,7 +116,9 @@ def test_what_was_too_much_to_record_is_not_taken_for_new(tmp_path: Path, monkey
 def test_a_mount_that_cannot_be_prepared_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work/.vscode").mkdir(parents=True)
     roots, paths = (Root(tmp_path / "work"),), (tmp_path / "work/.vscode", tmp_path / "work/.gone")
-    confinement = Confinement(level=SandboxLevel.BUBBLEWRAP, roots=roots, scratch=tmp_path, protected_paths=paths)
+    confinement = Confinement(
+        level=SandboxLevel.BUBBLEWRAP, roots=roots, scratch=tmp_path, protected_paths=paths
+    )
     with ExitStack() as stack:
         options, handles, unmounted = confinement.mount_options(stack)
         assert len(handles) == options.count("--ro-bind-fd") == 1
@@ -123,7 +133,9 @@ def test_a_mount_that_cannot_be_prepared_is_an_error(tmp_path: Path, monkeypatch
 
 
 @needs_bubblewrap
-async def test_what_could_not_be_mounted_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_could_not_be_mounted_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has gone when the command starts, so that the command can create it."""
     kit = Kit(tmp_path, SandboxLevel.BUBBLEWRAP)
     (kit.work / ".envrc").write_text("as it was\n")
@@ -142,14 +154,19 @@ async def test_what_could_not_be_mounted_is_looked_at(tmp_path: Path, monkeypatc
 async def test_at_landlock_only_commands_in_the_background_are_narrowed(tmp_path: Path) -> None:
     kit = Kit(tmp_path, SandboxLevel.LANDLOCK)
     make_repository(kit.work)
-    data = await kit.shell(command="echo > new && echo > .git/index.lock && echo evil >> .git/config", yield_after=30)
+    data = await kit.shell(
+        command="echo > new && echo > .git/index.lock && echo evil >> .git/config", yield_after=30
+    )
     assert (data["exit_code"], data["protected"]) == (0, [".git/config"])
     assert (kit.work / "new").exists()
     assert (kit.work / ".git/config").read_text() == "[core]\n"
     handle = (await kit.shell(command="sleep 0.1; echo > other", background=True))["handle"]
     data = await kit.data("shell_output", handle=handle, timeout=30)
     assert "Permission denied" in data["output"]
-    assert "in the background nothing can be created directly in ., .git; in the foreground it may be" in data["notes"]
+    assert (
+        "in the background nothing can be created directly in ., .git; in the foreground it may be"
+        in data["notes"]
+    )
     kit.close()
 
 
@@ -167,7 +184,9 @@ async def test_a_directory_with_too_many_entries_beside_a_closed_one_is_explaine
     kit.close()
 
 
-async def test_results_are_built_outside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_results_are_built_outside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Looking for protected files may take long."""
     kit = Kit(tmp_path, SandboxLevel.NONE)
     threads: list[threading.Thread] = []

@@ -27,7 +27,8 @@ from toolglot.confine.sandbox import Confinement, Program, SandboxLevel, prepare
 from toolglot.confine.sandbox_probe import probe_level
 
 TRIES = 8
-# Exchanges a protected directory and a link to a secret, all the time, and makes them again if somebody removes them.
+# Exchanges a protected directory and a link to a secret, all the time, and makes them again if somebody
+# removes them.
 EXCHANGE = """
 import ctypes, os, platform, sys, time
 number = {"x86_64": 316, "aarch64": 276}[platform.machine()]
@@ -56,13 +57,21 @@ def test_an_exchanged_directory_shows_no_secret_and_stops_no_command(user: str) 
         calls: list[Any] = [["shell", {"command": exchange, "background": True}]]
         calls += [["shell", {"command": "cat .vscode/id; echo ran"}]] * TRIES
         environ = {"HOME": str(base / "home"), "TMPDIR": str(base)}
-        [report] = play(user, {"environ": environ, "root": str(base / "work"), "level": LEVELS["bwrap"], "calls": calls})
-        assert [call["text"] for call in report[1:] if "SECRET" in call["text"] or "ran\n" not in f"{call['text']}\n"] == []
+        [report] = play(
+            user, {"environ": environ, "root": str(base / "work"), "level": LEVELS["bwrap"], "calls": calls}
+        )
+        assert [
+            call["text"]
+            for call in report[1:]
+            if "SECRET" in call["text"] or "ran\n" not in f"{call['text']}\n"
+        ] == []
     finally:
         shutil.rmtree(base)
 
 
-needs_bubblewrap = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here")
+needs_bubblewrap = pytest.mark.skipif(
+    bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here"
+)
 
 
 @needs_bubblewrap
@@ -71,7 +80,10 @@ def test_a_program_that_cannot_mount_by_descriptor_is_not_used(tmp_path: Path) -
     refusal = "echo 'bwrap: Unknown option --ro-bind-fd' >&2; exit 1"
     program.write_text(f'#!/bin/sh\ncase "$*" in *--ro-bind-fd*) {refusal};; esac\nexec bwrap "$@"\n')
     program.chmod(0o755)
-    assert probe_level(SandboxLevel.BUBBLEWRAP, str(program)) == "it does not run: bwrap: Unknown option --ro-bind-fd"
+    assert (
+        probe_level(SandboxLevel.BUBBLEWRAP, str(program))
+        == "it does not run: bwrap: Unknown option --ro-bind-fd"
+    )
 
 
 @needs_bubblewrap
@@ -139,8 +151,12 @@ async def test_what_is_no_exchange_is_not_tried_again(tmp_path: Path) -> None:
     refusal = "echo 'bwrap: Creating new namespace failed: No space left on device' >&2; exit 1"
     program.write_text(f'#!/bin/sh\n[ "$1" = --help ] || echo x >> {tmp_path}/starts\n{refusal}\n')
     program.chmod(0o755)
-    confinement = Confinement(level=SandboxLevel.BUBBLEWRAP, roots=(), scratch=tmp_path, bubblewrap=str(program))
-    command = session.ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=CommandOptions())
+    confinement = Confinement(
+        level=SandboxLevel.BUBBLEWRAP, roots=(), scratch=tmp_path, bubblewrap=str(program)
+    )
+    command = session.ShellSession(
+        "1", "true", confinement=confinement, cwd=tmp_path, options=CommandOptions()
+    )
     command.start()
     command.join()
     assert (tmp_path / "starts").read_text() == "x\n"
@@ -161,13 +177,20 @@ def test_a_rule_of_landlock_is_not_for_what_a_link_leads_to(monkeypatch: pytest.
     (base / "work/.git").symlink_to(base / "home/.ssh")  # was a directory when the rules were made
     roots = (Root(base / "work", writable=False), Root(base / "work/.git/id"))
     confinement = Confinement(level=SandboxLevel.LANDLOCK, roots=roots, scratch=base / "scratch")
-    program = Program(argv=["/bin/sh", "-c", f"cat {secret}; chmod 777 {secret}; echo more >> {secret}"], cwd=base / "work")
+    program = Program(
+        argv=["/bin/sh", "-c", f"cat {secret}; chmod 777 {secret}; echo more >> {secret}"], cwd=base / "work"
+    )
     try:
         with ExitStack() as stack:
             launch = prepare_launch(confinement, program, stack, stack)
             stack.callback(remove_cgroups, launch.cgroups)
             done = subprocess.run(
-                launch.argv, env=safe_environment(), pass_fds=launch.pass_fds, capture_output=True, text=True, check=False
+                launch.argv,
+                env=safe_environment(),
+                pass_fds=launch.pass_fds,
+                capture_output=True,
+                text=True,
+                check=False,
             )
         assert "SECRET" not in done.stdout
         assert done.stderr.count("denied") + done.stderr.count("not permitted") == 3

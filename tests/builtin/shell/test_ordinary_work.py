@@ -34,9 +34,11 @@ dev-mode-dirs = ["."]
     ".gitignore": ".venv\ntarget\n__pycache__\n",
 }
 PYTHON = "cd py && .venv/bin/python -m"
-# Program -> a command that needs it. The last one changes what is below .git, where hooks and settings are protected.
+# Program -> a command that needs it. The last one changes what is below .git, where hooks and settings are
+# protected.
 COMMANDS = {
-    "pip": f"{PYTHON} pip install -q --no-index --no-build-isolation -e . && cd / && $OLDPWD/.venv/bin/python -m example_check",
+    "pip": f"{PYTHON} pip install -q --no-index --no-build-isolation -e . && cd / && "
+    "$OLDPWD/.venv/bin/python -m example_check",
     "pytest": f"{PYTHON} pytest -q -p no:cacheprovider && echo it works",
     "npm": "cd js && npm test && npm pack && npm install --offline --no-save ./example-1.0.0.tgz",
     "cargo": "cd rs && cargo build -q && target/debug/example",
@@ -54,9 +56,12 @@ class Workplace:
             (self.base / "work" / name).parent.mkdir(parents=True, exist_ok=True)
             (self.base / "work" / name).write_text(text)
         (self.base / "home").mkdir()
-        (self.base / "identity").write_text("[user]\n name = Example\n email = me@example.org\n[github]\n token = abc\n")
+        (self.base / "identity").write_text(
+            "[user]\n name = Example\n email = me@example.org\n[github]\n token = abc\n"
+        )
         subprocess.run(["git", "init", "-q", str(self.base / "work")], check=True)
-        is_own = user == "root" or os.getuid() != 0  # otherwise the user cannot use our programs, only those of the system
+        # otherwise the user cannot use our programs, only those of the system
+        is_own = user == "root" or os.getuid() != 0
         self.path = os.environ["PATH"] if is_own else "/usr/local/bin:/usr/bin:/bin"
         self.python = getattr(sys, "_base_executable", sys.executable) if is_own else "/usr/bin/python3"
         self.uid = USERS[user] if os.getuid() == 0 else os.getuid()
@@ -64,8 +69,11 @@ class Workplace:
         packages = str(Path(pytest.__file__).parents[1])
         self.missing = {name: not self.can_run(f"{name} --version") for name in ("npm", "cargo", "git")}
         check = f"import sys; sys.path.insert(0, {packages!r}); import hatchling, pip, pytest"
-        is_private = packages.startswith(("/tmp/", "/var/tmp/", "/run/", "/dev/shm/"))  # a checkout that commands do not see
-        self.missing |= dict.fromkeys(("pip", "pytest"), is_private or not self.can_run(f'{self.python} -c "{check}"'))
+        # a checkout that commands do not see
+        is_private = packages.startswith(("/tmp/", "/var/tmp/", "/run/", "/dev/shm/"))
+        self.missing |= dict.fromkeys(
+            ("pip", "pytest"), is_private or not self.can_run(f'{self.python} -c "{check}"')
+        )
         if not self.missing["pip"]:
             venv = self.base / "work/py/.venv"
             subprocess.run([self.python, "-m", "venv", "--without-pip", str(venv)], check=True)
@@ -88,7 +96,9 @@ class Workplace:
     def can_run(self, command: str) -> bool:
         user = self.uid if os.getuid() == 0 else None
         environ = {"PATH": self.path, "HOME": self.home}
-        done = subprocess.run(["/bin/sh", "-c", command], env=environ, cwd="/", user=user, capture_output=True, check=False)
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], env=environ, cwd="/", user=user, capture_output=True, check=False
+        )
         return done.returncode == 0
 
 

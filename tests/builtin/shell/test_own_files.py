@@ -1,4 +1,6 @@
-"""What lies inside the workspace but is not the model's: the home directory's settings and toolglot's own files."""
+"""What lies inside the workspace but is not the model's: the home directory's settings and toolglot's own
+files.
+"""
 
 import shutil
 import sys
@@ -18,9 +20,26 @@ from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.errors import ToolError
 
 SETTINGS = [
-    *(".config/toolglot/config.toml", ".local/share/toolglot/trust.json", ".local/state/toolglot/backups/x.journal"),
-    *(".gitconfig", ".zlogin", ".bash_logout", ".bash_aliases", ".config/fish/config.fish", ".local/bin/ls", ".ssh/id"),
-    *(".config/autostart/x.desktop", ".config/systemd/user/x.service", ".docker/config.json", ".toolglot.toml"),
+    *(
+        ".config/toolglot/config.toml",
+        ".local/share/toolglot/trust.json",
+        ".local/state/toolglot/backups/x.journal",
+    ),
+    *(
+        ".gitconfig",
+        ".zlogin",
+        ".bash_logout",
+        ".bash_aliases",
+        ".config/fish/config.fish",
+        ".local/bin/ls",
+        ".ssh/id",
+    ),
+    *(
+        ".config/autostart/x.desktop",
+        ".config/systemd/user/x.service",
+        ".docker/config.json",
+        ".toolglot.toml",
+    ),
 ]
 
 
@@ -36,7 +55,9 @@ class World:
             (self.home / name).parent.mkdir(parents=True)
             (self.home / name).write_text("SECRET\n" if name.startswith(".") else "text\n")
 
-    def plan(self, calls: list[list[Any]], root: str = "home", *, hidden: str = "", **environ: str) -> dict[str, Any]:
+    def plan(
+        self, calls: list[list[Any]], root: str = "home", *, hidden: str = "", **environ: str
+    ) -> dict[str, Any]:
         environ = {"HOME": str(self.home), "TMPDIR": str(self.base), **environ}
         hidden_paths = [str(self.base / hidden)] if hidden else []
         level, path = LEVELS[self.level], str(self.base / root)
@@ -46,7 +67,11 @@ class World:
         """What is in the home directory, except toolglot's own new files."""
         paths = [path for path in self.home.rglob("*") if path.is_file()]
         names = {str(path.relative_to(self.home)): path.read_text() for path in paths}
-        return {name: text for name, text in names.items() if not name.startswith(".local/state/toolglot/") or "x." in name}
+        return {
+            name: text
+            for name, text in names.items()
+            if not name.startswith(".local/state/toolglot/") or "x." in name
+        }
 
 
 @pytest.fixture(params=[(level, user) for level in LEVELS for user in USERS], ids="-".join)
@@ -104,7 +129,8 @@ def test_own_files_and_settings_are_neither_read_nor_changed(world: World) -> No
     assert [call["text"] for call in at_home[4:] if not call["failed"]] == []
     assert not any("SECRET" in call["text"] for call in (*at_home, *in_project))
     assert world.files() == {**before, "docs/new": "new\n"}
-    assert not any("protected" in call["text"] for call in at_home[:3])  # own files are nothing that a command created
+    # own files are nothing that a command created
+    assert not any("protected" in call["text"] for call in at_home[:3])
 
     assert all(call["failed"] for call in in_project[2:6])
     assert (project / "src/new").read_text() == "new\n"
@@ -112,7 +138,9 @@ def test_own_files_and_settings_are_neither_read_nor_changed(world: World) -> No
     assert not list(project.glob("old-*"))
 
 
-def test_a_home_directory_in_the_workspace_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_directory_in_the_workspace_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home/project").mkdir(parents=True)
     for name, is_announced in (("home", True), (".", True), ("home/project", False)):
@@ -121,7 +149,9 @@ def test_a_home_directory_in_the_workspace_is_announced(tmp_path: Path, monkeypa
         assert any("your home directory" in notice for notice in tools.notices) is is_announced
 
 
-def test_unprotected_settings_of_the_home_directory_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unprotected_settings_of_the_home_directory_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     workspace = Workspace(tmp_path, unprotected=[".vimrc"])
     workspace.write(".vimrc", b"set number\n")

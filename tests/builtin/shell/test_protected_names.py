@@ -1,4 +1,6 @@
-"""Names that other programs obey, anywhere in the workspace: in it, in what a command creates, and while it runs."""
+"""Names that other programs obey, anywhere in the workspace: in it, in what a command creates, and while it
+runs.
+"""
 
 import os
 import shutil
@@ -74,7 +76,9 @@ class World:
         """Files with evil content, wherever they are in the workspace, also where nobody may look."""
         if os.getuid() != 0:
             subprocess.run(["chmod", "-R", "u+rwx", str(self.work)], check=True)
-        output = subprocess.run(["grep", "-rl", "CANARY", str(self.work)], capture_output=True, text=True, check=False).stdout
+        output = subprocess.run(
+            ["grep", "-rl", "CANARY", str(self.work)], capture_output=True, text=True, check=False
+        ).stdout
         return [str(Path(name).relative_to(self.work)) for name in output.splitlines()]
 
 
@@ -90,8 +94,17 @@ def test_nothing_that_other_programs_obey_is_left(world: World) -> None:
     """By a command, and by one in the background while it runs."""
     evil = f"evil() {{ printf '%s' '{EVIL}'; }}"
     script = "\n".join([evil, *(f"({attack})" for attack in ATTACKS)])
-    ordinary = "mv vendor ext; mkdir new; echo x > new/file; rm -r old; ls -A ext/lib; cat pkg/.idea/*; touch .git/index"
-    acts = ["evil >> .git/config", "evil > .envrc", "mkdir sub/.vscode", "evil > sub/.vscode/tasks.json", "echo > sub/made"]
+    ordinary = (
+        "mv vendor ext; mkdir new; echo x > new/file; rm -r old; ls -A ext/lib; cat pkg/.idea/*; "
+        "touch .git/index"
+    )
+    acts = [
+        "evil >> .git/config",
+        "evil > .envrc",
+        "mkdir sub/.vscode",
+        "evil > sub/.vscode/tasks.json",
+        "echo > sub/made",
+    ]
     wait = "until [ -e sub/made ]; do sleep .05; done"
     look = "for i in $(seq 200); do [ -e .envrc -o -e sub/.vscode ] || break; sleep .05; done; ls -A . sub"
     give_to(world.user, world.base)
@@ -119,13 +132,25 @@ def test_nothing_that_other_programs_obey_is_left(world: World) -> None:
     assert "sub/.vscode is protected: it was moved to" in look + kill  # with whichever result came next
     assert world.evil() == []
     assert {str(path.relative_to(world.work)) for path in world.work.rglob("config")} == {
-        *(".git/config", ".git/modules/part/config", "ext/lib/.git/config", "mirror/config", "moved/one/.git/config")
+        *(
+            ".git/config",
+            ".git/modules/part/config",
+            "ext/lib/.git/config",
+            "mirror/config",
+            "moved/one/.git/config",
+        )
     }
     assert (world.work / "pkg/.idea/workspace.xml").read_text() == "as it was\n"
 
 
-HUGE = "truncate -s 2T .envrc; mkfifo .mcp.json; mkdir .idea; echo > .idea/x; echo > .profile; mkdir .vscode; cd .vscode"
-DEEP = "python3 -c \"import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]; open('x', 'w').write('x')\""
+HUGE = (
+    "truncate -s 2T .envrc; mkfifo .mcp.json; mkdir .idea; echo > .idea/x; echo > .profile; mkdir "
+    ".vscode; cd .vscode"
+)
+DEEP = (
+    "python3 -c \"import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]; open('x', "
+    "'w').write('x')\""
+)
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
@@ -139,7 +164,13 @@ def test_everything_is_moved_away_and_kept(tmp_path: Path, is_same_system: bool)
         snapshot = take_snapshot(work, scanner.find_sites(work))
         subprocess.run(["bash", "-c", f"{HUGE}; {DEEP}"], cwd=work, check=True)
         report = revert_changes(scanner, [snapshot], quarantine)
-        assert {old.name for old, _ in report.removed} == {".envrc", ".mcp.json", ".idea", ".profile", ".vscode"}
+        assert {old.name for old, _ in report.removed} == {
+            ".envrc",
+            ".mcp.json",
+            ".idea",
+            ".profile",
+            ".vscode",
+        }
         assert {new.parent for _, new in report.removed} == {quarantine if is_same_system else work}
         assert {*work.iterdir()} == (set[Path]() if is_same_system else {new for _, new in report.removed})
         assert all(os.path.lexists(new) for _, new in report.removed)
@@ -164,9 +195,20 @@ def test_what_stays_in_the_workspace_does_no_harm(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         work, scanner = Path(directory), ProtectedScanner()
         snapshot = take_snapshot(work, scanner.find_sites(work))
-        for name in (".git/hooks", ".git/objects", ".git/refs", ".vscode/a/.git/hooks", ".vscode/a/.git/b/.vscode"):
+        for name in (
+            ".git/hooks",
+            ".git/objects",
+            ".git/refs",
+            ".vscode/a/.git/hooks",
+            ".vscode/a/.git/b/.vscode",
+        ):
             (work / name).mkdir(parents=True)
-        for name in (".git/HEAD", ".git/config", ".vscode/a/.git/config", ".vscode/a/.git/b/.vscode/tasks.json"):
+        for name in (
+            ".git/HEAD",
+            ".git/config",
+            ".vscode/a/.git/config",
+            ".vscode/a/.git/b/.vscode/tasks.json",
+        ):
             (work / name).write_text(EVIL)
         assert revert_changes(scanner, [snapshot], tmp_path / "removed").is_complete
         assert scanner.find_sites(work).parents == {}
@@ -185,7 +227,8 @@ def test_the_user_is_told_what_was_undone(tmp_path: Path) -> None:
     assert kept is not None
     assert kept.read_text() == "the user's"
     assert report.describe() == [
-        f"{path} is protected: it was changed while a command was running, and is as before; the changed file is {kept}"
+        f"{path} is protected: it was changed while a command was running, and is as before; the changed "
+        f"file is {kept}"
     ]
 
 
@@ -211,14 +254,21 @@ def test_many_files_are_a_few_warnings(tmp_path: Path, caplog: pytest.LogCapture
 
 def test_new_repositories_can_be_used_and_are_protected(world: World) -> None:
     """By the command that makes them, and by the next one, which can commit but not change what git runs."""
-    make = "git init -q one && cd one && touch file && git add . && git commit -qm works && cd .. && git clone -q one two"
+    make = (
+        "git init -q one && cd one && touch file && git add . && git commit -qm works && cd .. && git "
+        "clone -q one two"
+    )
     use = "cd two && git pull -q && touch more && git add . && git commit -qm again && git log --format=%s"
     evil = f"printf '%s' '{EVIL}' >> two/.git/config; printf '%s' '{EVIL}' > one/.git/hooks/pre-commit"
     (world.base / "identity").write_text("[user]\n name = Example\n email = me@example.org\n")
     shutil.rmtree(world.work)
     world.work.mkdir()
     give_to(world.user, world.base)
-    environ = {"HOME": str(world.base), "TMPDIR": str(world.base), "GIT_CONFIG_GLOBAL": str(world.base / "identity")}
+    environ = {
+        "HOME": str(world.base),
+        "TMPDIR": str(world.base),
+        "GIT_CONFIG_GLOBAL": str(world.base / "identity"),
+    }
     calls = [["shell", {"command": command, "cwd": str(world.work)}] for command in (make, use, evil)]
     plan = {"environ": environ, "root": str(world.work), "level": LEVELS[world.level], "calls": calls}
     first, second, _ = (call["text"] for call in play(world.user, plan)[0])
@@ -276,7 +326,9 @@ def has_harmless_config(base: Path, text: str) -> bool:
     return is_harmless(base, ".git")
 
 
-@pytest.mark.parametrize("url", ["https://example.org/a.git", "ssh://git@a:22/b", "git@a:b/c.git", "/srv/a b/c", "../a", "a"])
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a.git", "ssh://git@a:22/b", "git@a:b/c.git", "/srv/a b/c", "../a", "a"]
+)
 def test_ordinary_settings(tmp_path: Path, url: str) -> None:
     text = f"""[remote "up/a"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/up/a/*
 [branch "a/b-1"]\n\tremote = origin\n\tmerge = refs/heads/a/b-1\n[core]\n\tsymlinks = false\n"""
@@ -305,9 +357,18 @@ def test_ordinary_settings(tmp_path: Path, url: str) -> None:
             '[remote "a\\"b"]',
             "\tbare = false\r",
         ),
-        *(f'[remote "a"]\n\turl = {url}' for url in ("ext::a", "ext://a", "-a", "ssh://-a", "git@-a:b", "a:b", "b; a", '"a"')),
-        *(f'[remote "a"]\n\t{line}' for line in ("uploadpack = a", "vcs = a", "pushurl = a", "fetch = -a:b", "bare = false")),
-        *(f'[branch "a"]\n\t{line}' for line in ("remote = ext::a", "remote = -a", "pushRemote = a", "merge = a")),
+        *(
+            f'[remote "a"]\n\turl = {url}'
+            for url in ("ext::a", "ext://a", "-a", "ssh://-a", "git@-a:b", "a:b", "b; a", '"a"')
+        ),
+        *(
+            f'[remote "a"]\n\t{line}'
+            for line in ("uploadpack = a", "vcs = a", "pushurl = a", "fetch = -a:b", "bare = false")
+        ),
+        *(
+            f'[branch "a"]\n\t{line}'
+            for line in ("remote = ext::a", "remote = -a", "pushRemote = a", "merge = a")
+        ),
     ],
 )
 def test_other_settings(tmp_path: Path, text: str) -> None:

@@ -27,7 +27,10 @@ from toolglot.mcp.client.servers import McpServer
 # Not that of a virtual environment: a checkout in /tmp is hidden in the sandbox.
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)
 LEVELS = [
-    pytest.param(level, marks=pytest.mark.skipif(bool(unavailable_reason(level)), reason=f"{level.label} does not work here"))
+    pytest.param(
+        level,
+        marks=pytest.mark.skipif(bool(unavailable_reason(level)), reason=f"{level.label} does not work here"),
+    )
     for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK)
 ]
 # Answers each line of JSON, an expression, with its value or the name of the error.
@@ -93,7 +96,11 @@ def test_a_server_works_inside_and_reaches_nothing_outside(tmp_path: Path, level
         assert server.ask("os.environ.get('TOKEN')") == "s3cret-value"
         assert server.ask("[name for name in os.environ if name.startswith('TOOLGLOT')]") == []
         assert server.ask("open('made', 'w').write('x')") == 1
-        assert server.ask(f"open({str(outside / 'made')!r}, 'w')") in ("OSError", "PermissionError", "FileNotFoundError")
+        assert server.ask(f"open({str(outside / 'made')!r}, 'w')") in (
+            "OSError",
+            "PermissionError",
+            "FileNotFoundError",
+        )
         assert server.ask("open('.envrc', 'w').write('x') and 0") in (0, "PermissionError")
         with_network = server.ask("socket.create_connection(('127.0.0.1', 9), timeout=5)")
         assert with_network in ("PermissionError", "ConnectionRefusedError", "OSError")
@@ -114,14 +121,18 @@ def test_a_server_ends_with_its_input(tmp_path: Path, level: SandboxLevel) -> No
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_who_ends_the_wrapper_ends_everything_in_it(tmp_path: Path, level: SandboxLevel, number: signal.Signals) -> None:
+def test_who_ends_the_wrapper_ends_everything_in_it(
+    tmp_path: Path, level: SandboxLevel, number: signal.Signals
+) -> None:
     with start_server(tmp_path, level) as server:
         # A child with a session of its own holds a pipe: when the pipe ends, the child has ended.
         fifo = tmp_path / "work/alive"
         os.mkfifo(fifo)
         ended = threading.Thread(target=fifo.read_bytes, daemon=True)
         ended.start()
-        server.ask("subprocess.Popen(['sleep', '600'], stdout=open('alive', 'w'), start_new_session=True).pid")
+        server.ask(
+            "subprocess.Popen(['sleep', '600'], stdout=open('alive', 'w'), start_new_session=True).pid"
+        )
         os.killpg(server.process.pid, number)
         ended.join(30)
         assert not ended.is_alive()
@@ -147,7 +158,9 @@ def test_a_server_ends_with_the_program_that_started_it(tmp_path: Path, level: S
     sandbox = ServerSandbox(Workspace(work), ShellOptions(level=level), tmp_path / "state")
     launched = sandbox("local", McpServer(command=PYTHON, args=("server.py",), sandbox=True))
     # It ignores its input, and its owner is killed.
-    program = f"import subprocess; subprocess.run({[launched.command, *launched.args]!r}, stdin=subprocess.DEVNULL)"
+    program = (
+        f"import subprocess; subprocess.run({[launched.command, *launched.args]!r}, stdin=subprocess.DEVNULL)"
+    )
     owner = subprocess.Popen([sys.executable, "-c", program], env=launched.env)
     assert is_running.wait(30)
     owner.kill()
@@ -160,7 +173,9 @@ def test_a_server_ends_with_the_program_that_started_it(tmp_path: Path, level: S
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_program_that_does_not_exist_is_told_on_stderr(tmp_path: Path, level: SandboxLevel) -> None:
     (tmp_path / "work").mkdir()
-    sandbox = ServerSandbox(workspace := Workspace(tmp_path / "work"), ShellOptions(level=level), tmp_path / "state")
+    sandbox = ServerSandbox(
+        workspace := Workspace(tmp_path / "work"), ShellOptions(level=level), tmp_path / "state"
+    )
     server = Server(sandbox("local", McpServer(command="no-such-program", sandbox=True)))
     _, error = server.process.communicate(timeout=30)
     sandbox.close()
@@ -170,7 +185,9 @@ def test_a_program_that_does_not_exist_is_told_on_stderr(tmp_path: Path, level: 
 
 
 def test_what_is_not_started(tmp_path: Path) -> None:
-    with_none = ServerSandbox(workspace := Workspace(tmp_path), ShellOptions(level=SandboxLevel.NONE), tmp_path / "state")
+    with_none = ServerSandbox(
+        workspace := Workspace(tmp_path), ShellOptions(level=SandboxLevel.NONE), tmp_path / "state"
+    )
     assert with_none.label == ""
     with pytest.raises(UsageError, match="no sandbox works here"):
         with_none("x", McpServer(command="x", sandbox=True))

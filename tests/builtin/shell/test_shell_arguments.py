@@ -16,8 +16,36 @@ from toolglot.confine.sandbox import SandboxLevel
 LONG = "x" * 200_000
 NUMBERS: list[Any] = [-1, -0.001, 7201, 1e300, "soon", [], {}, [1], {"s": 1}, "1e999", "-5", "NaN", "9" * 400]
 PATHS: list[Any] = [
-    *("..", "/", "/etc", "../..", "nothing", "sub/../../..", "/proc/self/cwd", "~", "file", "file/", "a\0b", "x" * 300),
-    *("x/" * 3000, "link-out", "link-out/etc", "loop", "\ud800", "//etc", "/..", "./../x", "..%2f", "C:\\", "con", [], {}, 1.5),
+    *(
+        "..",
+        "/",
+        "/etc",
+        "../..",
+        "nothing",
+        "sub/../../..",
+        "/proc/self/cwd",
+        "~",
+        "file",
+        "file/",
+        "a\0b",
+        "x" * 300,
+    ),
+    *(
+        "x/" * 3000,
+        "link-out",
+        "link-out/etc",
+        "loop",
+        "\ud800",
+        "//etc",
+        "/..",
+        "./../x",
+        "..%2f",
+        "C:\\",
+        "con",
+        [],
+        {},
+        1.5,
+    ),
 ]
 COUNTS: list[Any] = [0, -1, 10**9, "many", [], 1.5, "1e9"]
 TEXTS: list[Any] = [[], {}, [1], {"a": 1}, ["\0"], "\ud800", LONG * 6]
@@ -47,14 +75,39 @@ SHELL: list[dict[str, Any]] = [
     *({"command": "touch ran", "yield_after": number} for number in NUMBERS[:6]),
     *({"command": "touch ran", "max_output": number} for number in COUNTS),
     *({"command": "touch ran", "stdin": text} for text in TEXTS if text != ["\0"]),
-    *({"command": "touch ran", "env": env} for env in ({"A=B": "x"}, {"": "x"}, {"A": "\0"}, "A", ["A"], {"A": ["x"]}, 7)),
-    *({"command": "touch ran", name: "perhaps"} for name in ("background", "tty", "login", "escalate", "restart")),
-    *({"command": "touch ran", name: [True, False]} for name in ("background", "tty", "login", "escalate", "restart")),
+    *(
+        {"command": "touch ran", "env": env}
+        for env in ({"A=B": "x"}, {"": "x"}, {"A": "\0"}, "A", ["A"], {"A": ["x"]}, 7)
+    ),
+    *(
+        {"command": "touch ran", name: "perhaps"}
+        for name in ("background", "tty", "login", "escalate", "restart")
+    ),
+    *(
+        {"command": "touch ran", name: [True, False]}
+        for name in ("background", "tty", "login", "escalate", "restart")
+    ),
     {"command": "touch ran", "description": {"a": 1}},
     {"command": "touch ran", "escalate": True},
 ]
 HANDLES: list[Any] = [
-    *("", " ", "0", "-1", "1", "99999999", "../1", "1\0", "one", "1;2", "\ud800", "x" * 100_000, "1.5", "\uff11", "\u0661"),
+    *(
+        "",
+        " ",
+        "0",
+        "-1",
+        "1",
+        "99999999",
+        "../1",
+        "1\0",
+        "one",
+        "1;2",
+        "\ud800",
+        "x" * 100_000,
+        "1.5",
+        "\uff11",
+        "\u0661",
+    ),
     *("\n", "'", "%s", "{}", [], {}, ["1"], {"handle": "1"}, None, True, 1.5, 0, -1, 10**30),
 ]
 OUTPUT: list[dict[str, Any]] = [
@@ -101,7 +154,9 @@ async def assert_refused(kit: Kit, name: str, arguments: dict[str, Any]) -> None
 
 
 # Without a sandbox there is nothing to escalate: the command runs, as it was approved.
-@pytest.mark.parametrize("arguments", [arguments for arguments in SHELL if arguments.get("escalate") is not True], ids=short)
+@pytest.mark.parametrize(
+    "arguments", [arguments for arguments in SHELL if arguments.get("escalate") is not True], ids=short
+)
 async def test_shell(kit: Kit, arguments: dict[str, Any]) -> None:
     await assert_refused(kit, "shell", arguments)
 

@@ -27,7 +27,13 @@ from toolglot.confine.seccomp import MACHINES, METADATA_CALLS
 
 HERE = Path(__file__).parent
 ALLOWED = (
-    *("write in the workspace", "git init in a directory", "run programs", "pair of streams", "temporary file"),
+    *(
+        "write in the workspace",
+        "git init in a directory",
+        "run programs",
+        "pair of streams",
+        "temporary file",
+    ),
     *("change modes in the workspace", "change times in the workspace", "read what builds need"),
 )
 NOBODY = 65534
@@ -102,12 +108,21 @@ class World:
 
     def outside(self) -> dict[str, tuple[str, int, int]]:
         """Everything that must stay as it is, with its mode and time."""
-        paths = [path for name in ("outside", "home", "reading", "work/.git") for path in (self.base / name).rglob("*")]
+        paths = [
+            path
+            for name in ("outside", "home", "reading", "work/.git")
+            for path in (self.base / name).rglob("*")
+        ]
         states: dict[str, tuple[str, int, int]] = {}
         for path in paths:
-            status, is_restored = path.stat(), path.is_relative_to(self.base / "work")  # what is restored is newer
+            # what is restored is newer
+            status, is_restored = path.stat(), path.is_relative_to(self.base / "work")
             text = path.read_text() if path.is_file() else ""
-            states[str(path)] = (text, status.st_mode, 0 if is_restored or path.is_dir() else status.st_mtime_ns)
+            states[str(path)] = (
+                text,
+                status.st_mode,
+                0 if is_restored or path.is_dir() else status.st_mtime_ns,
+            )
         return states
 
     def plan(self, level: int) -> dict[str, Any]:
@@ -145,7 +160,9 @@ class World:
 
 
 def _visible_directory() -> str:
-    """A directory that the sandbox shows: in the usual ones for temporary files, which it hides, nothing could be proved."""
+    """A directory that the sandbox shows: in the usual ones for temporary files, which it hides, nothing
+    could be proved.
+    """
     return next(path for path in ("/srv", "/opt", os.path.expanduser("~")) if os.access(path, os.W_OK))
 
 
@@ -247,7 +264,8 @@ def test_results_name_the_sandbox(attack_report: Attacked) -> None:
     assert report["attack"]["network"] is False
 
 
-# Pointers that lead nowhere or to the end of the memory, and times that no clock has, for every call that the supervisor makes.
+# Pointers that lead nowhere or to the end of the memory, and times that no clock has, for every call that the
+# supervisor makes.
 BAD_ARGUMENTS = """
 import ctypes, json, mmap, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -279,7 +297,9 @@ async def test_arguments_without_sense_do_not_stop_the_supervisor(tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
-async def test_a_command_does_not_outlive_a_supervisor_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_does_not_outlive_a_supervisor_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = Path(sandbox.__file__).with_name("supervisor.py").read_text() + "\n_supervise = None\n"
     monkeypatch.setattr(sandbox, "_compile_supervisor", lambda: compile(source, "supervisor", "exec"))
     kit = Kit(tmp_path, SandboxLevel.NONE)
@@ -290,12 +310,21 @@ async def test_a_command_does_not_outlive_a_supervisor_that_fails(tmp_path: Path
 
 
 @pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")
-def test_landlock_is_not_used_where_the_supervisor_cannot_read_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landlock_is_not_used_where_the_supervisor_cannot_read_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As where ptrace is forbidden: every git, cp -p and tar would fail."""
-    source = Path(sandbox.__file__).with_name("supervisor.py").read_text().replace("/proc/{pid}/mem", "/proc/{pid}/nothing")
+    source = (
+        Path(sandbox.__file__)
+        .with_name("supervisor.py")
+        .read_text()
+        .replace("/proc/{pid}/mem", "/proc/{pid}/nothing")
+    )
     monkeypatch.setattr(sandbox, "_compile_supervisor", lambda: compile(source, "supervisor", "exec"))
     reason = probe_level.__wrapped__(SandboxLevel.LANDLOCK)
-    assert reason.startswith("modes and times of files in the workspace cannot be changed from inside: chmod: ")
+    assert reason.startswith(
+        "modes and times of files in the workspace cannot be changed from inside: chmod: "
+    )
 
 
 def test_a_weaker_sandbox_that_was_asked_for_is_no_failure() -> None:

@@ -52,7 +52,9 @@ def view(*roots: Path, extra: tuple[str, ...] = ()) -> tuple[list[str], list[str
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there is no user database")
-def test_home_of_the_user_database_is_hidden_too(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_home_of_the_user_database_is_hidden_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import pwd
 
     (tmp_path / "real/.cargo/bin").mkdir(parents=True)
@@ -67,7 +69,9 @@ def test_home_of_the_user_database_is_hidden_too(home: Path, monkeypatch: pytest
     assert str(tmp_path / "real/.cargo/bin") in visible
 
 
-def test_credentials_that_a_variable_names_are_hidden(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_credentials_that_a_variable_names_are_hidden(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("KUBECONFIG", put(tmp_path / "kube.yml"))
     monkeypatch.setenv("XDG_CONFIG_HOME", os.path.dirname(put(tmp_path / "config/x")))
     monkeypatch.setenv("CARGO_HOME", str(tmp_path / "cargo"))
@@ -75,7 +79,9 @@ def test_credentials_that_a_variable_names_are_hidden(home: Path, monkeypatch: p
     assert {str(tmp_path / "kube.yml"), str(tmp_path / "config"), secret} <= set(view(home / "project")[0])
 
 
-def test_programs_of_the_user_are_visible(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_programs_of_the_user_are_visible(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in (".special/bin", ".rust/bin", ".rust/registry", ".rust/secret", "env/bin"):
         (home / name).mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
@@ -115,14 +121,23 @@ def test_of_a_workspace_at_the_home_directory_dot_files_are_hidden(home: Path) -
 def test_settings_are_visible_without_credentials(home: Path, name: str) -> None:
     put(home / name, "[build]\njobs = 2\n[net]\noffline = true\n")
     assert str(home / name) in view(home / "project")[1]
-    for secret in ('[registry]\ntoken = "abcdef123"\n', 'proxy = "https://me:secret123@host"\n', "x" * 100_000):
+    for secret in (
+        '[registry]\ntoken = "abcdef123"\n',
+        'proxy = "https://me:secret123@host"\n',
+        "x" * 100_000,
+    ):
         put(home / name, secret)
         assert str(home / name) not in view(home / "project")[1]
 
 
 def test_every_visible_path_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs/tools.md").read_text(encoding="utf-8")
-    assert [name for names in (*VISIBLE_IN_HOME.values(), CHECKED_IN_HOME) for name in names if f"`{name}`" not in text] == []
+    assert [
+        name
+        for names in (*VISIBLE_IN_HOME.values(), CHECKED_IN_HOME)
+        for name in names
+        if f"`{name}`" not in text
+    ] == []
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
@@ -130,8 +145,14 @@ def test_git_settings_come_without_credentials(home: Path, tmp_path: Path) -> No
     put(home / "work.inc", "[user]\n email = work@example.org\n")
     config = '[user]\n name = "A \\"B\\" \\\\ C"\n email = me@example.org\n signingkey = ABC\n'
     config += "[github]\n token = ghp_abcdefghijkl12345\n"
-    config += '[http]\n extraheader = "Authorization: Basic abc"\n[credential]\n helper = store\n[commit]\n gpgsign = true\n'
-    config += '[url "https://me:pass@host/"]\n insteadOf = https://host/\n[filter "lfs"]\n clean = git-lfs clean -- %f\n'
+    config += (
+        '[http]\n extraheader = "Authorization: Basic abc"\n[credential]\n helper = store\n[commit]\n '
+        "gpgsign = true\n"
+    )
+    config += (
+        '[url "https://me:pass@host/"]\n insteadOf = https://host/\n[filter "lfs"]\n clean = git-lfs '
+        "clean -- %f\n"
+    )
     put(home / ".gitconfig", f'{config}[includeIf "gitdir:{home}/project/"]\n path = ~/work.inc\n')
     subprocess.run(["git", "init", "-q", str(home / "project")], check=True)
     keys = (
@@ -144,9 +165,13 @@ def test_git_settings_come_without_credentials(home: Path, tmp_path: Path) -> No
         "alias.config",
     )
     for key in keys:  # the settings of the repository are not obeyed
-        subprocess.run(["git", "-C", str(home / "project"), "config", key, f"!touch {tmp_path}/evil #"], check=True)
+        subprocess.run(
+            ["git", "-C", str(home / "project"), "config", key, f"!touch {tmp_path}/evil #"], check=True
+        )
     write_git_config(tmp_path, [Root(home / "project")])
-    listing = subprocess.check_output(["git", "config", "--file", str(tmp_path / ".gitconfig"), "--list"], text=True)
+    listing = subprocess.check_output(
+        ["git", "config", "--file", str(tmp_path / ".gitconfig"), "--list"], text=True
+    )
     assert listing.splitlines() == [
         'user.name=A "B" \\ C',
         "user.email=me@example.org",
@@ -196,14 +221,25 @@ async def test_the_workspace_in_the_home_directory_is_all_that_is_there(kit: Kit
     put(home / "letter")
     put(home / ".rustup/settings.toml", "visible")
     put(home / ".gitconfig", "[user]\n name = Me\n email = me@example.org\n")
-    result = await kit.shell(command="cat ~/letter; cat ~/.rustup/settings.toml; echo new > file; git config user.name")
+    result = await kit.shell(
+        command="cat ~/letter; cat ~/.rustup/settings.toml; echo new > file; git config user.name"
+    )
     assert "visibleMe" in result["output"]
     assert "x" not in result["output"].split()
     assert (kit.work / "file").read_text() == "new\n"
     for name, is_noted in (("~/letter", True), ("~/work/nothing", False), ("~/.rustup/settings.toml", False)):
         text = await kit.text(command=f"cat {name}; exit 1")
         assert ("the sandbox hides most of the home directory" in text) is is_noted
-    result = await kit.shell(command="echo x > ~/lost; echo x > ~/.rustup/lost; mkdir ~/.lost; rm ~/.rustup/settings.toml")
+    result = await kit.shell(
+        command="echo x > ~/lost; echo x > ~/.rustup/lost; mkdir ~/.lost; rm ~/.rustup/settings.toml"
+    )
     assert result["exit_code"] != 0
-    assert sorted(path.name for path in home.iterdir()) == [".gitconfig", ".rustup", "letter", "other", "state", "work"]
+    assert sorted(path.name for path in home.iterdir()) == [
+        ".gitconfig",
+        ".rustup",
+        "letter",
+        "other",
+        "state",
+        "work",
+    ]
     assert [path.name for path in (home / ".rustup").iterdir()] == ["settings.toml"]

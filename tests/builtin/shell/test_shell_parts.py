@@ -14,7 +14,12 @@ import pytest
 
 from toolglot.builtin.shell.arguments import CommandOptions
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
-from toolglot.builtin.shell.protected_paths import ProtectedScanner, ProtectionReport, revert_changes, take_snapshot
+from toolglot.builtin.shell.protected_paths import (
+    ProtectedScanner,
+    ProtectionReport,
+    revert_changes,
+    take_snapshot,
+)
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.confine import limits
 from toolglot.confine.environment import safe_environment, validate_environment
@@ -141,10 +146,16 @@ class TestSeccomp:
         architecture, numbers = MACHINES[machine]
         program = build_seccomp_filter(machine, [AF_INET], private=private)
         shared, metadata = (ALLOWED, ALLOWED) if private else (REFUSED, PASSED_ON)
-        calls = [*CALLS, *((*call, shared) for call in SHARED_CALLS), *((*call, ALLOWED) for call in OWN_CALLS)]
+        calls = [
+            *CALLS,
+            *((*call, shared) for call in SHARED_CALLS),
+            *((*call, ALLOWED) for call in OWN_CALLS),
+        ]
         calls += [(*call, metadata) for call in METADATA_CALLS]
         expected = {call: call[2] for call in calls if call[0] in numbers}
-        assert {call: evaluate(program, numbers[call[0]], architecture, call[1]) for call in expected} == expected
+        assert {
+            call: evaluate(program, numbers[call[0]], architecture, call[1]) for call in expected
+        } == expected
 
     def test_other_architectures_are_killed(self, machine: str) -> None:
         program = build_seccomp_filter(machine, [AF_INET], private=False)
@@ -200,7 +211,9 @@ class TestLimits:
         monkeypatch.setattr(Path, "mkdir", make)
         monkeypatch.setattr(limits, "remove_cgroups", remove)
 
-    def test_groups_of_version_2_are_made_beside_our_own(self, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_groups_of_version_2_are_made_beside_our_own(
+        self, groups: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         scope = groups / "user.slice/app.slice/own.scope"
         scope.mkdir(parents=True)
         (groups / "self").write_text("0::/user.slice/app.slice/own.scope\n")
@@ -208,7 +221,11 @@ class TestLimits:
         assert limits.describe_limits() == {"processes": "cgroup", "memory": "cgroup"}
         (group,) = limits.create_cgroups(CommandLimits(64, 5_000_000))
         assert group.parent == scope.parent
-        assert [(group / name).read_text() for name in ("pids.max", "memory.max", "memory.swap.max")] == ["64", "5000000", "0"]
+        assert [(group / name).read_text() for name in ("pids.max", "memory.max", "memory.swap.max")] == [
+            "64",
+            "5000000",
+            "0",
+        ]
         assert limits.was_out_of_memory([group]) is False
         (group / "memory.events").write_text("oom 1\noom_kill 2\n")
         assert limits.was_out_of_memory([group]) is True
@@ -290,7 +307,16 @@ class TestEnvironment:
 
     @pytest.mark.parametrize(
         "variables",
-        [{"": "x"}, {"A=B": "x"}, {"A B": "x"}, {"1A": "x"}, {"Ä": "x"}, {"A": "\0"}, {"A": "x" * 40_000}, {"A": "\ud800"}],
+        [
+            {"": "x"},
+            {"A=B": "x"},
+            {"A B": "x"},
+            {"1A": "x"},
+            {"Ä": "x"},
+            {"A": "\0"},
+            {"A": "x" * 40_000},
+            {"A": "\ud800"},
+        ],
     )
     def test_invalid_variables_are_refused(self, variables: dict[str, str]) -> None:
         with pytest.raises(ToolError, match="env") as caught:
@@ -328,7 +354,9 @@ class TestOutput:
     def test_plain_text(self, data: bytes, text: str) -> None:
         assert to_plain_text(data) == text
 
-    @pytest.mark.parametrize("unit", [b"\x1b[", b"\x1b]", b"\r", b"\x08", b"a\x08", b"\x1b[0;", b"\x1bP", b"\xc2\x9b"])
+    @pytest.mark.parametrize(
+        "unit", [b"\x1b[", b"\x1b]", b"\r", b"\x08", b"a\x08", b"\x1b[0;", b"\x1bP", b"\xc2\x9b"]
+    )
     def test_hostile_output_is_cleaned(self, unit: bytes) -> None:
         assert "\x1b" not in to_plain_text(unit * 100_000)
 
@@ -432,8 +460,14 @@ class TestProtectedPaths:
         self, tmp_path: Path, act: str, removed: set[str], restored: set[str]
     ) -> None:
         assert self.revert(tmp_path, act) == (removed, restored, set[str]())
-        assert (tmp_path / "work/.envrc").read_text() == (tmp_path / "work/.git/config").read_text() == "as it was"
-        assert (tmp_path / "work/.envrc").stat().st_nlink == (tmp_path / "work/.git/config").stat().st_nlink == 1
+        assert (
+            (tmp_path / "work/.envrc").read_text()
+            == (tmp_path / "work/.git/config").read_text()
+            == "as it was"
+        )
+        assert (
+            (tmp_path / "work/.envrc").stat().st_nlink == (tmp_path / "work/.git/config").stat().st_nlink == 1
+        )
         assert (tmp_path / "outside/file").read_text() == "as it was"
 
     def test_links_do_not_lead_out(self, tmp_path: Path) -> None:
@@ -441,7 +475,9 @@ class TestProtectedPaths:
         assert self.revert(tmp_path, act)[2] == {".git/hooks"}
         assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
 
-    def test_a_link_that_is_exchanged_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_link_that_is_exchanged_meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Python's realpath fails if a link becomes a directory while it looks."""
         work, _ = self.work(tmp_path)
         (work / ".vscode").symlink_to(work / ".git")
@@ -461,7 +497,10 @@ class TestProtectedPaths:
         scanner = ProtectedScanner()
         sites = scanner.find_sites(work)
         snapshot = take_snapshot(work, sites, sites.parents.keys() - {".git"}, [".git"])
-        act = "mkdir -p new/hooks new/info; rm -r .git; mv new .git; echo mine > .git/config; echo mine > .envrc"
+        act = (
+            "mkdir -p new/hooks new/info; rm -r .git; mv new .git; echo mine > .git/config; echo mine > "
+            ".envrc"
+        )
         subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
         assert revert_changes(scanner, [snapshot], quarantine) == ProtectionReport()
         assert (work / ".git/config").read_text() == (work / ".envrc").read_text() == "mine\n"

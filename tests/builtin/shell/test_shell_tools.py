@@ -1,4 +1,6 @@
-"""The four shell tools: results, timeouts, background commands, directories, approvals, and that nothing is left behind."""
+"""The four shell tools: results, timeouts, background commands, directories, approvals, and that nothing is
+left behind.
+"""
 
 import asyncio
 import os
@@ -70,21 +72,31 @@ class TestResults:
     async def test_data(self, kit: Kit) -> None:
         data = await kit.shell(command="echo out; echo err >&2; exit 3", description="tries")
         assert data["output"] == "out\nerr\n"
-        assert (data["exit_code"], data["signal"], data["running"], data["timed_out"]) == (3, None, False, False)
+        assert (data["exit_code"], data["signal"], data["running"], data["timed_out"]) == (
+            3,
+            None,
+            False,
+            False,
+        )
         assert (data["total_bytes"], data["total_lines"], data["description"]) == (8, 2, "tries")
         assert data["sandbox"] in ("bwrap+seccomp", "landlock+seccomp", "none")
         assert data["seconds"] > 0
 
     @pytest.mark.parametrize(
-        ("command", "text"), [("echo hi", "hi"), ("true", "(no output)"), ("echo no >&2; exit 2", "no\n[exit code 2]")]
+        ("command", "text"),
+        [("echo hi", "hi"), ("true", "(no output)"), ("echo no >&2; exit 2", "no\n[exit code 2]")],
     )
     async def test_text(self, kit: Kit, command: str, text: str) -> None:
-        notes = {SandboxLevel.LANDLOCK: "\n[sandbox: Landlock, weaker than bubblewrap]", SandboxLevel.NONE: "\n[sandbox: none]"}
+        notes = {
+            SandboxLevel.LANDLOCK: "\n[sandbox: Landlock, weaker than bubblewrap]",
+            SandboxLevel.NONE: "\n[sandbox: none]",
+        }
         assert await kit.text(command=command) == text + notes.get(kit.level, "")
 
     async def test_a_command_gets_none_of_our_descriptors(self, kit: Kit) -> None:
         data = await kit.shell(command="ls -l /proc/self/fd | grep -c -- '->'")
-        assert int(data["output"]) <= 5  # three streams, the pipe for the directory, and what ls itself has open
+        # three streams, the pipe for the directory, and what ls itself has open
+        assert int(data["output"]) <= 5
 
     async def test_the_signal_that_ended_it(self, kit: Kit) -> None:
         data = await kit.shell(command="kill -9 $$")
@@ -149,11 +161,15 @@ class TestSeveralCommands:
         assert text == "$ echo a; exit 3\na\n[exit code 3]\n\n$ echo b\nb"
 
     async def test_each_has_its_timeout(self, sandbox_kit: Kit) -> None:
-        outcome = await sandbox_kit.call("shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3})
+        outcome = await sandbox_kit.call(
+            "shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3}
+        )
         assert (outcome.result.is_error, outcome.result.error_kind) == (True, "timeout")
         assert outcome.result.text.endswith("$ echo c\nc")
 
-    @pytest.mark.parametrize("other", [{"background": True}, {"yield_after": 1}, {"tty": True}, {"stdin": "x"}])
+    @pytest.mark.parametrize(
+        "other", [{"background": True}, {"yield_after": 1}, {"tty": True}, {"stdin": "x"}]
+    )
     async def test_they_run_in_the_foreground_without_input(self, kit: Kit, other: dict[str, Any]) -> None:
         assert "then works only for commands that run in the foreground" in await kit.text(
             command="true", then=["true"], **other
@@ -167,7 +183,9 @@ class TestSeveralCommands:
 
 class TestInput:
     async def test_arguments_are_passed_as_they_are(self, sandbox_kit: Kit) -> None:
-        assert (await sandbox_kit.shell(argv=["printf", "%s|", "a b", "$HOME", "*"]))["output"] == "a b|$HOME|*|"
+        assert (await sandbox_kit.shell(argv=["printf", "%s|", "a b", "$HOME", "*"]))[
+            "output"
+        ] == "a b|$HOME|*|"
 
     async def test_stdin_is_empty_by_default(self, kit: Kit) -> None:
         assert (await kit.shell(command="cat; echo done", timeout=20))["output"] == "done\n"
@@ -179,14 +197,20 @@ class TestInput:
     async def test_stdin_that_nobody_reads(self, sandbox_kit: Kit) -> None:
         assert (await sandbox_kit.shell(command="exec true", stdin="x" * 500_000))["exit_code"] == 0
 
-    async def test_variables_are_for_the_command_only(self, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_variables_are_for_the_command_only(
+        self, kit: Kit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("MY_API_KEY", "sk-nobody0123456789abcdef")
-        data = await kit.shell(command="echo $MINE; env", env={"MINE": "yes", "LD_PRELOAD": "/nothing/there.so"})
+        data = await kit.shell(
+            command="echo $MINE; env", env={"MINE": "yes", "LD_PRELOAD": "/nothing/there.so"}
+        )
         assert data["exit_code"] == 0
         assert "yes\n" in data["output"]
         assert "MY_API_KEY" not in data["output"]
 
-    async def test_a_loader_variable_never_reaches_the_program_that_makes_the_sandbox(self, kit: Kit, tmp_path: Path) -> None:
+    async def test_a_loader_variable_never_reaches_the_program_that_makes_the_sandbox(
+        self, kit: Kit, tmp_path: Path
+    ) -> None:
         log = tmp_path / "log"
         data = await kit.shell(argv=["true"], env={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(log)})
         assert data["exit_code"] == 0
@@ -234,14 +258,17 @@ class TestDirectories:
 
 
 DAEMONS = (
-    "(setsid sleep {word} & ); setsid -f sleep {word} 2>/dev/null; (trap '' TERM HUP INT; exec sleep {word}) & "
+    "(setsid sleep {word} & ); setsid -f sleep {word} 2>/dev/null; (trap '' TERM HUP INT; exec sleep {word}) "
+    "& "
     "nohup sleep {word} >/dev/null 2>&1 & sleep {word}"
 )
 
 
 def list_cgroups() -> list[str]:
     """Return the cgroups of commands, where this system has them."""
-    return sorted(str(path) for parent, _ in _parent_groups() for path in parent.glob(f"toolglot-{os.getpid()}-*"))
+    return sorted(
+        str(path) for parent, _ in _parent_groups() for path in parent.glob(f"toolglot-{os.getpid()}-*")
+    )
 
 
 class TestEnds:
@@ -265,13 +292,17 @@ class TestEnds:
 
     async def test_too_much_memory_is_named(self, open_kit: OpenKit) -> None:
         if describe_limits()["memory"] != "cgroup":
-            pytest.skip("cgroups cannot be created here: each process has a limit, and programs say so themselves")
+            pytest.skip(
+                "cgroups cannot be created here: each process has a limit, and programs say so themselves"
+            )
         kit = open_kit(SandboxLevel.LANDLOCK, memory=50_000_000)
         data = await kit.shell(command="head -c 100000000 /dev/zero | tail")
         assert data["exit_code"] == 137
         assert "it needed more memory than its limit of 0.1 GB" in data["notes"]
 
-    async def test_a_command_that_fills_the_disk_is_killed(self, sandbox_kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_command_that_fills_the_disk_is_killed(
+        self, sandbox_kit: Kit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         free = iter([10_000, 10_000, 10_000, 10_000])  # as long as it starts
 
         def count_down(_: Path) -> int:
@@ -309,7 +340,9 @@ class TestEnds:
         await sandbox_kit.shell(command="true")
         before = count_fds()
         for _ in range(5):
-            commands = [sandbox_kit.shell(command=DAEMONS.format(word="31405"), timeout=0.15) for _ in range(8)]
+            commands = [
+                sandbox_kit.shell(command=DAEMONS.format(word="31405"), timeout=0.15) for _ in range(8)
+            ]
             assert {data["ended"] for data in await asyncio.gather(*commands)} == {"timeout"}
         assert not find_processes("31405")
         assert count_fds() <= before + 2
@@ -329,7 +362,10 @@ class TestEnds:
             for _ in range(10):
                 outcome = await kit.call("shell", {"command": "true", "background": background, "tty": tty})
                 assert text_of(outcome) == "the command could not be started: Argument list too long"
-                assert (outcome.result.error_kind, outcome.result.error_code) == ("execution", "sandbox_unavailable")
+                assert (outcome.result.error_kind, outcome.result.error_code) == (
+                    "execution",
+                    "sandbox_unavailable",
+                )
         assert count_fds() <= before + 2
         assert set(list_cgroups()) <= set(groups)
         assert (await kit.shell(command="echo fine"))["output"] == "fine\n"
@@ -344,7 +380,9 @@ class TestEnds:
         assert count_fds() <= before + 2
 
     async def test_the_limit_of_running_commands(self, kit: Kit) -> None:
-        started = await asyncio.gather(*[kit.shell(command="sleep 31408", background=True) for _ in range(16)])
+        started = await asyncio.gather(
+            *[kit.shell(command="sleep 31408", background=True) for _ in range(16)]
+        )
         assert len({data["handle"] for data in started}) == 16
         assert await eventually(lambda: len(find_processes("31408")) >= 16)
         before = 0
@@ -398,7 +436,9 @@ def test_nothing_outlives_the_process(tmp_path: Path, end: str) -> None:
 
 class TestBackground:
     async def test_input_and_output(self, kit: Kit) -> None:
-        started = await kit.shell(command="echo ready; while read line; do echo got $line; done; echo end", background=True)
+        started = await kit.shell(
+            command="echo ready; while read line; do echo got $line; done; echo end", background=True
+        )
         handle, seen = started["handle"], started["output"]
         assert started["running"] is True
         assert "running" in await kit.text("shell_list")
@@ -438,7 +478,10 @@ class TestBackground:
     async def test_a_command_opens_its_own_terminal_and_no_other(self, kit: Kit) -> None:
         master, slave = os.openpty()
         try:
-            attempts = f"(: <>$(tty)) && echo mine; (: <>/dev/tty) && echo mine too; (: <>{os.ttyname(slave)}) && echo not mine"
+            attempts = (
+                "(: <>$(tty)) && echo mine; (: <>/dev/tty) && echo mine too; (: "
+                f"<>{os.ttyname(slave)}) && echo not mine"
+            )
             data = await kit.shell(command=f"exec 2>&-; {attempts}", tty=True)
         finally:
             os.close(master)
@@ -509,7 +552,10 @@ class TestApproval:
             outcome = await kit.call("shell", arguments)
             assert len(requests) == count
         is_approved = answer in (True, "always")
-        assert (target.exists(), outcome.result.error_kind) == (is_approved, None if is_approved else "rejected")
+        assert (target.exists(), outcome.result.error_kind) == (
+            is_approved,
+            None if is_approved else "rejected",
+        )
         assert (requests[0].each_time, requests[0].reason) == (True, "it runs outside the sandbox")
         assert requests[0].preview.splitlines() == [
             "$ ls",
@@ -534,7 +580,9 @@ class TestApproval:
         await sandbox_kit.shell(command="cd vendor")
         assert preview({"command": "./build.sh"}) == "$ ./build.sh\nin: vendor"
         assert preview({"command": "./build.sh", "cwd": "."}) == "$ ./build.sh"
-        assert preview({"restart": True, "argv": ["./build.sh"], "background": True, "tty": True}).splitlines() == [
+        assert preview(
+            {"restart": True, "argv": ["./build.sh"], "background": True, "tty": True}
+        ).splitlines() == [
             *("kill all running commands first", "$ ./build.sh", "in the background", "in a terminal"),
         ]
         yielding = preview({"command": "./build.sh", "cwd": ".", "yield_after": 10.0})
@@ -564,7 +612,9 @@ class TestApproval:
         assert not (kit.work / "x").exists()
 
     @pytest.mark.parametrize("escalate", [False, True])
-    async def test_who_wants_no_sandbox_is_not_asked_each_time(self, open_kit: OpenKit, escalate: bool) -> None:
+    async def test_who_wants_no_sandbox_is_not_asked_each_time(
+        self, open_kit: OpenKit, escalate: bool
+    ) -> None:
         kit = open_kit(SandboxLevel.NONE)
         tools = [tool.replace(tags=[BUILTIN_TAG], scope=command_subjects) for tool in kit.tools.values()]
         for config in (ToolConfig(ask=()), ToolConfig(approve=["shell(echo *)"])):
@@ -578,7 +628,9 @@ class TestApproval:
         assert shell.target({"argv": ["rm", "-rf", "a b"]}) == "rm -rf 'a b'"
 
     @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
-    @pytest.mark.parametrize(("escalate", "is_approved"), [(True, True), (True, False), (False, True), (False, False)])
+    @pytest.mark.parametrize(
+        ("escalate", "is_approved"), [(True, True), (True, False), (False, True), (False, False)]
+    )
     async def test_what_is_typed_into_a_command_is_asked_about_like_a_command(
         self, tmp_path: Path, open_kit: OpenKit, level: SandboxLevel, escalate: bool, is_approved: bool
     ) -> None:
@@ -589,17 +641,32 @@ class TestApproval:
             return "always" if request.tool == "shell" else is_approved
 
         kit, handle = open_kit(level), "1"
-        tools = [tool.replace(tags=[BUILTIN_TAG]) for tool in kit.tools.values()]  # the defaults are for built-in tools
+        # the defaults are for built-in tools
+        tools = [tool.replace(tags=[BUILTIN_TAG]) for tool in kit.tools.values()]
         kit.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(max_repeats=0), approve=approve)
         target = (tmp_path if escalate else kit.work) / "typed"
         await kit.call("shell", {"command": "bash", "background": True, "escalate": escalate})
-        outcome = await kit.call("shell_output", {"handle": handle, "input": f"echo x > {target}; exit\n", "wait": is_approved})
+        outcome = await kit.call(
+            "shell_output", {"handle": handle, "input": f"echo x > {target}; exit\n", "wait": is_approved}
+        )
         assert await kit.text("shell_output", handle=handle)  # reading needs no approval
         await kit.call("shell_kill", {"handle": handle})
-        assert (outcome.result.error_kind, target.exists()) == (None if is_approved else "rejected", is_approved)
-        assert [(request.tool, request.each_time) for request in requests] == [("shell", escalate), ("shell_output", escalate)]
+        assert (outcome.result.error_kind, target.exists()) == (
+            None if is_approved else "rejected",
+            is_approved,
+        )
+        assert [(request.tool, request.each_time) for request in requests] == [
+            ("shell", escalate),
+            ("shell_output", escalate),
+        ]
         warning = ["OUTSIDE THE SANDBOX, with all rights of the user"] if escalate else []
-        assert requests[1].preview.splitlines() == ["types into", "$ bash", *warning, "input:", f"| echo x > {target}; exit"]
+        assert requests[1].preview.splitlines() == [
+            "types into",
+            "$ bash",
+            *warning,
+            "input:",
+            f"| echo x > {target}; exit",
+        ]
 
 
 PROTECTED = (".git", ".vscode")
@@ -607,21 +674,27 @@ PROTECTED = (".git", ".vscode")
 
 @pytest.mark.parametrize("unprotected", [PROTECTED, (".vscode",), ()], ids=str)
 @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
-async def test_unprotected_names_may_be_changed(tmp_path: Path, level: SandboxLevel, unprotected: tuple[str, ...]) -> None:
+async def test_unprotected_names_may_be_changed(
+    tmp_path: Path, level: SandboxLevel, unprotected: tuple[str, ...]
+) -> None:
     """Whether they exist before, are created by the command, or are below the directory in which it runs."""
     if reason := unavailable_reason(level):
         pytest.skip(f"{level.label} does not work here: {reason}")
     for directory in (tmp_path / ".git", tmp_path / "sub" / ".git"):
         directory.mkdir(parents=True)
         (directory / "config").write_text("old")
-    tools = builtins(tmp_path, options=BuiltinOptions(unprotected=unprotected, shell=ShellOptions(level=level)))
+    tools = builtins(
+        tmp_path, options=BuiltinOptions(unprotected=unprotected, shell=ShellOptions(level=level))
+    )
     executor = ToolExecutor(ToolRegistry(tools.tools), ToolConfig(max_repeats=0), approve=lambda _: True)
     command = "for d in .git .vscode; do mkdir -p $d; echo new > $d/config; done; true"
     for cwd in (".", "sub"):
         outcome = await executor.run(ToolCall("c", "shell", {"command": command, "cwd": cwd}))
         assert outcome.ran, outcome.result.text
     tools.close()
-    for file in (directory / name / "config" for directory in (tmp_path, tmp_path / "sub") for name in PROTECTED):
+    for file in (
+        directory / name / "config" for directory in (tmp_path, tmp_path / "sub") for name in PROTECTED
+    ):
         is_new = file.exists() and file.read_text() == "new\n"
         assert is_new == (file.parent.name in unprotected), file
 
@@ -646,7 +719,9 @@ class TestSandbox:
         assert output.split() == ([] if network or level is SandboxLevel.NONE else ["0", "0"])
 
     @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
-    async def test_a_conversation_does_not_see_the_output_of_another(self, open_kit: OpenKit, level: SandboxLevel) -> None:
+    async def test_a_conversation_does_not_see_the_output_of_another(
+        self, open_kit: OpenKit, level: SandboxLevel
+    ) -> None:
         first, second = open_kit(level), open_kit(level)
         spill = (await first.shell(command="seq 100000; echo SECRET > $TMPDIR/note", max_output=100))["spill"]
         abandoned = first.state_dir / "shell" / "toolglot-shell-dead" / "output"
@@ -654,7 +729,9 @@ class TestSandbox:
         (abandoned / "output-1.txt").write_text("SECRET\n")
         assert (await first.shell(command=f"tail -n 1 {spill}"))["output"] == "100000\n"
         other = Path(spill).parents[1]
-        output = (await second.shell(command=f"cat {spill} {other}/tmp/note {other.parent}/*/*/*; ls {other}"))["output"]
+        output = (
+            await second.shell(command=f"cat {spill} {other}/tmp/note {other.parent}/*/*/*; ls {other}")
+        )["output"]
         assert "100000" not in output
         assert "SECRET" not in output
 
@@ -664,8 +741,14 @@ class TestSandbox:
         living = ConversationDirectory(tmp_path / "living", "x-")
         dead = tmp_path / "living" / "x-dead"
         deep = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]"
-        subprocess.run(["bash", "-c", f'mkdir -p {dead}/locked/x; cd {dead}; python3 -c "{deep}"; chmod 0 locked'], check=True)
-        script = "import sys; from pathlib import Path; from toolglot.confine.private_dirs import ConversationDirectory; "
+        subprocess.run(
+            ["bash", "-c", f'mkdir -p {dead}/locked/x; cd {dead}; python3 -c "{deep}"; chmod 0 locked'],
+            check=True,
+        )
+        script = (
+            "import sys; from pathlib import Path; from toolglot.confine.private_dirs import "
+            "ConversationDirectory; "
+        )
         script += "ConversationDirectory(Path(sys.argv[1]), 'x-').delete()"
         subprocess.run([sys.executable, "-c", script, str(tmp_path / "living")], check=True)
         assert list((tmp_path / "living").iterdir()) == [living.path]
@@ -690,7 +773,9 @@ class TestSandbox:
             shell_tools(state)
         state.workspace.close()
 
-    async def test_a_bubblewrap_in_the_workspace_is_not_used(self, open_kit: OpenKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_bubblewrap_in_the_workspace_is_not_used(
+        self, open_kit: OpenKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         kit = open_kit(SandboxLevel.BUBBLEWRAP)
         fake = kit.work / "bwrap"
         fake.write_text("#!/bin/sh\necho fooled\n")
@@ -711,7 +796,8 @@ def test_declarations(sandbox_kit: Kit) -> None:
 
 async def test_escapes_are_kept_where_the_harness_keeps_them(sandbox_kit: Kit) -> None:
     command = r"printf 'a\033[1mb\033[0m\r\n\0c'"
-    plain, raw = await sandbox_kit.shell(command=command), await sandbox_kit.shell(command=command, keep_escapes=True)
+    plain = await sandbox_kit.shell(command=command)
+    raw = await sandbox_kit.shell(command=command, keep_escapes=True)
     assert (plain["output"], raw["output"]) == ("ab\n\ufffdc", "a\x1b[1mb\x1b[0m\r\n\ufffdc")
     assert (plain["total_lines"], raw["total_lines"]) == (2, 2)  # the last one has no end
 
@@ -749,8 +835,10 @@ async def test_a_template_stands_for_the_only_command_that_runs(sandbox_kit: Kit
         assert text_of(refused) == f"there is no session {template!r}; running: {first['handle']}"
     typed = await sandbox_kit.data("shell_output", handle="${id}", input="hi\n", timeout=20)
     assert (typed["output"], typed["running"]) == ("hi\n", False)
-    assert (await sandbox_kit.data("shell_output", handle="<id>"))["exit_code"] == 0  # it has ended, and there is no other
+    # it has ended, and there is no other
+    assert (await sandbox_kit.data("shell_output", handle="<id>"))["exit_code"] == 0
     second, third = [await sandbox_kit.shell(command="sleep 60", background=True) for _ in range(2)]
     ambiguous = await sandbox_kit.call("shell_output", {"handle": "<id>"})
     assert text_of(ambiguous) == f"there is no session '<id>'; running: {second['handle']}, {third['handle']}"
-    assert (await sandbox_kit.call("shell_output", {"handle": "id"})).result.error_code == "session_not_found"  # no template
+    # no template
+    assert (await sandbox_kit.call("shell_output", {"handle": "id"})).result.error_code == "session_not_found"

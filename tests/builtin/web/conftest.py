@@ -34,7 +34,9 @@ def _clear_traces(site: Site, names: Names) -> None:
 
 
 def _make_client(site: Site, names: Names, browser: str) -> WebClient:
-    config = WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser=browser, max_bytes=MAX_BYTES, max_chars=4000)
+    config = WebConfig(
+        allow_private=(f"127.0.0.1:{site.port}",), browser=browser, max_bytes=MAX_BYTES, max_chars=4000
+    )
     return WebClient(config, resolve=names.resolve, connect=names.connect)
 
 

@@ -12,25 +12,117 @@ from toolglot.errors import UsageError
 
 BIG = 10**30
 BAD_TARGETS: list[Any] = [
-    *("", " ", "\n", "\t \n", "w0", "w99", "w999999999", "[w5]", "w1234567890", "W1", "r1", "turn0search0", "x", "example"),
-    *("example.com", "www.example.com/x", "/etc/passwd", "../etc", "C:\\x", "\\\\host\\share", "~", "*", "http:", "http://"),
-    *("http:///", "http://?", "http://#", "http://:80", "http://@", "http://a:b@", "http:\\\\a", "http//a.test"),
-    *("http://a.test:0", "http://a.test:65536", "http://a.test:-1", "http://a.test:1e3", "http://[", "http://[]"),
-    *("http://[::1", "http://[::g]/", "http://a\x00b/", "http://a b/", "http://a.test/ b", "http://a.test/\r\nHost: b"),
+    *(
+        "",
+        " ",
+        "\n",
+        "\t \n",
+        "w0",
+        "w99",
+        "w999999999",
+        "[w5]",
+        "w1234567890",
+        "W1",
+        "r1",
+        "turn0search0",
+        "x",
+        "example",
+    ),
+    *(
+        "example.com",
+        "www.example.com/x",
+        "/etc/passwd",
+        "../etc",
+        "C:\\x",
+        "\\\\host\\share",
+        "~",
+        "*",
+        "http:",
+        "http://",
+    ),
+    *(
+        "http:///",
+        "http://?",
+        "http://#",
+        "http://:80",
+        "http://@",
+        "http://a:b@",
+        "http:\\\\a",
+        "http//a.test",
+    ),
+    *(
+        "http://a.test:0",
+        "http://a.test:65536",
+        "http://a.test:-1",
+        "http://a.test:1e3",
+        "http://[",
+        "http://[]",
+    ),
+    *(
+        "http://[::1",
+        "http://[::g]/",
+        "http://a\x00b/",
+        "http://a b/",
+        "http://a.test/ b",
+        "http://a.test/\r\nHost: b",
+    ),
     *("http://a\\b/", "\ud800", "http://a.test/\ud800", "http://a.test/" + "x" * 9000, "x" * 100_000),
-    *("http://" + "a" * 5000 + ".test/", "http://" + "a." * 200, "file:///etc/passwd", "FILE:///x", "data:,x", "javascript:1"),
-    *("view-source:https://a.test", "ftp://a.test", "about:blank", "chrome://version", "blob:x", "ws://8.8.8.8/"),
-    *("mailto:a@b.test", "http://127.0.0.1/", "http://[::1]/", "http://0/", "http://10.1/", "http://localhost/"),
+    *(
+        "http://" + "a" * 5000 + ".test/",
+        "http://" + "a." * 200,
+        "file:///etc/passwd",
+        "FILE:///x",
+        "data:,x",
+        "javascript:1",
+    ),
+    *(
+        "view-source:https://a.test",
+        "ftp://a.test",
+        "about:blank",
+        "chrome://version",
+        "blob:x",
+        "ws://8.8.8.8/",
+    ),
+    *(
+        "mailto:a@b.test",
+        "http://127.0.0.1/",
+        "http://[::1]/",
+        "http://0/",
+        "http://10.1/",
+        "http://localhost/",
+    ),
     *("http://user@8.8.8.8/", "http://unknown.invalid/", "http://.test/", "http://\u200b/", "http://\uff0e/"),
     *(None, 7, -1, 1.5, True, [], {}, {"a": 1}),
 ]
 BAD_DOMAINS: list[Any] = [
-    *({}, [""], [" "], ["."], ["a b"], ["a/b"], ["https://a.test"], ["a.test/x"], ["a..b"], ["-a.test"], ["a_.test"], ["*"]),
-    *(["a.test", None], ["x" * 64 + ".test"], ["a." * 130 + "b"], ["a.test) OR (site:b"], ["\x00"], ["a\n.test"], ["@"]),
+    *(
+        {},
+        [""],
+        [" "],
+        ["."],
+        ["a b"],
+        ["a/b"],
+        ["https://a.test"],
+        ["a.test/x"],
+        ["a..b"],
+        ["-a.test"],
+        ["a_.test"],
+        ["*"],
+    ),
+    *(
+        ["a.test", None],
+        ["x" * 64 + ".test"],
+        ["a." * 130 + "b"],
+        ["a.test) OR (site:b"],
+        ["\x00"],
+        ["a\n.test"],
+        ["@"],
+    ),
     ["a.test"] * 51,
 ]
 GOOD = {
-    "web_open": {"target": "http://127.0.0.1:1/"},  # it is refused, but only after everything else has been accepted
+    # it is refused, but only after everything else has been accepted
+    "web_open": {"target": "http://127.0.0.1:1/"},
     "web_find": {"target": "http://127.0.0.1:1/", "pattern": "x"},
     "web_search": {"queries": ["a"]},
 }
@@ -46,7 +138,19 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "web_find": {"target": BAD_TARGETS, "pattern": ["", " ", "\n\t", "x" * 1001, [], {}, None]},
     "web_search": {
         "queries": [
-            *(None, {}, [], [""], [" "], ["a", ""], [None], [7, []], [["a"]], ["a"] * 3 + ["x" * 1001], ["x" * 10**6]),
+            *(
+                None,
+                {},
+                [],
+                [""],
+                [" "],
+                ["a", ""],
+                [None],
+                [7, []],
+                [["a"]],
+                ["a"] * 3 + ["x" * 1001],
+                ["x" * 10**6],
+            ),
             *([str(n) for n in range(9)], ["a\x00b"], ["a\x1bb"], ["\ud800"], ["\u202e"]),
         ],
         "max_results": [0, -1, 21, BIG, "many", [], 1.5],
@@ -56,8 +160,17 @@ BAD: dict[str, dict[str, list[Any]]] = {
     },
 }
 CALLS: list[tuple[str, dict[str, Any]]] = [
-    *((tool, GOOD[tool] | {name: value}) for tool, table in BAD.items() for name, value in flatten_table(table)),
-    *(("web_open", {}), ("web_open", {"url": "http://127.0.0.1:1/"}), ("web_search", {}), ("web_search", {"query": "x"})),
+    *(
+        (tool, GOOD[tool] | {name: value})
+        for tool, table in BAD.items()
+        for name, value in flatten_table(table)
+    ),
+    *(
+        ("web_open", {}),
+        ("web_open", {"url": "http://127.0.0.1:1/"}),
+        ("web_search", {}),
+        ("web_search", {"query": "x"}),
+    ),
     *(("web_find", {}), ("web_find", {"pattern": "x"}), ("web_find", GOOD["web_open"])),
     ("web_open", {**GOOD["web_open"], "start_line": 1, "start_char": 0}),
 ]
@@ -74,7 +187,11 @@ def test_a_bad_call_is_refused_and_nothing_is_sent(
     offline_tools: Caller, site: Site, name: str, arguments: dict[str, Any]
 ) -> None:
     result = offline_tools(name, **arguments).result
-    kinds = {"validation"} if name == "web_search" else {"validation", "not_found", "not_allowed", "execution", "limit"}
+    kinds = (
+        {"validation"}
+        if name == "web_search"
+        else {"validation", "not_found", "not_allowed", "execution", "limit"}
+    )
     assert result.is_error
     assert result.error_kind in kinds
     for sign in ("Traceback", "Error:", "error(", "object at 0x"):
@@ -85,14 +202,23 @@ def test_a_bad_call_is_refused_and_nothing_is_sent(
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_not_json_are_refused(offline_tools: Caller, site: Site, number: str) -> None:
-    result = offline_tools.call_raw("web_open", f'{{"target": "http://127.0.0.1:1/", "timeout": {number}}}').result
+    result = offline_tools.call_raw(
+        "web_open", f'{{"target": "http://127.0.0.1:1/", "timeout": {number}}}'
+    ).result
     assert result.error_kind == "validation"
     assert number in result.text
     assert site.requests == []
 
 
 @pytest.mark.parametrize(
-    "fields", [{"timeout": 0}, {"max_bytes": 10}, {"max_chars": 1}, {"timeout": float("nan")}, {"allow_private": ("a b",)}]
+    "fields",
+    [
+        {"timeout": 0},
+        {"max_bytes": 10},
+        {"max_chars": 1},
+        {"timeout": float("nan")},
+        {"allow_private": ("a b",)},
+    ],
 )
 def test_an_invalid_configuration_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

@@ -42,8 +42,15 @@ class TestEitherWay:
         page = either.web.pages.get_fresh(site.url())
         assert page is not None
         link = f"[link 7]({site.url('/more/7')})"
-        assert all(part in page.text for part in ("| Apple | 1.20 |", "def fly(high):\n    return high + 1", link))
-        assert (data["title"], data["status"], data["ref"], data["url"]) == ("On Things & more", 200, "w1", site.url())
+        assert all(
+            part in page.text for part in ("| Apple | 1.20 |", "def fly(high):\n    return high + 1", link)
+        )
+        assert (data["title"], data["status"], data["ref"], data["url"]) == (
+            "On Things & more",
+            200,
+            "w1",
+            site.url(),
+        )
 
     def test_a_long_page_is_loaded_once_and_shown_part_by_part(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/long"))
@@ -91,12 +98,17 @@ class TestEitherWay:
             ("/feed.xml", "<list><entry>first entry</entry></list>", "application/xml"),
         ],
     )
-    def test_other_text_is_shown_as_it_is(self, either: Caller, site: Site, path: str, text: str, media_type: str) -> None:
+    def test_other_text_is_shown_as_it_is(
+        self, either: Caller, site: Site, path: str, text: str, media_type: str
+    ) -> None:
         data = either.data("web_open", target=site.url(path))
         assert (data["text"], data["media_type"]) == (text, media_type)
 
     def test_a_file_is_read_if_it_is_text(self, either: Caller, site: Site) -> None:
-        assert "is a file (application/zip, 300 bytes)" in either.error("web_open", target=site.url("/file.zip"))[1]
+        assert (
+            "is a file (application/zip, 300 bytes)"
+            in either.error("web_open", target=site.url("/file.zip"))[1]
+        )
         data = either.data("web_open", target=site.url("/table.csv"))
         assert (data["text"], data["method"]) == ("a,b\n1,2", "http")
 
@@ -106,7 +118,11 @@ class TestEitherWay:
 
     def test_redirects_are_followed_unless_they_loop(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/far"))
-        assert (data["url"], data["requested"], data["text"]) == (site.url("/near"), site.url("/far"), "you are here")
+        assert (data["url"], data["requested"], data["text"]) == (
+            site.url("/near"),
+            site.url("/far"),
+            "you are here",
+        )
         assert "in a loop" in either.error("web_open", target=site.url("/circle"))[1]
 
     def test_lines_with_words_of_the_question_are_listed(self, http_web: Caller, site: Site) -> None:
@@ -125,10 +141,35 @@ class TestEitherWay:
 
 
 PRIVATE = [
-    *("http://127.0.0.1:1/", "http://127.1/", "http://2130706433/", "http://0x7f.0.0.1/", "http://0177.0.0.1/", "http://0/"),
-    *("http://0.0.0.0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::]/"),
-    *("http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.0.1/", "http://100.64.0.1/", "http://169.254.169.254/latest/"),
-    *("http://[fd00:ec2::254]/", "http://[fe80::1]/", "http://224.0.0.1/", "http://localhost/", "http://localhost./"),
+    *(
+        "http://127.0.0.1:1/",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://0x7f.0.0.1/",
+        "http://0177.0.0.1/",
+        "http://0/",
+    ),
+    *(
+        "http://0.0.0.0/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[::ffff:7f00:1]/",
+        "http://[::]/",
+    ),
+    *(
+        "http://10.0.0.1/",
+        "http://172.16.0.1/",
+        "http://192.168.0.1/",
+        "http://100.64.0.1/",
+        "http://169.254.169.254/latest/",
+    ),
+    *(
+        "http://[fd00:ec2::254]/",
+        "http://[fe80::1]/",
+        "http://224.0.0.1/",
+        "http://localhost/",
+        "http://localhost./",
+    ),
     *("https://localhost:8443/", "http://[64:ff9b::7f00:1]/", "http://168.63.129.16/", "http://inside.test/"),
     *("http://both.test/", "http://8.8.8.8:25/", "http://a.test:80@127.0.0.1/", "file:///etc/passwd"),
     *("view-source:http://8.8.8.8/", "data:text/html,x"),
@@ -137,26 +178,34 @@ PRIVATE = [
 
 class TestAddresses:
     @pytest.mark.parametrize("url", PRIVATE)
-    def test_an_address_that_is_not_public_is_refused(self, http_web: Caller, names: Names, site: Site, url: str) -> None:
+    def test_an_address_that_is_not_public_is_refused(
+        self, http_web: Caller, names: Names, site: Site, url: str
+    ) -> None:
         names.answers |= {"inside.test": [["10.0.0.1"]], "both.test": [[PUBLIC, "10.0.0.1"]]}
         kind, text = http_web.error("web_open", target=url)
         assert kind == "not_allowed", text
         assert names.reached == []
 
     @pytest.mark.parametrize("path", ["/to-private", "/to-metadata", "/to-file", "/to-name"])
-    def test_a_redirect_to_a_private_address_is_refused(self, either: Caller, names: Names, site: Site, path: str) -> None:
+    def test_a_redirect_to_a_private_address_is_refused(
+        self, either: Caller, names: Names, site: Site, path: str
+    ) -> None:
         names.answers["inside.test"] = [["192.168.3.4"]]
         kind, text = either.error("web_open", target=site.url(path))
         assert kind == "not_allowed", text
         assert {address for address, _ in names.reached} == {"127.0.0.1"}
 
-    def test_a_name_that_changes_to_loopback_is_refused(self, either: Caller, names: Names, site: Site) -> None:
+    def test_a_name_that_changes_to_loopback_is_refused(
+        self, either: Caller, names: Names, site: Site
+    ) -> None:
         """Public when checked first, loopback when the proxy connects."""
         names.answers["turns.test"] = [[PUBLIC], ["127.0.0.1"]]
         assert either.error("web_open", target=f"http://turns.test:{site.port + 1}/near")[0] == "not_allowed"
         assert names.reached == []
 
-    def test_a_public_name_is_opened_at_the_address_that_was_checked(self, either: Caller, names: Names, site: Site) -> None:
+    def test_a_public_name_is_opened_at_the_address_that_was_checked(
+        self, either: Caller, names: Names, site: Site
+    ) -> None:
         names.answers["good.test"] = [[PUBLIC]]
         assert either.data("web_open", target="http://good.test/near")["text"] == "you are here"
         assert set(names.reached) == {(PUBLIC, 80)}
@@ -168,11 +217,19 @@ class TestAddresses:
         names.answers["inside.test"] = [["10.9.8.7"]]
         with serve({"/secret": make_response("the secret", Access_Control_Allow_Origin="*")}) as other:
             names.answers["turns.test"] = [["127.0.0.1"]]
-            urls = [*(other.url("/secret", host) for host in ("127.0.0.1", "localhost", "turns.test")), "http://inside.test/"]
+            urls = [
+                *(other.url("/secret", host) for host in ("127.0.0.1", "localhost", "turns.test")),
+                "http://inside.test/",
+            ]
             show = "then(r => r.text()).then(t => document.body.append(t), () => {})"
             script = "; ".join(f"fetch('{url}').{show}" for url in urls)
-            frames = "".join(f"<iframe src='{url}'></iframe><img src='{url}'><script src='{url}'></script>" for url in urls)
-            script += f"; new WebSocket('ws://127.0.0.1:{other.port}/secret'); navigator.sendBeacon('{urls[0]}', 'x')"
+            frames = "".join(
+                f"<iframe src='{url}'></iframe><img src='{url}'><script src='{url}'></script>" for url in urls
+            )
+            script += (
+                f"; new WebSocket('ws://127.0.0.1:{other.port}/secret'); "
+                f"navigator.sendBeacon('{urls[0]}', 'x')"
+            )
             page = f"<p>here</p>{frames}<script>{script}</script><link rel=prefetch href='{urls[0]}'>"
             data = chromium.data("web_open", target=put(site, "/curious", page))
             assert "secret" not in data["text"]
@@ -180,12 +237,19 @@ class TestAddresses:
         assert {address for address, _ in names.reached} == {"127.0.0.1"}
         assert {port for _, port in names.reached} == {site.port}
 
-    @pytest.mark.parametrize("script", ["", browser._DISABLE_UDP_SCRIPT], ids=["by its flags", "by its flags and a script"])  # pyright: ignore[reportPrivateUsage]
+    @pytest.mark.parametrize(
+        "script",
+        ["", browser._DISABLE_UDP_SCRIPT],  # pyright: ignore[reportPrivateUsage]
+        ids=["by its flags", "by its flags and a script"],
+    )
     def test_nothing_bypasses_the_proxy(
         self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch, script: str
     ) -> None:
         monkeypatch.setattr(browser, "_DISABLE_UDP_SCRIPT", script)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets, socket.create_server(("127.0.0.1", 0)) as streams:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets,
+            socket.create_server(("127.0.0.1", 0)) as streams,
+        ):
             packets.bind(("127.0.0.1", 0))
             packets.setblocking(False)
             streams.setblocking(False)
@@ -209,7 +273,9 @@ class TestAddresses:
             with pytest.raises(BlockingIOError):
                 streams.accept()
 
-    def test_a_script_that_navigates_to_a_private_page_is_refused(self, chromium: Caller, names: Names, site: Site) -> None:
+    def test_a_script_that_navigates_to_a_private_page_is_refused(
+        self, chromium: Caller, names: Names, site: Site
+    ) -> None:
         names.answers["inside.test"] = [["10.0.0.9"]]
         url = put(site, "/leads", "<p>a while</p><script>location = 'http://inside.test/'</script>")
         result = chromium("web_open", target=url).result
@@ -228,8 +294,13 @@ class TestChromium:
         assert data["sandbox"] is (os.geteuid() != 0)
 
     def test_content_that_loads_later_is_awaited(self, chromium: Caller, site: Site) -> None:
-        script = "fetch('/near').then(r => r.text()).then(t => { document.body.innerHTML = '<p>then ' + t + '</p>' })"
-        data = chromium.data("web_open", target=put(site, "/late", f"<p>loading</p><script>{script}</script>"))
+        script = (
+            "fetch('/near').then(r => r.text()).then(t => { document.body.innerHTML = '<p>then ' + t + "
+            "'</p>' })"
+        )
+        data = chromium.data(
+            "web_open", target=put(site, "/late", f"<p>loading</p><script>{script}</script>")
+        )
         assert "you are here" in data["text"]
 
     def test_open_shadow_trees_are_read(self, chromium: Caller, site: Site) -> None:
@@ -240,7 +311,8 @@ class TestChromium:
     TRICKS = (
         "alert(1); confirm(2); prompt(3); onbeforeunload = () => 'stay'",
         "open('/near'); open('about:blank'); open('data:text/html,x')",
-        "const a = document.createElement('a'); a.href = '/file.zip'; a.download = 'x'; document.body.append(a); a.click()",
+        "const a = document.createElement('a'); a.href = '/file.zip'; a.download = 'x'; "
+        "document.body.append(a); a.click()",
         "document.documentElement.requestFullscreen(); Notification.requestPermission()",
         "new RTCPeerConnection({iceServers: [{urls: 'stun:127.0.0.1:3478'}]}).createOffer()",
         "location = 'file:///etc/passwd'",
@@ -249,33 +321,49 @@ class TestChromium:
 
     def test_dialogs_popups_and_downloads_do_not_block(self, chromium: Caller, site: Site) -> None:
         scripts = "".join(f"<script>{trick}</script>" for trick in self.TRICKS)
-        data = chromium.data("web_open", target=put(site, "/tricks", f"<body><p>still here</p>{scripts}"), timeout=10)
+        data = chromium.data(
+            "web_open", target=put(site, "/tricks", f"<body><p>still here</p>{scripts}"), timeout=10
+        )
         assert data["text"] == "still here"
 
     def test_calls_share_nothing(self, chromium: Caller, site: Site) -> None:
-        script = "document.body.append(document.cookie + localStorage.x); document.cookie = 'a=1'; localStorage.x = 'b'"
+        script = (
+            "document.body.append(document.cookie + localStorage.x); document.cookie = 'a=1'; "
+            "localStorage.x = 'b'"
+        )
         url = put(site, "/keeps", f"<body><script>{script}</script>")
         assert [chromium.data("web_open", target=url)["text"] for _ in range(2)] == ["undefined", "undefined"]
 
     def test_pages_open_at_the_same_time(self, chromium: Caller, site: Site) -> None:
         for number in range(4):
             put(site, f"/same{number}", f"<p>page number {number}</p>")
-        calls = [ToolCall(f"c{number}", "web_open", {"target": site.url(f"/same{number}")}) for number in range(4)]
+        calls = [
+            ToolCall(f"c{number}", "web_open", {"target": site.url(f"/same{number}")}) for number in range(4)
+        ]
         outcomes = asyncio.run(asyncio.wait_for(chromium.executor.run_all(calls), 20))
-        assert [outcome.result.data["text"] for outcome in outcomes] == [f"page number {number}" for number in range(4)]
+        assert [outcome.result.data["text"] for outcome in outcomes] == [
+            f"page number {number}" for number in range(4)
+        ]
 
     @LINUX
     def test_a_page_that_takes_too_much_memory_is_ended(self, chromium: Caller, site: Site) -> None:
-        script = "const a = []; setInterval(() => document.body.append(a.push(new Uint8Array(2e7).fill(1))), 5)"
+        script = (
+            "const a = []; setInterval(() => document.body.append(a.push(new Uint8Array(2e7).fill(1))), 5)"
+        )
         put(site, "/greedy", f"<body><script>{script}</script>")
         web = WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), max_memory=400_000_000))
         try:
-            assert "used more memory than allowed" in Caller(web).error("web_open", target=site.url("/greedy"))[1]
+            assert (
+                "used more memory than allowed"
+                in Caller(web).error("web_open", target=site.url("/greedy"))[1]
+            )
             page = Caller(web)("web_open", target=site.url("/near")).result  # the next page is not affected
             assert "you are here" in page.text
             is_root = os.geteuid() == 0
             assert (browser.NO_SANDBOX_NOTE in page.text) is is_root  # told once
-            assert browser.NO_SANDBOX_NOTE not in Caller(web)("web_open", target=site.url("/near")).result.text
+            assert (
+                browser.NO_SANDBOX_NOTE not in Caller(web)("web_open", target=site.url("/near")).result.text
+            )
         finally:
             web.close()
 
@@ -290,7 +378,9 @@ class TestChromium:
         assert chromium("web_open", target=site.url("/near")).result.text.endswith("you are here")
         assert find_browsers().isdisjoint(before)
 
-    def test_an_untrusted_certificate_is_refused(self, chromium: Caller, tls_site: Site, names: Names) -> None:
+    def test_an_untrusted_certificate_is_refused(
+        self, chromium: Caller, tls_site: Site, names: Names
+    ) -> None:
         names.answers["secure.test"] = [[PUBLIC]]
         names.port = tls_site.port
         assert "certificate is not trusted" in chromium.error("web_open", target="https://secure.test/")[1]
@@ -364,9 +454,14 @@ class TestBounds:
         self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(browser, "SETTLE_SECONDS", 0.3)
-        script = "setInterval(() => { for (let i = 0; i < 100; i++) document.body.append(document.createElement('p')) }, 5)"
+        script = (
+            "setInterval(() => { for (let i = 0; i < 100; i++) "
+            "document.body.append(document.createElement('p')) }, 5)"
+        )
         data = chromium.data(
-            "web_open", target=put(site, "/grows", f"<body><p>begins</p><script>{script}</script>"), timeout=10
+            "web_open",
+            target=put(site, "/grows", f"<body><p>begins</p><script>{script}</script>"),
+            timeout=10,
         )
         assert data["text"].startswith("begins")
 
@@ -442,8 +537,13 @@ class TestPlainRequests:
         authority = tls_site.pages["authority"]
         assert isinstance(authority, bytes)
         trusting = ssl.create_default_context(cadata=authority.decode())
-        for context, expected in ((trusting, "over TLS"), (None, "the certificate of secure.test is not trusted")):
-            web = WebClient(WebConfig(browser="none"), resolve=names.resolve, connect=names.connect, ssl=context)
+        for context, expected in (
+            (trusting, "over TLS"),
+            (None, "the certificate of secure.test is not trusted"),
+        ):
+            web = WebClient(
+                WebConfig(browser="none"), resolve=names.resolve, connect=names.connect, ssl=context
+            )
             try:
                 assert expected in Caller(web)("web_open", target="https://secure.test/").result.text
             finally:
@@ -462,7 +562,9 @@ class TestPlainRequests:
             ("/to-nonsense", redirect("http://[/"), "is malformed"),
         ],
     )
-    def test_a_broken_response_is_one_sentence(self, http_web: Caller, site: Site, path: str, page: bytes, words: str) -> None:
+    def test_a_broken_response_is_one_sentence(
+        self, http_web: Caller, site: Site, path: str, page: bytes, words: str
+    ) -> None:
         text = http_web.error("web_open", target=put(site, path, page))[1]
         assert words in text
         assert "\n" not in text
@@ -508,7 +610,11 @@ for _ in range(2):  # another event loop each time
         with tempfile.TemporaryDirectory() as directory:
             environment = {**os.environ, "TMPDIR": directory, "SECRET_KEY": "sk-very-secret-1234567890"}
             done = subprocess.run(
-                [sys.executable, "-W", "error", "-c", program], env=environment, capture_output=True, text=True, timeout=60
+                [sys.executable, "-W", "error", "-c", program],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
             )
             assert done.stdout.split("\n")[:2] == ["you are here"] * 2, done.stderr
             assert done.stderr == ""
@@ -516,11 +622,16 @@ for _ in range(2):  # another event loop each time
 
     def test_nothing_heavy_is_imported_before_it_is_needed(self) -> None:
         heavy = "'aiohttp', 'playwright', 'trafilatura', 'lxml'"
-        program = f"import sys, toolglot.builtin.web.tools; print([name for name in ({heavy}) if name in sys.modules])"
+        program = (
+            f"import sys, toolglot.builtin.web.tools; print([name for name in ({heavy}) if name in "
+            "sys.modules])"
+        )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
         assert done.stdout.strip() == "[]", done.stderr
 
-    def test_a_driver_that_another_thread_starts_does_not_block_the_loop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_driver_that_another_thread_starts_does_not_block_the_loop(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         pytest.importorskip("playwright", reason="needs playwright, which is not installed")
         monkeypatch.setattr(browser, "START_SECONDS", 0.01)
         chromium = browser.Chromium(cast(Any, None), WebConfig(browser="/bin/sh"))

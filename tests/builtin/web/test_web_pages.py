@@ -35,17 +35,34 @@ class TestSlices:
 
     def test_positions(self) -> None:
         part = slice_text(TEXT, 21, start_line=10)
-        assert (part.text, part.start_line, part.end_line, part.total_lines) == ("line 10\nline 11", 10, 11, 100)
+        assert (part.text, part.start_line, part.end_line, part.total_lines) == (
+            "line 10\nline 11",
+            10,
+            11,
+            100,
+        )
         assert TEXT[part.start_char : part.end_char] == "line 10\nline 11\n"
         assert (part.next_line, part.next_char, part.total_chars) == (12, part.end_char, len(TEXT))
         part = slice_text(TEXT, 10_000)
         assert (part.text, part.end_line, part.next_line, part.next_char) == (TEXT, 100, None, None)
 
     def test_an_empty_page_has_one_empty_line(self) -> None:
-        assert slice_text("", 10).text == slice_text("", 10, start_line=1).text == slice_text("", 10, start_char=0).text == ""
+        assert (
+            slice_text("", 10).text
+            == slice_text("", 10, start_line=1).text
+            == slice_text("", 10, start_char=0).text
+            == ""
+        )
 
     @pytest.mark.parametrize(
-        "start", [{"start_line": 0}, {"start_line": 101}, {"start_line": -1}, {"start_char": -1}, {"start_char": 10**9}]
+        "start",
+        [
+            {"start_line": 0},
+            {"start_line": 101},
+            {"start_line": -1},
+            {"start_char": -1},
+            {"start_char": 10**9},
+        ],
     )
     def test_a_start_outside_the_page_is_refused(self, start: dict[str, int]) -> None:
         with pytest.raises(ToolError, match=r"the page has (lines 1 to 100|characters 0 to \d+)"):
@@ -53,9 +70,13 @@ class TestSlices:
 
 
 class TestFinding:
-    @pytest.mark.parametrize("pattern", ["two words", "TWO   words", "two\nwords", "snake_case", "(x)", "straße", "STRASSE"])
+    @pytest.mark.parametrize(
+        "pattern", ["two words", "TWO   words", "two\nwords", "snake_case", "(x)", "straße", "STRASSE"]
+    )
     def test_case_whitespace_and_markup_are_ignored(self, pattern: str) -> None:
-        matches, total = find_lines("first\n**two** [words](https://a.test) snake\\_case f(x) Straße\nlast", pattern)
+        matches, total = find_lines(
+            "first\n**two** [words](https://a.test) snake\\_case f(x) Straße\nlast", pattern
+        )
         assert (total, matches[0].line, matches[0].before, matches[0].after) == (1, 2, ("first",), ("last",))
 
     @pytest.mark.parametrize("pattern", [".*", "nothing", "firstlast"])
@@ -78,8 +99,14 @@ class TestFinding:
 class TestStore:
     def test_a_url_has_one_ref_that_stands_for_it(self) -> None:
         store = PageStore()
-        assert [store.assign_ref(url) for url in ("https://a.test", "https://b.test", "https://a.test")] == ["w1", "w2", "w1"]
-        assert {store.resolve_target(target) for target in ("w2", "[w2]", " w2 ", "https://b.test")} == {"https://b.test"}
+        assert [store.assign_ref(url) for url in ("https://a.test", "https://b.test", "https://a.test")] == [
+            "w1",
+            "w2",
+            "w1",
+        ]
+        assert {store.resolve_target(target) for target in ("w2", "[w2]", " w2 ", "https://b.test")} == {
+            "https://b.test"
+        }
 
     def test_an_unknown_ref_is_refused(self) -> None:
         store = PageStore()

@@ -13,12 +13,17 @@ LOOPBACK = "127.0.0.1"
 
 
 def exchange(
-    site: Site, names: Names, *requests: str, other_ticket: str | None = "own", limit: int = 100_000, revoke: bool = False
+    site: Site,
+    names: Names,
+    *requests: str,
+    other_ticket: str | None = "own",
+    limit: int = 100_000,
+    revoke: bool = False,
 ) -> tuple[list[bytes], Ticket]:
     """Send requests through a proxy, one connection each; return all responses, and the ticket that was used.
 
-    A request of one line gets the version and the ticket by itself. `other_ticket`: a ticket that was not issued, or None.
-    """
+    A request of one line gets the version and the ticket by itself. `other_ticket`: a ticket that was not
+    issued, or None."""
 
     async def main() -> tuple[list[bytes], Ticket]:
         proxy = EgressProxy(AddressGuard((f"{LOOPBACK}:{site.port}",), names.resolve), names.connect)
@@ -75,7 +80,9 @@ def test_a_request_is_forwarded_without_the_ticket(site: Site, names: Names) -> 
 
 
 def test_a_tunnel_carries_bytes_both_ways(site: Site, names: Names) -> None:
-    (data,), _ = exchange(site, names, f"CONNECT {LOOPBACK}:{site.port} HTTP/1.1\n{{ticket}}\nGET /near HTTP/1.1\n\n")
+    (data,), _ = exchange(
+        site, names, f"CONNECT {LOOPBACK}:{site.port} HTTP/1.1\n{{ticket}}\nGET /near HTTP/1.1\n\n"
+    )
     assert data.startswith(b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n")
     assert data.endswith(b"you are here</p>")
 
@@ -95,7 +102,10 @@ def test_an_address_that_is_not_public_is_refused(site: Site, names: Names, host
 def test_what_browsers_ask_on_their_own_is_refused(site: Site, names: Names) -> None:
     """Chromium asks a service about the fields of each form that it sees."""
     names.answers["content-autofill.googleapis.com"] = [[PUBLIC]]
-    requests = [f"CONNECT {host}:443" for host in ("content-autofill.googleapis.com", "Content-Autofill.GoogleAPIs.com.")]
+    requests = [
+        f"CONNECT {host}:443"
+        for host in ("content-autofill.googleapis.com", "Content-Autofill.GoogleAPIs.com.")
+    ]
     assert statuses(exchange(site, names, *requests)[0]) == ["403", "403"]
     assert names.reached == []
 
@@ -115,8 +125,19 @@ def test_the_byte_limit_is_shared_by_all_connections(site: Site, names: Names) -
 
 
 MALFORMED = [
-    *("GET /", "GET https://127.0.0.1/", "GET ftp://127.0.0.1/", "GET http://[::1/", "GET http://127.0.0.1:x/", "CONNECT :443"),
-    *("CONNECT nowhere HTTP/1.1 more\n{ticket}\n", "GET\n{ticket}\n", "G\x00T http://127.0.0.1/\xff HTTP/1.1\n{ticket}\n"),
+    *(
+        "GET /",
+        "GET https://127.0.0.1/",
+        "GET ftp://127.0.0.1/",
+        "GET http://[::1/",
+        "GET http://127.0.0.1:x/",
+        "CONNECT :443",
+    ),
+    *(
+        "CONNECT nowhere HTTP/1.1 more\n{ticket}\n",
+        "GET\n{ticket}\n",
+        "G\x00T http://127.0.0.1/\xff HTTP/1.1\n{ticket}\n",
+    ),
     "GET http://127.0.0.1/ HTTP/1.1\n{ticket}folded\n\n",
     "GET http://127.0.0.1/ HTTP/1.1\n{ticket}A : b\n\n",
     "GET http://127.0.0.1/ HTTP/1.1\n{ticket}" + "A: " + "b" * 300_000 + "\n\n",
@@ -132,15 +153,23 @@ def test_a_malformed_request_gets_no_connection(site: Site, names: Names, reques
 
 def test_a_response_after_an_interim_one_closes_the_connection(names: Names) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
-    kept = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nKeep-Alive: timeout=9\r\n\r\nok"
-    with serve({"/": early + kept, "/broken": b"not http at all\r\n\r\n", "/half": make_response("x" * 100)[:-50]}) as site:
-        (data, _, half), _ = exchange(site, names, *(f"GET {site.url(path)}" for path in ("/", "/broken", "/half")))
+    kept = (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nKeep-Alive: timeout=9\r\n\r\nok"
+    )
+    with serve(
+        {"/": early + kept, "/broken": b"not http at all\r\n\r\n", "/half": make_response("x" * 100)[:-50]}
+    ) as site:
+        (data, _, half), _ = exchange(
+            site, names, *(f"GET {site.url(path)}" for path in ("/", "/broken", "/half"))
+        )
     assert data.count(b"Connection: close") == 2
     assert b"eep-" not in data
     assert b"Content-Length: 100" in half
 
 
-def test_a_failed_connection_is_reported_and_remembered(site: Site, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_connection_is_reported_and_remembered(
+    site: Site, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refuse(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         raise ConnectionRefusedError
 

@@ -16,7 +16,11 @@ from toolglot.errors import ToolError
 from toolglot.tools.tool import Tool
 
 KEY = "tvly-very-secret-1234567890"
-FIRST = {"title": "The <strong>first</strong> &amp; best", "text": "Some <b>words</b>\nabout it.", "date": "2026-01-02"}
+FIRST = {
+    "title": "The <strong>first</strong> &amp; best",
+    "text": "Some <b>words</b>\nabout it.",
+    "date": "2026-01-02",
+}
 HITS = [
     {"url": "https://docs.test/a", **FIRST},
     {"url": "https://www.other.test/b", "title": "Second", "text": "x" * 2000},
@@ -83,10 +87,19 @@ class TestEveryService:
         web = caller(services, service)
         result = web("web_search", queries=["what is it"]).result
         assert result.data["service"] == service
-        urls = ["https://docs.test/a", "https://www.other.test/b", "https://bad.test/c", "https://notdocs.test/d"]
+        urls = [
+            "https://docs.test/a",
+            "https://www.other.test/b",
+            "https://bad.test/c",
+            "https://notdocs.test/d",
+        ]
         assert [hit["url"] for hit in result.data["results"]] == urls
         first, second, _, fourth = result.data["results"]
-        assert (first["ref"], first["title"], first["snippet"]) == ("w1", "The first & best", "Some words about it.")
+        assert (first["ref"], first["title"], first["snippet"]) == (
+            "w1",
+            "The first & best",
+            "Some words about it.",
+        )
         assert (first["date"], len(second["snippet"]), fourth["title"]) == ("2026-01-02", 600, "Fourth[31m")
         assert "[w1] The first & best\nhttps://docs.test/a\n2026-01-02 · Some words about it." in result.text
         assert web.web.pages.resolve_target("w4") == "https://notdocs.test/d"
@@ -98,8 +111,14 @@ class TestEveryService:
 
     LIMITS: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({"allowed_domains": ["docs.test"]}, ["https://docs.test/a"]),
-        ({"allowed_domains": ["docs.test", "other.test"]}, ["https://docs.test/a", "https://www.other.test/b"]),
-        ({"blocked_domains": ["*.Bad.test.", "docs.test"]}, ["https://www.other.test/b", "https://notdocs.test/d"]),
+        (
+            {"allowed_domains": ["docs.test", "other.test"]},
+            ["https://docs.test/a", "https://www.other.test/b"],
+        ),
+        (
+            {"blocked_domains": ["*.Bad.test.", "docs.test"]},
+            ["https://www.other.test/b", "https://notdocs.test/d"],
+        ),
         ({"allowed_domains": ["nowhere.test"]}, []),
         ({"max_results": 2}, ["https://docs.test/a", "https://www.other.test/b"]),
     )
@@ -118,10 +137,17 @@ class TestEveryService:
     @pytest.mark.parametrize("path", ["/empty", "/list", "/wrong"])
     def test_no_results(self, services: Site, service: str, path: str) -> None:
         result = caller(services, service, path)("web_search", queries=["it"]).result
-        assert (result.text, result.data["results"]) == ('No results for "it": try other words, or fewer restrictions.', [])
+        assert (result.text, result.data["results"]) == (
+            'No results for "it": try other words, or fewer restrictions.',
+            [],
+        )
 
     FAILURES = (
-        *(("/text", "execution", "not JSON"), ("/500", "execution", "status 500"), ("/moved", "execution", "status 302")),
+        *(
+            ("/text", "execution", "not JSON"),
+            ("/500", "execution", "status 500"),
+            ("/moved", "execution", "status 302"),
+        ),
         *(("/429", "limit", "429"), ("/huge", "limit", "over 4000000 bytes"), ("/401", "not_allowed", "401")),
         ("/403", "not_allowed", "403"),
     )
@@ -149,13 +175,21 @@ def send_query(services: Site, service: str, **arguments: Any) -> tuple[SiteRequ
 
 def test_searxng_gets_the_query() -> None:
     with serve({"/base/search": make_response(dumps(SEARXNG), "application/json")}) as site:
-        Caller(WebClient(WebConfig(searxng_url=site.url("/base/")))).data("web_search", queries=["a b"], recency_days=30)
+        Caller(WebClient(WebConfig(searxng_url=site.url("/base/")))).data(
+            "web_search", queries=["a b"], recency_days=30
+        )
         (request,) = site.requests
-    assert parse_qs(urlsplit(request.path).query) == {"q": ["a b"], "format": ["json"], "time_range": ["month"]}
+    assert parse_qs(urlsplit(request.path).query) == {
+        "q": ["a b"],
+        "format": ["json"],
+        "time_range": ["month"],
+    }
 
 
 def test_domains_become_operators_if_a_service_has_no_field_for_them(services: Site) -> None:
-    _, fields = send_query(services, "searxng", allowed_domains=["docs.test", "b.test"], blocked_domains=["c.test"])
+    _, fields = send_query(
+        services, "searxng", allowed_domains=["docs.test", "b.test"], blocked_domains=["c.test"]
+    )
     assert fields["q"] == "apples & pears (site:docs.test OR site:b.test) -site:c.test"
 
 
@@ -177,7 +211,9 @@ def test_tavily_gets_its_key_in_its_header(services: Site) -> None:
     assert fields == {"query": "apples & pears", "max_results": 8, **domains}
 
 
-@pytest.mark.parametrize(("days", "name"), [(None, ""), (1, "day"), (2, "week"), (8, "month"), (300, "year"), (4000, "")])
+@pytest.mark.parametrize(
+    ("days", "name"), [(None, ""), (1, "day"), (2, "week"), (8, "month"), (300, "year"), (4000, "")]
+)
 def test_the_time_range_is_the_shortest_that_includes_the_days(days: int | None, name: str) -> None:
     assert searching.SearchQuery("q", max_age_days=days).time_range == name
 
@@ -203,7 +239,9 @@ def test_a_service_that_does_not_answer(services: Site, monkeypatch: pytest.Monk
 def test_a_result_is_opened_by_its_ref(services: Site, site: Site) -> None:
     body = dumps({"results": [{"url": site.url("/near"), "title": "Near", "content": "it"}]})
     services.pages["/near/search"] = make_response(body, "application/json")
-    config = WebConfig(searxng_url=services.url("/near"), browser="none", allow_private=(f"127.0.0.1:{site.port}",))
+    config = WebConfig(
+        searxng_url=services.url("/near"), browser="none", allow_private=(f"127.0.0.1:{site.port}",)
+    )
     web = Caller(WebClient(config))
     ref = web.data("web_search", queries=["it"])["results"][0]["ref"]
     assert web.data("web_open", target=ref)["text"] == "you are here"

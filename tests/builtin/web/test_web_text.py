@@ -23,10 +23,16 @@ WHOLE = [
     ("<ul><li>a</li><li>b</li></ul>", "- a\n- b"),
     ("<a href='x?y=1&amp;z=2'>go</a>", "[go](https://a.test/dir/x?y=1&z=2)"),
     ("<a href=/root>go</a> <a>bare</a>", "[go](https://a.test/root) bare"),
-    ("<a href='javascript:alert(1)'>run</a> <a href='#part'>part</a> <a href='file:///etc/passwd'>f</a>", "run part f"),
+    (
+        "<a href='javascript:alert(1)'>run</a> <a href='#part'>part</a> <a href='file:///etc/passwd'>f</a>",
+        "run part f",
+    ),
     ("<a href='/a b(c)'>go</a>", "[go](https://a.test/a%20b%28c%29)"),
     ("<base href='https://b.test/'><a href='c'>go</a>", "[go](https://b.test/c)"),
-    ("<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>x|y</td></tr></table>", "| A | B |\n\n| 1 | x\\|y |"),
+    (
+        "<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>x|y</td></tr></table>",
+        "| A | B |\n\n| 1 | x\\|y |",
+    ),
     ("<pre>  two\n    four</pre>", "```\n  two\n    four\n```"),
     ("use <code>f(x)</code>", "use `f(x)`"),
     ("a &lt;b&gt; &amp; &eacute;&#x41;", "a <b> & éA"),
@@ -56,7 +62,12 @@ def test_an_article_keeps_tables_code_and_links(how: str, monkeypatch: pytest.Mo
     else:
         pytest.importorskip("trafilatura")
     article = extract_article(ARTICLE, URL)
-    for part in ("# Things", "| Apple | 1.20 |", "def fly(high):\n    return high + 1", "[link 7](https://a.test/more/7)"):
+    for part in (
+        "# Things",
+        "| Apple | 1.20 |",
+        "def fly(high):\n    return high + 1",
+        "[link 7](https://a.test/more/7)",
+    ):
         assert part in article
     assert "snake_case_7." in article
     assert ("menu" in article) == (how == "alone")
@@ -127,7 +138,11 @@ def test_strip_markdown(line: str, expected: str) -> None:
         ("é".encode(), "", "é"),
         (b"\xe9", "iso-8859-1", "é"),
         (b"<meta charset='windows-1252'>\x80", "", "<meta charset='windows-1252'>€"),
-        (b"<meta http-equiv=x content='a; charset=koi8-r'>\xc1", "", "<meta http-equiv=x content='a; charset=koi8-r'>\u0430"),
+        (
+            b"<meta http-equiv=x content='a; charset=koi8-r'>\xc1",
+            "",
+            "<meta http-equiv=x content='a; charset=koi8-r'>\u0430",
+        ),
         (b"\xff", "utf-8", "\ufffd"),
         (b"abc", "no-such-charset", "abc"),
         (b"abc", "idna", "abc"),

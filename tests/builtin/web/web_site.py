@@ -1,4 +1,6 @@
-"""A web site on loopback, in a thread of its own, with good pages and bad ones; and names with addresses of our choice."""
+"""A web site on loopback, in a thread of its own, with good pages and bad ones; and names with addresses of
+our choice.
+"""
 
 import asyncio
 import gzip
@@ -37,7 +39,9 @@ class SiteRequest:
     def __init__(self, head: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
         self.method, self.path, _ = first.split(" ")
-        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        self.headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+        }
         self.body = b""
 
 
@@ -69,7 +73,9 @@ class Site:
                 request = SiteRequest((await reader.readuntil(b"\r\n\r\n"))[:-4])
                 request.body = await reader.readexactly(int(request.headers.get("content-length", 0)))
                 self.requests.append(request)
-                page = self.pages.get(request.path.partition("?")[0], make_response(b"no such page", status="404 Not Found"))
+                page = self.pages.get(
+                    request.path.partition("?")[0], make_response(b"no such page", status="404 Not Found")
+                )
                 if isinstance(page, bytes):
                     writer.write(page)
                 else:
@@ -113,7 +119,12 @@ def make_response(
     body: bytes | str, media_type: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str
 ) -> bytes:
     data = body.encode() if isinstance(body, str) else body
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {media_type}", f"Content-Length: {len(data)}", "Connection: close"]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {media_type}",
+        f"Content-Length: {len(data)}",
+        "Connection: close",
+    ]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + data
 
@@ -141,7 +152,10 @@ async def send_endlessly(request: SiteRequest, writer: asyncio.StreamWriter) -> 
 
 async def stall(request: SiteRequest, writer: asyncio.StreamWriter) -> None:
     """Start a page and never continue."""
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html><body><p>the beginning</p>")
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html><body><p>the "
+        b"beginning</p>"
+    )
     await writer.drain()
     await asyncio.Event().wait()
 
@@ -162,7 +176,9 @@ PAGES: dict[str, bytes | Handler] = {
     "/feed.xml": make_response("<list><entry>first entry</entry></list>", "application/xml"),
     "/missing": make_response("<p>gone for good</p>", status="404 Not Found"),
     "/file.zip": make_response(b"PK\x03\x04\0\0" * 50, "application/zip"),
-    "/table.csv": make_response("a,b\n1,2\n", "text/csv", Content_Disposition="attachment; filename=table.csv"),
+    "/table.csv": make_response(
+        "a,b\n1,2\n", "text/csv", Content_Disposition="attachment; filename=table.csv"
+    ),
     "/bomb": zip_bomb(60_000_000),
     "/forever": send_endlessly,
     "/stalled": stall,
@@ -182,7 +198,10 @@ PAGES: dict[str, bytes | Handler] = {
 
 
 class Names:
-    """Resolves names: each lookup takes the next of the `answers`, the last one stays. `reached`: all connections made."""
+    """Resolves names: each lookup takes the next of the `answers`, the last one stays.
+
+    `reached`: all connections made.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, list[list[str]]] = {}

@@ -30,7 +30,9 @@ def plain(text: str) -> str:
     return _ESCAPES.sub("", text).replace("\r", "")
 
 
-def a_screen(width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> tuple[Screen, io.StringIO]:
+def a_screen(
+    width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None
+) -> tuple[Screen, io.StringIO]:
     """A screen and what is written to it."""
     out = io.StringIO()
     console = Console(
@@ -59,7 +61,10 @@ def wipe(path: str) -> str:
 
 
 class Said:
-    """A reader with its lines. A function is called with the chat; an exception is raised; the end is the end."""
+    """A reader with its lines.
+
+    A function is called with the chat; an exception is raised; the end is the end.
+    """
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.lines = list(lines)
@@ -140,7 +145,9 @@ def talk(
 
     async def run_chat() -> tuple[Chat, int]:
         agent = setup.create_agent(model, tools=tools, approve=approve)
-        chat = reader.chat = Chat(setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()), servers=servers)
+        chat = reader.chat = Chat(
+            setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()), servers=servers
+        )
         if servers is not None and servers.client is not None:
             servers.client.watch(agent)
         if saved is not None:

@@ -1,4 +1,7 @@
-"""The chat itself: turns, questions, Ctrl-C, errors. Whatever happens, it goes on and the conversation is valid."""
+"""The chat itself: turns, questions, Ctrl-C, errors.
+
+Whatever happens, it goes on and the conversation is valid.
+"""
 
 import asyncio
 import json
@@ -51,7 +54,10 @@ def paused_run() -> bytes:
 class TestTalking:
     def test_the_first_prompt_goes_before_what_is_read(self) -> None:
         over = talk("say second", first="say first")
-        assert [message.text for message in over.agent.conversation if message.role == "user"] == ["say first", "say second"]
+        assert [message.text for message in over.agent.conversation if message.role == "user"] == [
+            "say first",
+            "say second",
+        ]
 
     def test_input_can_be_empty_blank_or_a_command(self) -> None:
         assert talk().code == 0
@@ -92,7 +98,8 @@ class TestApprovals:
         assert over.code == 0
 
     @pytest.mark.parametrize(
-        ("lines", "questions"), [([WIPE, "maybe", "y"], 2), ([WIPE, "a", WIPE], 1), ([WIPE, "y", WIPE, "y"], 2)]
+        ("lines", "questions"),
+        [([WIPE, "maybe", "y"], 2), ([WIPE, "a", WIPE], 1), ([WIPE, "y", WIPE, "y"], 2)],
     )
     def test_number_of_questions(self, lines: list[str], questions: int) -> None:
         over = talk(*lines)
@@ -286,7 +293,8 @@ class TestCtrlC:
         assert sum("press Ctrl-C again to exit" in line for line in over.lines) == 2
         assert over.reader.lines == ["say never"]
         assert over.code == 0
-        assert talk(KeyboardInterrupt(), "", KeyboardInterrupt(), SAY).reader.lines == [SAY]  # a blank line says nothing
+        # a blank line says nothing
+        assert talk(KeyboardInterrupt(), "", KeyboardInterrupt(), SAY).reader.lines == [SAY]
 
     def test_as_a_signal_while_a_line_is_awaited_it_leaves(self) -> None:
         def interrupt(chat: Chat) -> str:
@@ -319,7 +327,9 @@ class TestRestored:
 
     @pytest.mark.parametrize("tool", ["wipe", "add"])
     @pytest.mark.parametrize("command", [False, True], ids=["--load", "/load"])
-    def test_a_file_that_decides_by_itself_is_asked_about(self, tmp_path: Path, tool: str, command: bool) -> None:
+    def test_a_file_that_decides_by_itself_is_asked_about(
+        self, tmp_path: Path, tool: str, command: bool
+    ) -> None:
         """S6: it ran without a question. Not even a tool that needs no approval runs because a file says so."""
         header, _, messages = paused_run().partition(b"\n")
         fields = json.loads(header)
@@ -352,7 +362,17 @@ class TestRestored:
         ("/model o", {"openai:"}),
         *(
             (text, None)
-            for text in ("/undo ", "hello", "hello wor", "say /mo", "one\n/mo", "/zzz ", "//x y", "/" + "x" * 5_000 + " y", "")
+            for text in (
+                "/undo ",
+                "hello",
+                "hello wor",
+                "say /mo",
+                "one\n/mo",
+                "/zzz ",
+                "//x y",
+                "/" + "x" * 5_000 + " y",
+                "",
+            )
         ),
     ],
 )
@@ -367,7 +387,9 @@ def test_questions_of_parallel_calls_come_one_after_the_other() -> None:
     @tool(effects="read")
     async def ask(number: int) -> str:
         """Ask the user."""
-        answers = await chats[0].answer_questions([UserQuestion(question="May I?"), UserQuestion(question="Really?")])
+        answers = await chats[0].answer_questions(
+            [UserQuestion(question="May I?"), UserQuestion(question="Really?")]
+        )
         return f"{number}: {answers}"
 
     def prompt(chat: Chat) -> str:
@@ -381,7 +403,10 @@ def test_questions_of_parallel_calls_come_one_after_the_other() -> None:
 
 
 class TestAttachments:
-    """Files are sent if the user typed their names, and asked about outside the workspace. Pasted text sends nothing."""
+    """Files are sent if the user typed their names, and asked about outside the workspace.
+
+    Pasted text sends nothing.
+    """
 
     @pytest.fixture(autouse=True)
     def home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -408,11 +433,15 @@ class TestAttachments:
         assert over.has("attached: notes.txt")
         assert over.agent.conversation[0].blocks[1] == Text("[notes.txt]\nNOTES")
 
-    @pytest.mark.parametrize("text", ["report\n\ncc @~/.ssh/id_rsa and @notes.txt", "@notes.txt", "@link.txt"])
+    @pytest.mark.parametrize(
+        "text", ["report\n\ncc @~/.ssh/id_rsa and @notes.txt", "@notes.txt", "@link.txt"]
+    )
     def test_what_is_pasted_is_not(self, text: str) -> None:
         over = self.ask(text, pasted=True)
         assert over.has("was not typed and is not attached: use /attach to send a file")
-        assert [block for message in over.agent.conversation for block in message.blocks if "SECRET" in str(block)] == []
+        assert [
+            block for message in over.agent.conversation for block in message.blocks if "SECRET" in str(block)
+        ] == []
         assert len(over.agent.conversation[0].blocks) == 1
         assert over.reader.questions == []
 
@@ -423,7 +452,10 @@ class TestAttachments:
 
         over = talk("fault unauthorized\nsay @notes.txt", recall, recall)
         assert over.shown.count("attached: notes.txt") == 2
-        assert [len(message.blocks) for message in over.agent.conversation if message.role == "user"] == [2, 1]
+        assert [len(message.blocks) for message in over.agent.conversation if message.role == "user"] == [
+            2,
+            1,
+        ]
         assert "SECRET" not in str(over.agent.conversation)
 
     @pytest.mark.parametrize("answer", ["y", "n", "", KeyboardInterrupt()], ids=str)

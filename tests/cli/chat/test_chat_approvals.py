@@ -32,7 +32,9 @@ def make_request(
     raw: str | None = None,
     effects: str = "write",
 ) -> ApprovalRequest:
-    call = ToolCall("c1", "edit", dict(arguments) if arguments is not None else None, raw, freeform=raw is not None)
+    call = ToolCall(
+        "c1", "edit", dict(arguments) if arguments is not None else None, raw, freeform=raw is not None
+    )
     chosen: Any = frozenset(effects.split())
     return ApprovalRequest(call, "edit", chosen, target, dict(arguments or {}), preview)
 
@@ -56,7 +58,10 @@ def letters(text: str) -> str:
         (make_request({}, effects="read write execute network"), "? edit wants to run"),
         (make_request({}, target="/etc/passwd"), "? edit wants to run (write): /etc/passwd"),
         # Neither a target nor a name of two lines can look like another question or argument.
-        (make_request({}, target="a\n? ls wants to run (read)"), "? edit wants to run (write): a␊? ls wants to run (read)"),
+        (
+            make_request({}, target="a\n? ls wants to run (read)"),
+            "? edit wants to run (write): a␊? ls wants to run (read)",
+        ),
         (make_request({"a: 1\n  b": "2"}), "? edit wants to run (write)\n  a: 1␊  b: 2"),
     ],
 )
@@ -135,8 +140,13 @@ class TestForgery:
 
     @pytest.mark.parametrize("where", ["argument", "preview", "target", "name", "reason"])
     def test_no_padding_draws_another_question(self, where: str) -> None:
-        for width, blank in product([40, 80, 160], [" ", "\t", "\u00a0", "\u3000", "\u2800", "é", "─", "👍", "❤", "🇫"]):
-            for text in (f"x #{blank * width}{FORGED}", *(f"a{blank * count}{FORGED}" for count in range(width - 12, width))):
+        for width, blank in product(
+            [40, 80, 160], [" ", "\t", "\u00a0", "\u3000", "\u2800", "é", "─", "👍", "❤", "🇫"]
+        ):
+            for text in (
+                f"x #{blank * width}{FORGED}",
+                *(f"a{blank * count}{FORGED}" for count in range(width - 12, width)),
+            ):
                 approval = {
                     "argument": make_request({"command": text}),
                     "preview": make_request(preview=text),
@@ -147,12 +157,15 @@ class TestForgery:
                 rows = render_approval(approval, width=width)[0].splitlines()
                 assert not [row for row in rows[1:] if not row.startswith("  ")], rows
                 # Some terminals take two columns for any of these characters.
-                assert max(len(row) + sum(not character.isascii() for character in row) for row in rows) <= width, rows
+                assert (
+                    max(len(row) + sum(not character.isascii() for character in row) for row in rows) <= width
+                ), rows
 
     def test_many_blanks_are_counted_and_a_long_question_says_that_it_is_long(self) -> None:
         assert "⟨5000 spaces⟩; rm x" in render_approval(make_request({"a": "ls" + " " * 5000 + "; rm x"}))[0]
         assert (
-            "  ↑ the question has 102 lines: scroll up to read all of it" in render_approval(make_request({"a": "\n" * 100}))[0]
+            "  ↑ the question has 102 lines: scroll up to read all of it"
+            in render_approval(make_request({"a": "\n" * 100}))[0]
         )
         assert "↑" not in render_approval(make_request({"a": "b"}))[0]
 
@@ -165,7 +178,10 @@ class TestForgery:
             ("a.org\u2044b a.org\uff0fb a\u2010b", "a.org⟨U+2044⟩b a.org⟨U+FF0F⟩b a⟨U+2010⟩b"),
             ("a\u00a0b\u2003c\u3000d", "a⟨U+00A0⟩b⟨U+2003⟩c⟨U+3000⟩d"),
             # what nobody takes for English stays
-            ("привет а с мир, Ελλάδα, сбербанк.com, API-интерфейс", "привет а с мир, Ελλάδα, сбербанк.com, API-интерфейс"),  # noqa: RUF001
+            (
+                "привет а с мир, Ελλάδα, сбербанк.com, API-интерфейс",  # noqa: RUF001
+                "привет а с мир, Ελλάδα, сбербанк.com, API-интерфейс",  # noqa: RUF001
+            ),
             ("café Straße 日本語text “it’s” 10 µs – ½ m²", "café Straße 日本語text “it’s” 10 µs – ½ m²"),  # noqa: RUF001
         ],
     )
@@ -194,7 +210,11 @@ class TestAnswers:
     def test_an_edit_is_asked_about_like_a_call_of_the_model(self) -> None:
         ran: list[bool] = []
 
-        @tool(effects="write", approval=True, always_ask=lambda arguments: "it leaves" if arguments["outside"] else "")
+        @tool(
+            effects="write",
+            approval=True,
+            always_ask=lambda arguments: "it leaves" if arguments["outside"] else "",
+        )
         def act(outside: bool) -> str:
             """Act."""
             ran.append(outside)

@@ -66,7 +66,11 @@ LONG, NUL = "x" * 5_000, "nul\x00"
     "line",
     [
         *(f"/{argument}" for argument in (LONG, "é" * 300, NUL, f"{NUL}/x")),
-        *(f"/{name} {argument}" for name in ("attach", "load", "save") for argument in ("~nosuchuser/file", NUL, LONG)),
+        *(
+            f"/{name} {argument}"
+            for name in ("attach", "load", "save")
+            for argument in ("~nosuchuser/file", NUL, LONG)
+        ),
         *("/attach", "/load", "/show ²", "/show -1", "/show 0", "/show 99", "/show"),
         *("/model :", "/model zzz:y", "/model simulator:zzz", "/model openai:", "/tools zzz"),
         *("hello @~nosuchuser", f"hello @{NUL}x", "~nosuchuser"),
@@ -96,13 +100,19 @@ def test_chat_continues_after_any_line(line: str) -> None:
         (["/load nowhere.jsonl"], ["cannot read the conversation 'nowhere.jsonl'"]),
         (["/attach nowhere"], ["cannot read attachment 'nowhere'"]),
         ([SAY, "/context"], ["tokens of", "in the next request"]),
-        ([SAY, "/context"], ["context window: 200,000 tokens, 1", " available for a request; when it is full: "]),
+        (
+            [SAY, "/context"],
+            ["context window: 200,000 tokens, 1", " available for a request; when it is full: "],
+        ),
         ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["removed 'call add", "3 messages after it"]),
         ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["the effects of its tools are not undone"]),
         ([SAY, "/undo"], ["and 1 message after it"]),
         (["/undo"], ["there is nothing to undo"]),
         ([SAY, "/new", "/undo"], ["there is nothing to undo"]),
-        *((["/help"], [f"/{name} {command.usage}".strip(), command.description]) for name, command in COMMANDS.items()),
+        *(
+            (["/help"], [f"/{name} {command.usage}".strip(), command.description])
+            for name, command in COMMANDS.items()
+        ),
     ],
 )
 def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
@@ -171,7 +181,10 @@ def test_output_depends_on_settings(line: str, settings: dict[str, Any], shown: 
 
 @pytest.mark.parametrize(
     ("line", "text"),
-    [("//help me", "/help me"), ("/etc/hosts and /tmp: what are they?", "/etc/hosts and /tmp: what are they?")],
+    [
+        ("//help me", "/help me"),
+        ("/etc/hosts and /tmp: what are they?", "/etc/hosts and /tmp: what are they?"),
+    ],
 )
 def test_line_with_a_slash_can_be_a_prompt(line: str, text: str) -> None:
     assert talk(line).agent.conversation[0].text == text
@@ -186,7 +199,9 @@ class TestModel:
 
     def test_losses_are_shown_once(self) -> None:
         over = talk("think deeply\nsay yes", "/model simulator:gemini", SAY, SAY)
-        switch = next(index for index, line in enumerate(over.lines) if line.startswith("switched to simulator:gemini"))
+        switch = next(
+            index for index, line in enumerate(over.lines) if line.startswith("switched to simulator:gemini")
+        )
         assert len([line for line in over.lines[switch:] if "thinking" in line and "lost" in line]) == 1
 
     @pytest.mark.parametrize(
@@ -224,7 +239,9 @@ class TestTools:
             ("ollama/llama", {"read": "read", "edit": "edit  "}),
         ],
     )
-    def test_tools_are_listed_with_the_names_the_model_sees(self, model: str, lines: dict[str, str], tmp_path: Path) -> None:
+    def test_tools_are_listed_with_the_names_the_model_sees(
+        self, model: str, lines: dict[str, str], tmp_path: Path
+    ) -> None:
         over = talk("/tools", model=f"simulator:{model}", tools=[*coding_tools(tmp_path), add])
         shown = {line.split(" ")[0]: line for line in over.lines}
         for name, line in lines.items():
@@ -261,10 +278,19 @@ class TestTools:
         assert len([line for line in over.lines if line.strip()]) == 2
         assert over.has("… asks first")
 
-    def test_tools_that_code_calls_or_a_search_finds_are_told_from_those_that_the_model_sees(self, tmp_path: Path) -> None:
+    def test_tools_that_code_calls_or_a_search_finds_are_told_from_those_that_the_model_sees(
+        self, tmp_path: Path
+    ) -> None:
         pytest.importorskip("pydantic_monty")
         tools = [*coding_tools(tmp_path), add]
-        over = talk("/tools", "/tools run_code", "/tools add", model="simulator:anthropic", tools=tools, code_mode="python")
+        over = talk(
+            "/tools",
+            "/tools run_code",
+            "/tools add",
+            model="simulator:anthropic",
+            tools=tools,
+            code_mode="python",
+        )
         shown = {line.split(" ")[0]: line for line in over.lines}
         assert shown["add"].endswith(" in code")
         assert not shown["run_code"].endswith(" in code")
@@ -288,14 +314,18 @@ class TestSaveAndLoad:
         file = tmp_path / "new directory" / "chat.jsonl"
         over = talk(SAY, f"/save {file}", "/new", f"/load {file}", "say more")
         assert not over.has("saved with")
-        assert talk(f"/load {file}", model="simulator:xai").has("saved with simulator:anthropic/", ": use /model simulator:")
+        assert talk(f"/load {file}", model="simulator:xai").has(
+            "saved with simulator:anthropic/", ": use /model simulator:"
+        )
         assert over.has("saved 2 messages to")
         assert over.has("started a new conversation")
         assert over.has("loaded 2 messages; your last prompt was 'say hello'")
         assert len(over.agent.conversation) == 4
         assert len(load(file.read_bytes())[0]) == 2
 
-    def test_only_the_user_can_read_it_even_while_it_is_written(self, tmp_path: Path, monkeypatch: Patch) -> None:
+    def test_only_the_user_can_read_it_even_while_it_is_written(
+        self, tmp_path: Path, monkeypatch: Patch
+    ) -> None:
         modes: list[int] = []
         chmod = Path.chmod
 
@@ -310,7 +340,9 @@ class TestSaveAndLoad:
         assert {*modes, stat.S_IMODE(file.stat().st_mode)} == {0o600}
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
-    @pytest.mark.parametrize(("command", "directory"), [("/save", "state/chats"), ("/save ~/chat.jsonl", "~")])
+    @pytest.mark.parametrize(
+        ("command", "directory"), [("/save", "state/chats"), ("/save ~/chat.jsonl", "~")]
+    )
     def test_location(self, command: str, directory: str, tmp_path: Path) -> None:
         assert talk(SAY, command).has("saved 2 messages")
         assert len(list((tmp_path / Path(directory).expanduser()).glob("*.jsonl"))) == 1
@@ -323,9 +355,12 @@ class TestSaveAndLoad:
         assert len(over.agent.conversation) == 4
 
     @pytest.mark.parametrize(
-        ("function", "error"), [("os.fsync", errno.ENOSPC), ("os.replace", errno.EIO), ("tempfile.mkstemp", errno.ENOSPC)]
+        ("function", "error"),
+        [("os.fsync", errno.ENOSPC), ("os.replace", errno.EIO), ("tempfile.mkstemp", errno.ENOSPC)],
     )
-    def test_failed_save_keeps_the_old_file(self, tmp_path: Path, monkeypatch: Patch, function: str, error: int) -> None:
+    def test_failed_save_keeps_the_old_file(
+        self, tmp_path: Path, monkeypatch: Patch, function: str, error: int
+    ) -> None:
         file = tmp_path / "chats" / "chat.jsonl"
         talk(SAY, f"/save {file}")
         before = file.read_bytes()
@@ -372,7 +407,15 @@ class TestSaveAndLoad:
 
     @pytest.mark.parametrize(
         "content",
-        [b"", b"not json", b"{}", b'{"toolglot": 999}\n', b"\xff\xfe", b"[1]\n[2]\n", b'{"format": 1}\n{"role": 5}\n'],
+        [
+            b"",
+            b"not json",
+            b"{}",
+            b'{"toolglot": 999}\n',
+            b"\xff\xfe",
+            b"[1]\n[2]\n",
+            b'{"format": 1}\n{"role": 5}\n',
+        ],
     )
     def test_damaged_file_is_named_and_keeps_the_conversation(self, content: bytes, tmp_path: Path) -> None:
         (tmp_path / "chat.jsonl").write_bytes(content)

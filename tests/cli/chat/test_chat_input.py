@@ -32,11 +32,15 @@ def paste(text: str) -> str:
     return f"\x1b[200~{text}\x1b[201~"
 
 
-def a_keyboard(data: bytes | io.BytesIO = b"", *, is_terminal: bool = False, typed: str | list[str] = "") -> Any:
+def a_keyboard(
+    data: bytes | io.BytesIO = b"", *, is_terminal: bool = False, typed: str | list[str] = ""
+) -> Any:
     """Keys that were pressed, and those that wait, in the pieces in which they arrive."""
     waiting = [typed] if isinstance(typed, str) else typed
     file = data if isinstance(data, io.BytesIO) else io.BytesIO(data)
-    return SimpleNamespace(file=file, is_terminal=is_terminal, read_pending=lambda: waiting.pop(0) if waiting else "")
+    return SimpleNamespace(
+        file=file, is_terminal=is_terminal, read_pending=lambda: waiting.pop(0) if waiting else ""
+    )
 
 
 class TestPipe:
@@ -74,7 +78,15 @@ class TestPipe:
 
     @pytest.mark.parametrize(
         ("typed", "answer"),
-        [("y", "yes"), ("YES", "yes"), ("n", "no"), ("a", "always"), ("maybe", ""), ("yesterday", ""), ("\n\nno", "no")],
+        [
+            ("y", "yes"),
+            ("YES", "yes"),
+            ("n", "no"),
+            ("a", "always"),
+            ("maybe", ""),
+            ("yesterday", ""),
+            ("\n\nno", "no"),
+        ],
     )
     def test_answer_is_a_line(self, typed: str, answer: str) -> None:
         shown: list[str] = []
@@ -196,7 +208,11 @@ class TestTerminal:
     @pytest.fixture
     def typist(self) -> Any:
         with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-            yield Typist(keys, None, lambda text: ["/model", "/new", "/help"] if " " not in text else ["gemini:", "groq:"])
+            yield Typist(
+                keys,
+                None,
+                lambda text: ["/model", "/new", "/help"] if " " not in text else ["gemini:", "groq:"],
+            )
 
     @pytest.mark.parametrize(
         ("keys", "text"),
@@ -228,7 +244,10 @@ class TestTerminal:
         [
             (["cc @notes.txt", ENTER], []),
             (["see ", paste("cc @notes.txt"), " here", ENTER], ["cc @notes.txt"]),
-            ([paste(f"{LONG}\ncc @notes.txt"), ENTER], ["[pasted text 1: 21 lines]", f"{LONG}\ncc @notes.txt"]),
+            (
+                [paste(f"{LONG}\ncc @notes.txt"), ENTER],
+                ["[pasted text 1: 21 lines]", f"{LONG}\ncc @notes.txt"],
+            ),
             ([paste(f"{LONG}\n"), ENTER], ["[pasted text 1: 20 lines]", f"{LONG}\n"]),
             ([UP, " again", ENTER], ["earlier @notes.txt"]),
             (["@", paste("notes.txt"), ENTER], ["notes.txt"]),
@@ -285,18 +304,23 @@ class TestTerminal:
         ],
         ids=["enter", "right", "edited", "ctrl-c", "again"],
     )
-    def test_a_history_search_can_be_accepted_and_left(self, typist: Typist, keys: list[str], text: str) -> None:
+    def test_a_history_search_can_be_accepted_and_left(
+        self, typist: Typist, keys: list[str], text: str
+    ) -> None:
         for prompt in ("An older weat", "What is the weather?", "Another"):
             typist.types(prompt, ENTER)
         assert typist.types(CTRL_R, "weat", *keys) == text
 
     @pytest.mark.parametrize(
-        ("keys", "answer"), [("y", "yes"), ("n", "no"), ("Y", "yes"), ("N", "no"), ("w\x7fy", "yes"), (ENTER, "")]
+        ("keys", "answer"),
+        [("y", "yes"), ("n", "no"), ("Y", "yes"), ("N", "no"), ("w\x7fy", "yes"), (ENTER, "")],
     )
     def test_one_key_answers(self, typist: Typist, keys: str, answer: str) -> None:
         assert typist.answers(keys) == answer
 
-    @pytest.mark.parametrize(("word", "answer"), [("a", "always"), ("A", "always"), ("always", "always"), ("x", "")])
+    @pytest.mark.parametrize(
+        ("word", "answer"), [("a", "always"), ("A", "always"), ("always", "always"), ("x", "")]
+    )
     def test_always_needs_enter(self, typist: Typist, word: str, answer: str) -> None:
         assert typist.answers(word, ENTER) == answer
 
@@ -336,7 +360,9 @@ class TestTerminal:
 
 
 class TestHistory:
-    @pytest.mark.parametrize(("keys", "text"), [(["first\\", ENTER, "two"], "first\ntwo"), ([paste(LONG)], LONG)])
+    @pytest.mark.parametrize(
+        ("keys", "text"), [(["first\\", ENTER, "two"], "first\ntwo"), ([paste(LONG)], LONG)]
+    )
     def test_prompts_are_kept_in_full(self, keys: list[str], text: str, tmp_path: Path) -> None:
         for pressed in (keys, [UP]):
             with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):

@@ -51,13 +51,17 @@ def user_texts(chat: Chat) -> list[str]:
 
 
 def test_the_first_prompt_waits_for_servers_and_uses_their_tools(make_servers: MakeServers) -> None:
-    servers = make_servers(bad=ServerSettings(command="no-such-program"), needy=ServerSettings(command="${NOT_SET_AT_ALL}"))
+    servers = make_servers(
+        bad=ServerSettings(command="no-such-program"), needy=ServerSettings(command="${NOT_SET_AT_ALL}")
+    )
     over = talk('call mcp__local__echo {"text": "hello"}', "/mcp", "/mcp local", "/context", servers=servers)
     assert over.has("waiting for MCP servers: ")
     assert over.has("mcp__local__echo: hello")
     assert over.has("MCP server bad cannot be used: ")
     assert over.has("the MCP server needy needs the variable NOT_SET_AT_ALL")
-    assert over.has("local  ready, ", " tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25 · trusted")
+    assert over.has(
+        "local  ready, ", " tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25 · trusted"
+    )
     assert over.has("bad  failed: ")
     assert over.has("/local:explain topic", "Explain it.")
     assert over.has("@local:note://1", "one")
@@ -68,7 +72,11 @@ def test_prompts_are_commands(make_servers: MakeServers) -> None:
     servers = make_servers()
     servers.wait()
     over = talk(
-        "/local:explain the universe", "/local:explain topic=cats", "/local:explain", "/local:explan x", servers=servers
+        "/local:explain the universe",
+        "/local:explain topic=cats",
+        "/local:explain",
+        "/local:explan x",
+        servers=servers,
     )
     assert user_texts(over.chat) == ["Explain the universe.", "Explain cats."]
     assert over.has("the prompt needs 'topic': /local:explain topic")
@@ -82,8 +90,19 @@ def test_names_of_servers_are_typed_as_one_word(make_servers: MakeServers, tmp_p
     settings = ServerSettings(command=sys.executable, args=(SERVER, str(tmp_path)))
     servers = make_servers(**{"GitHub MCP": settings, "@a/b": settings})
     servers.wait()
-    over = talk("/GitHub-MCP:explain cats", "/a/b:explain dogs", "see @GitHub-MCP:note://1", "/mcp GitHub MCP", servers=servers)
-    assert user_texts(over.chat) == ["Explain cats.", "Explain dogs.", "see [note://1]", "[note://1]\nthe note"]
+    over = talk(
+        "/GitHub-MCP:explain cats",
+        "/a/b:explain dogs",
+        "see @GitHub-MCP:note://1",
+        "/mcp GitHub MCP",
+        servers=servers,
+    )
+    assert user_texts(over.chat) == [
+        "Explain cats.",
+        "Explain dogs.",
+        "see [note://1]",
+        "[note://1]\nthe note",
+    ]
     assert over.has("/GitHub-MCP:explain topic")
     assert {"@GitHub-MCP:note://1", "@a/b:note://1"} <= {*over.chat.completions("look at @")}
 
@@ -114,7 +133,16 @@ def test_resources_are_attachments(make_servers: MakeServers) -> None:
 def test_a_server_asks_the_user(make_servers: MakeServers, tmp_path: Path) -> None:
     servers = make_servers()
     servers.wait()
-    over = talk("call mcp__local__ask {}", "yes", "Ada", "-", "green", "call mcp__local__ask {}", "no", servers=servers)
+    over = talk(
+        "call mcp__local__ask {}",
+        "yes",
+        "Ada",
+        "-",
+        "green",
+        "call mcp__local__ask {}",
+        "no",
+        servers=servers,
+    )
     assert over.has("? local asks: ")
     assert over.has("name (string, required): Your name")
     assert over.has("your answer will be sent to this MCP server")
@@ -137,7 +165,13 @@ def test_changes_and_failures_are_told(make_servers: MakeServers, monkeypatch: p
         return "/mcp"
 
     monkeypatch.setattr(ChatServers, "notify", note)
-    lines = ["call mcp__local__change {}", wait_for_change, "/mcp restart local", "/mcp restart none", "/mcp none"]
+    lines = [
+        "call mcp__local__change {}",
+        wait_for_change,
+        "/mcp restart local",
+        "/mcp restart none",
+        "/mcp none",
+    ]
     over = talk(*lines, servers=servers)
     assert over.has("MCP server local: ", "added or changed")
     assert over.has("local: ready, ")
@@ -145,7 +179,9 @@ def test_changes_and_failures_are_told(make_servers: MakeServers, monkeypatch: p
 
 
 @pytest.mark.parametrize("mode", ["later", "rug", "schema"])
-def test_a_tool_that_changes_is_asked_about_again(mode: str, make_servers: MakeServers, tmp_path: Path) -> None:
+def test_a_tool_that_changes_is_asked_about_again(
+    mode: str, make_servers: MakeServers, tmp_path: Path
+) -> None:
     """A server whose tool was always allowed replaces it: the next question shows what is different."""
     changed, notify = threading.Event(), ChatServers.notify
     lying = ServerSettings(command=sys.executable, args=("-I", "-S", LYING, str(tmp_path), mode))
@@ -162,7 +198,9 @@ def test_a_tool_that_changes_is_asked_about_again(mode: str, make_servers: MakeS
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChatServers, "notify", note)
-        over = talk('call mcp__lying__lookup {"note": "first"}', "always", wait_for_change, "no", servers=servers)
+        over = talk(
+            'call mcp__lying__lookup {"note": "first"}', "always", wait_for_change, "no", servers=servers
+        )
     assert (tmp_path / "calls").read_text() == '{"note": "first"}\n'
     text = "".join(line.replace("↪", "").replace(" ", "") for line in over.lines)
     assert text.count("?mcp__lying__lookupwantstorun(network,read,write)") == 2
@@ -197,7 +235,9 @@ async def test_values_of_forms() -> None:
         "list": {"type": "array", "default": ["x", "y"]},
         "count\n> fake": {"type": "integer"},
     }
-    values = await fill_form({"properties": kinds, "required": ["name"]}, read, lambda text, style: notes.append(text.strip()))
+    values = await fill_form(
+        {"properties": kinds, "required": ["name"]}, read, lambda text, style: notes.append(text.strip())
+    )
     assert values == {"name": "Ada", "yes": True, "maybe": False, "list": ["a", "b"], "count\n> fake": "7"}
     assert questions[:4] == ["  name: ", "  name: ", "  empty [x]: ", "  yes [-]: "]
     assert {"  maybe [no]: ", "  list [x, y]: "} <= {*questions}

@@ -21,13 +21,17 @@ OPTIONS = [UserOption(label="red", description="like a rose"), UserOption(label=
         (UserQuestion(question="How many?", kind="text"), "7", "7"),
     ],
 )
-def test_a_number_is_an_option_and_words_are_words(question: UserQuestion, line: str, meant: UserAnswer | None) -> None:
+def test_a_number_is_an_option_and_words_are_words(
+    question: UserQuestion, line: str, meant: UserAnswer | None
+) -> None:
     assert parse_answer(question, line) == meant
 
 
 def test_everything_is_shown_and_nothing_is_obeyed() -> None:
     screen, out = a_screen()
-    show_question(UserQuestion(question="Which\x1b[2J?", header="Colour", options=OPTIONS, multi=True), screen)
+    show_question(
+        UserQuestion(question="Which\x1b[2J?", header="Colour", options=OPTIONS, multi=True), screen
+    )
     output = out.getvalue()
     assert "? Colour: Which␛[2J?" in output
     assert "1 red  like a rose" in output

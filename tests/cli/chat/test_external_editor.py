@@ -10,12 +10,17 @@ from toolglot.cli.chat.external_editor import open_in_editor
 
 @pytest.fixture
 def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file to edit; each editor adds its directory's name, and what PATH finds, and a fallback that fails is last."""
+    """A file to edit; each editor adds its directory's name, and what PATH finds, and a fallback that fails
+    is last.
+    """
     (tmp_path / "work").mkdir()
     for name in ("work/bin/edit", "good/edit", "work/bin/helper", "good/helper", "good/fails"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text('#!/bin/sh\n[ "${0##*/}" = fails ] && exit 1\nfor file; do :; done\ncommand -v helper >> "$file"\n')
+        path.write_text(
+            '#!/bin/sh\n[ "${0##*/}" = fails ] && exit 1\nfor file; do :; done\ncommand -v helper >> '
+            '"$file"\n'
+        )
         path.chmod(0o755)
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("PATH", f"bin::{tmp_path}/work/bin:{tmp_path}/good:/usr/bin:/bin")

@@ -47,10 +47,15 @@ class TestLaunch:
             (
                 "simulator:gemini",
                 (),
-                "using simulator:gemini: the conversation was saved with this model (use -m to choose another)",
+                "using simulator:gemini: the conversation was saved with this model (use -m to choose "
+                "another)",
             ),
             ("simulator:gemini", ("-m", "simulator:ollama"), ""),
-            ("openai:gpt-5", (), "using simulator:xai: the conversation's model, openai:gpt-5, cannot be used (no key for"),
+            (
+                "openai:gpt-5",
+                (),
+                "using simulator:xai: the conversation's model, openai:gpt-5, cannot be used (no key for",
+            ),
             ("nope\x1b:x", (), "using simulator:xai: the conversation's model, nope"),
             (5, (), ""),
         ],

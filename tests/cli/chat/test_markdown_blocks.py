@@ -81,7 +81,10 @@ class TestWhereBlocksEnd:
             ("```\na\n``` not the end\n```\nend", ["```\na\n``` not the end\n```", "end"]),
             ("```\na\n`````\nend", ["```\na\n`````", "end"]),
             ("```\nnever closed\n\nso all of this\n", ["```\nnever closed\n\nso all of this"]),
-            ("- a\n  ```sh\n  ls\n\n  pwd\n  ```\n- b\n\nend", ["- a\n  ```sh\n  ls\n\n  pwd\n  ```\n- b", "end"]),
+            (
+                "- a\n  ```sh\n  ls\n\n  pwd\n  ```\n- b\n\nend",
+                ["- a\n  ```sh\n  ls\n\n  pwd\n  ```\n- b", "end"],
+            ),
             ("1. a\n\n   ```\n   x\n   ```\n\n2. b", ["1. a\n\n   ```\n   x\n   ```\n\n2. b"]),
             ("    ```\n    no fence\n\nend", ["    ```\n    no fence", "end"]),
             ("```ls -l``` lists files\n\nnext", ["```ls -l``` lists files", "next"]),
@@ -147,7 +150,9 @@ class TestLongThings:
         assert [line for block in code for line in block.split("\n")[1:-1]] == body
 
     @pytest.mark.untraced
-    @pytest.mark.parametrize("piece", ["some words of a line\n", "word ", "x", "```\ncode\n```\n", "- item\n\n"])
+    @pytest.mark.parametrize(
+        "piece", ["some words of a line\n", "word ", "x", "```\ncode\n```\n", "- item\n\n"]
+    )
     def test_every_line_is_looked_at_once(self, piece: str, monkeypatch: Patch) -> None:
         """However it comes: in one piece or in many."""
         lengths: list[int] = []

@@ -24,7 +24,18 @@ from toolglot.loop.agent.agent import Agent
 from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.losses import Loss
-from toolglot.values.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant
+from toolglot.values.messages import (
+    Foreign,
+    Media,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+)
 
 CALL = ToolCall("c1", "look", {"place": "here", "deep": True})
 DONE = ev.RunDone(ev.RunResult(""))
@@ -33,8 +44,12 @@ WIDTHS = (20, 40, 100)
 HOSTILE = "\x1b[31mred\x1b]8;;http://x\x07\x9b2J\u202egnp\x00\r\x08"
 
 
-def outcome(text: str = "done", *, call: ToolCall = CALL, failed: bool = False, ran: bool = True) -> ev.ToolFinished:
-    return ev.ToolFinished(ev.ToolOutcome(call, ToolResult(call.id, (Text(text),), is_error=failed), 1.25, ran=ran))
+def outcome(
+    text: str = "done", *, call: ToolCall = CALL, failed: bool = False, ran: bool = True
+) -> ev.ToolFinished:
+    return ev.ToolFinished(
+        ev.ToolOutcome(call, ToolResult(call.id, (Text(text),), is_error=failed), 1.25, ran=ran)
+    )
 
 
 def reply() -> Reply:
@@ -77,7 +92,11 @@ def moving(width: int, *events: ev.RunEvent) -> Screen:
 
 
 def render_events(
-    events: Iterable[ev.RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None
+    events: Iterable[ev.RunEvent],
+    width: int = 80,
+    *,
+    moves: bool = False,
+    settings: ChatSettings | None = None,
 ) -> str:
     screen, out = a_screen(width, moves=moves, settings=settings)
     feed(screen, *events)
@@ -97,7 +116,8 @@ def harmful(text: str) -> list[str]:
     return [
         character
         for character in text
-        if (unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n") or character in "\u202e\u2066"
+        if (unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n")
+        or character in "\u202e\u2066"
     ]
 
 
@@ -134,7 +154,10 @@ class TestEvents:
             (ev.Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
             (ev.RequestDelayed("gemini is limited", 2.0), "waiting for 2.0 s: gemini is limited"),
             (ev.ModelSwitched("other:model", "it failed"), "continuing with other:model: it failed"),
-            (ev.ContextTruncated("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
+            (
+                ev.ContextTruncated("2 older messages are left out", 2, 100, 50),
+                "2 older messages are left out",
+            ),
             (ev.BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
             (ev.BlockReady(0, Media("file", url="https://x")), "[file"),
             (ev.BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
@@ -142,14 +165,22 @@ class TestEvents:
                 ev.RunDone(ev.RunResult("", stop="length")),
                 "stopped early (length): the reply was truncated by the length limit",
             ),
-            (ev.RunDone(ev.RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
+            (
+                ev.RunDone(ev.RunResult("", usage=Usage(12_345, 6, 1_000))),
+                "12k tokens in (1,000 cached), 6 out",
+            ),
             (ev.RunDone(ev.RunResult("", cost=0.01234)), "$0.0123"),
             (ev.RunDone(ev.RunResult("", iterations=3)), "3 requests"),
             (outcome("no such place", failed=True), "✗ look"),
             (outcome("a\nb\nc\nd"), "1 more line ·"),
             (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", ()), 0.1)), "(no output)"),
             (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Text("  \n"),)), 0.1)), "(no output)"),
-            (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Media("image", "image/png", "aGk="),)), 0.1)), "[image"),
+            (
+                ev.ToolFinished(
+                    ev.ToolOutcome(CALL, ToolResult("c1", (Media("image", "image/png", "aGk="),)), 0.1)
+                ),
+                "[image",
+            ),
         ],
     )
     def test_an_event_is_said_in_a_line(self, event: ev.RunEvent, expected: str) -> None:
@@ -172,12 +203,16 @@ class TestEvents:
     @pytest.mark.parametrize("moves", [True, False])
     def test_things_are_shown_in_the_order_in_which_they_came(self, moves: bool) -> None:
         foreign = ev.BlockReady(1, Foreign("gemini", {"type": "code"}))
-        text = render_events([ev.TextDelta(0, "before"), foreign, ev.TextDelta(2, "after"), DONE], moves=moves)
+        text = render_events(
+            [ev.TextDelta(0, "before"), foreign, ev.TextDelta(2, "after"), DONE], moves=moves
+        )
         assert text.index("before") < text.index("[gemini code") < text.index("after")
 
     @pytest.mark.parametrize("moves", [True, False])
     def test_a_result_that_comes_in_the_middle_of_a_text_begins_its_own_line(self, moves: bool) -> None:
-        text = render_events([ev.ToolCallReady(0, CALL), ev.TextDelta(1, "I go on"), outcome(), DONE], moves=moves)
+        text = render_events(
+            [ev.ToolCallReady(0, CALL), ev.TextDelta(1, "I go on"), outcome(), DONE], moves=moves
+        )
         assert not [line for line in text.splitlines() if "go on" in line and "look" in line]
 
     def test_a_summary_is_folded(self) -> None:
@@ -187,7 +222,9 @@ class TestEvents:
 
 class TestText:
     def test_in_a_pipe_text_is_what_the_model_said(self) -> None:
-        text = render_events([ev.TextDelta(0, "**a** <b>\n\n- c"), ev.TextDelta(0, "\n"), ev.TextDelta(0, "end"), DONE])
+        text = render_events(
+            [ev.TextDelta(0, "**a** <b>\n\n- c"), ev.TextDelta(0, "\n"), ev.TextDelta(0, "end"), DONE]
+        )
         assert text.startswith("**a** <b>\n\n- c\nend\n")
 
     def test_on_a_terminal_text_is_drawn_block_by_block(self) -> None:
@@ -208,7 +245,9 @@ class TestText:
     def test_tags_and_addresses_are_visible(self, text: str, drawn: str) -> None:
         assert drawn in render_events([ev.TextDelta(0, text), DONE], moves=True)
 
-    @pytest.mark.parametrize("block", ["- one\n- two", "1. one\n2. two", "> quoted", "# title", "| a |\n|---|\n| 1 |"])
+    @pytest.mark.parametrize(
+        "block", ["- one\n- two", "1. one\n2. two", "> quoted", "# title", "| a |\n|---|\n| 1 |"]
+    )
     def test_blocks_are_not_far_apart(self, block: str) -> None:
         drawn = render_events([ev.TextDelta(0, f"before\n\n{block}\n\nafter"), DONE], moves=True)
         assert not re.search(r"\n *\n *\n *\n", drawn)
@@ -226,7 +265,9 @@ class TestText:
     def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
         words = "words and 漢字漢字漢字漢字漢字漢字漢字 and " + "x" * 150
         table = "| a | b |\n|---|---|\n| " + "long cell " * 8 + " | 2 |"
-        markdown = f"# {words}\n\n{words}\n\n- {words}\n  - {words}\n\n> {words}\n\n```\n{words}\n```\n\n{table}\n"
+        markdown = (
+            f"# {words}\n\n{words}\n\n- {words}\n  - {words}\n\n> {words}\n\n```\n{words}\n```\n\n{table}\n"
+        )
         drawn = render_events([ev.TextDelta(0, markdown), DONE], width, moves=True)
         assert max(map(cell_len, drawn.splitlines())) <= width
 
@@ -246,7 +287,9 @@ class TestText:
 
 class TestNothingIsObeyed:
     @pytest.mark.parametrize(("moves", "thinking"), [(True, "folded"), (True, "shown"), (False, "shown")])
-    def test_nothing_that_a_model_or_a_tool_says_is_a_command_to_the_terminal(self, moves: bool, thinking: Any) -> None:
+    def test_nothing_that_a_model_or_a_tool_says_is_a_command_to_the_terminal(
+        self, moves: bool, thinking: Any
+    ) -> None:
         call = ToolCall("c2", f"na{HOSTILE}me", {f"k{HOSTILE}": HOSTILE})
         events: list[ev.RunEvent] = [
             ev.ThinkingDelta(0, HOSTILE),
@@ -276,21 +319,37 @@ class TestNothingIsObeyed:
         assert harmful("".join(bottom(feed(screen, ev.TextDelta(3, HOSTILE)), 100))) == []
 
     @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
-    def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: Patch) -> None:
+    def test_it_can_be_written_whatever_the_terminal_can_write(
+        self, encoding: str, monkeypatch: Patch
+    ) -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
         screen = Screen(create_console())
         with screen.turn():
-            feed(screen, *EVENTS, ev.TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9))
+            feed(
+                screen,
+                *EVENTS,
+                ev.TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"),
+                outcome("lone \ud83d 漢字\n" * 9),
+            )
             screen.note("漢字 …")
 
 
 class TestThinking:
     @pytest.mark.parametrize(
         ("how", "seen", "unseen"),
-        [("folded", "· /show 1", "secret"), ("shown", "secret plan", "/show"), ("hidden", "answer", "thought for")],
+        [
+            ("folded", "· /show 1", "secret"),
+            ("shown", "secret plan", "/show"),
+            ("hidden", "answer", "thought for"),
+        ],
     )
     def test_it_is_shown_as_configured(self, how: Any, seen: str, unseen: str) -> None:
-        events = [ev.ThinkingDelta(0, "a secret "), ev.ThinkingDelta(0, "plan"), ev.TextDelta(1, "answer"), DONE]
+        events = [
+            ev.ThinkingDelta(0, "a secret "),
+            ev.ThinkingDelta(0, "plan"),
+            ev.TextDelta(1, "answer"),
+            DONE,
+        ]
         for moves in (True, False):
             text = render_events(events, moves=moves, settings=ChatSettings(thinking=how))
             assert seen in text
@@ -338,7 +397,9 @@ class TestCalls:
         assert [line[4:] for line in render_events([outcome(text)]).splitlines()[1:]] == lines
 
     @pytest.mark.parametrize("width", [20, 100])
-    @pytest.mark.parametrize("text", ["x" * 300, "漢字" * 100, "a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\tn", "é" * 200])
+    @pytest.mark.parametrize(
+        "text", ["x" * 300, "漢字" * 100, "a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\tn", "é" * 200]
+    )
     def test_a_wide_result_stays_in_its_lines(self, text: str, width: int) -> None:
         drawn = render_events([outcome(text)], width, moves=True).splitlines()
         assert max(map(cell_len, drawn)) <= width
@@ -347,7 +408,12 @@ class TestCalls:
         screen = moving(80)
         calls = [ToolCall(f"c{number}", f"tool_{number}", {"n": number}) for number in range(3)]
         for number, call in enumerate(calls):
-            feed(screen, ev.ToolCallStarted(number, call.id, call.name), ev.ToolCallReady(number, call), ev.ToolStarted(call))
+            feed(
+                screen,
+                ev.ToolCallStarted(number, call.id, call.name),
+                ev.ToolCallReady(number, call),
+                ev.ToolStarted(call),
+            )
         feed(screen, ev.ToolProgress(calls[1], "half way"))
         assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_1", "tool_2"]
         assert "half way" in bottom(screen, 80)[1]
@@ -378,14 +444,34 @@ class TestCalls:
             (ToolCall("c", "t", None, "{broken"), "{broken"),
             (
                 ToolCall(
-                    "c", "shell", {"head_share": 0.5, "yield_after": 10.0, "command": "ls", "cwd": ".", "max_output": 40000}
+                    "c",
+                    "shell",
+                    {
+                        "head_share": 0.5,
+                        "yield_after": 10.0,
+                        "command": "ls",
+                        "cwd": ".",
+                        "max_output": 40000,
+                    },
                 ),
                 'command: "ls", yield_after: 10.0',
             ),
-            (ToolCall("c", "shell", {"cwd": "src", "inactivity_timeout": 5, "command": "ls"}), 'command: "ls", cwd: "src"'),
-            (ToolCall("c", "grep", {"auto_context": True, "path": "a", "pattern": "x"}), 'pattern: "x", path: "a"'),
-            (ToolCall("c", "read", {"list_depth": 2, "start_line": 3, "path": "a"}), 'path: "a", start_line: 3'),
-            (ToolCall("c", "mine", {"max_output": 1, "cwd": ".", "path": "a"}), 'max_output: 1, cwd: ".", path: "a"'),
+            (
+                ToolCall("c", "shell", {"cwd": "src", "inactivity_timeout": 5, "command": "ls"}),
+                'command: "ls", cwd: "src"',
+            ),
+            (
+                ToolCall("c", "grep", {"auto_context": True, "path": "a", "pattern": "x"}),
+                'pattern: "x", path: "a"',
+            ),
+            (
+                ToolCall("c", "read", {"list_depth": 2, "start_line": 3, "path": "a"}),
+                'path: "a", start_line: 3',
+            ),
+            (
+                ToolCall("c", "mine", {"max_output": 1, "cwd": ".", "path": "a"}),
+                'max_output: 1, cwd: ".", path: "a"',
+            ),
         ],
     )
     def test_arguments_are_said_in_a_line(self, call: ToolCall, expected: str) -> None:
@@ -407,7 +493,10 @@ class TestLosses:
         feed(screen, done, done)
         assert out.getvalue().count("lost: ") == 2
         assert "lost: 172 tools ('t0', 't1', 't2', …) at tools: at most 128" in out.getvalue()
-        assert describe_losses(lost[:2]) == ["lost: tool 't0' at tools: at most 128", "lost: tool 't1' at tools: at most 128"]
+        assert describe_losses(lost[:2]) == [
+            "lost: tool 't0' at tools: at most 128",
+            "lost: tool 't1' at tools: at most 128",
+        ]
 
     def test_many_keywords_that_were_moved_are_one_line(self) -> None:
         reason = "gemini does not support it; moved into the description"
@@ -431,10 +520,16 @@ class TestMovingLines:
         for number in range(calls):
             call = ToolCall(f"c{number}", f"a_tool_with_a_long_name_{number}", {"text": text})
             feed(screen, ev.ToolCallReady(number, call), ev.ToolStarted(call), ev.ToolProgress(call, text))
-            feed(screen, ev.ToolCallStarted(100 + number, f"w{number}", "writing"), ev.ToolCallDelta(100 + number, text))
+            feed(
+                screen,
+                ev.ToolCallStarted(100 + number, f"w{number}", "writing"),
+                ev.ToolCallDelta(100 + number, text),
+            )
         return screen
 
-    @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100])
+    @pytest.mark.parametrize(
+        "text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100]
+    )
     def test_none_is_too_wide(self, text: str) -> None:
         for width in WIDTHS:
             screen = self.crowd_screen(width, text, 2)

@@ -1,7 +1,7 @@
 """What the conformance suite starts as the client: `python relay.py SOCKET URL`.
 
-It hands the scenario to the test that listens at SOCKET, and ends as that says: no scenario waits for the start of a client.
-"""
+It hands the scenario to the test that listens at SOCKET, and ends as that says: no scenario waits for the
+start of a client."""
 
 import json
 import os

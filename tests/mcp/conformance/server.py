@@ -1,9 +1,9 @@
 """The server that MCP's conformance suite asks for, on `McpToolServer`.
 
-What the suite calls tools are tools of toolglot wherever those can do it, run by the executor; some speak to the client through
-the SDK's session (`current_request`). toolglot serves tools only: prompts, resources, completion and log levels are handlers of
-the SDK's server, and so are the calls that answer with `input_required` for other reasons than an approval.
-"""
+What the suite calls tools are tools of toolglot wherever those can do it, run by the executor; some speak to
+the client through the SDK's session (`current_request`). toolglot serves tools only: prompts, resources,
+completion and log levels are handlers of the SDK's server, and so are the calls that answer with
+`input_required` for other reasons than an approval."""
 
 import asyncio
 import warnings
@@ -195,7 +195,9 @@ def _form(message: str, name: str, type: str = "string") -> types.ElicitRequest:
 
 def _sample(text: str, max_tokens: int) -> types.CreateMessageRequest:
     message = types.SamplingMessage(role="user", content=types.TextContent(text=text))
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens))
+    return types.CreateMessageRequest(
+        params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
+    )
 
 
 _NAME = {"user_name": _form("What is your name?", "name")}
@@ -207,21 +209,33 @@ ROUNDS: dict[str, list[tuple[Inputs, str | None]]] = {
     "test_input_required_result_elicitation": [({**_NAME}, None)],
     "test_input_required_result_sampling": [({**_CAPITAL}, None)],
     "test_input_required_result_list_roots": [({**_ROOTS}, None)],
-    "test_input_required_result_request_state": [({"confirm": _form("Please confirm", "ok", "boolean")}, "0")],
+    "test_input_required_result_request_state": [
+        ({"confirm": _form("Please confirm", "ok", "boolean")}, "0")
+    ],
     "test_input_required_result_multiple_inputs": [(_ALL, "0")],
     "test_input_required_result_multi_round": [
         ({"step1": _form("Step 1: What is your name?", "name")}, "0"),
         ({"step2": _form("Step 2: What is your favorite color?", "color")}, "1"),
     ],
-    "test_input_required_result_tampered_state": [({"confirm": _form("Please confirm", "ok", "boolean")}, "0")],
+    "test_input_required_result_tampered_state": [
+        ({"confirm": _form("Please confirm", "ok", "boolean")}, "0")
+    ],
     "test_input_required_result_capabilities": [(_ALL, None)],
 }
-_CAPABILITIES = {types.ElicitRequest: "elicitation", types.CreateMessageRequest: "sampling", types.ListRootsRequest: "roots"}
+_CAPABILITIES = {
+    types.ElicitRequest: "elicitation",
+    types.CreateMessageRequest: "sampling",
+    types.ListRootsRequest: "roots",
+}
 
 
 def _select_supported(inputs: Inputs, context: ServerRequestContext[None]) -> Inputs:
     capabilities = context.session.client_capabilities
-    return {key: value for key, value in inputs.items() if getattr(capabilities, _CAPABILITIES[type(value)], None) is not None}
+    return {
+        key: value
+        for key, value in inputs.items()
+        if getattr(capabilities, _CAPABILITIES[type(value)], None) is not None
+    }
 
 
 async def answer_in_rounds(
@@ -234,13 +248,18 @@ async def answer_in_rounds(
     wanted = _select_supported(inputs, context)
     if wanted.keys() <= responses.keys() and responses:
         if number + 1 == len(rounds):
-            answers = [value.model_dump(mode="json", by_alias=True, exclude_none=True) for value in responses.values()]
+            answers = [
+                value.model_dump(mode="json", by_alias=True, exclude_none=True)
+                for value in responses.values()
+            ]
             return types.CallToolResult(content=[types.TextContent(text=f"Hello, state-ok: {answers}")])
         wanted, state = rounds[number + 1]
     return types.InputRequiredResult(input_requests=wanted, request_state=state)
 
 
-async def require_sampling(context: ServerRequestContext[None], params: types.CallToolRequestParams) -> types.CallToolResult:
+async def require_sampling(
+    context: ServerRequestContext[None], params: types.CallToolRequestParams
+) -> types.CallToolResult:
     capabilities = context.session.client_capabilities
     if capabilities is None or capabilities.sampling is None:
         data: Any = {"requiredCapabilities": {"sampling": {}}}
@@ -273,7 +292,9 @@ async def list_prompts(context: ServerRequestContext[None], params: Any) -> type
         types.Prompt(
             name=name,
             description=f"The prompt {name}",
-            arguments=[types.PromptArgument(name=each, description=each, required=True) for each in arguments],
+            arguments=[
+                types.PromptArgument(name=each, description=each, required=True) for each in arguments
+            ],
         )
         for name, arguments in PROMPTS.items()
     ]
@@ -288,12 +309,19 @@ async def get_prompt(
         case "test_simple_prompt":
             messages = [_text("This is a simple prompt for testing.")]
         case "test_prompt_with_arguments":
-            messages = [_text(f"Prompt with arguments: arg1='{arguments['arg1']}', arg2='{arguments['arg2']}'")]
+            messages = [
+                _text(f"Prompt with arguments: arg1='{arguments['arg1']}', arg2='{arguments['arg2']}'")
+            ]
         case "test_prompt_with_embedded_resource":
             contents = types.TextResourceContents(
-                uri=arguments["resourceUri"], mime_type="text/plain", text="Embedded resource content for testing."
+                uri=arguments["resourceUri"],
+                mime_type="text/plain",
+                text="Embedded resource content for testing.",
             )
-            messages = [_user(types.EmbeddedResource(resource=contents)), _text("Please process the embedded resource above.")]
+            messages = [
+                _user(types.EmbeddedResource(resource=contents)),
+                _text("Please process the embedded resource above."),
+            ]
         case "test_prompt_with_image":
             image = types.ImageContent(data=PNG, mime_type="image/png")
             messages = [_user(image), _text("Please analyze the image above.")]
@@ -313,12 +341,19 @@ async def list_resources(context: ServerRequestContext[None], params: Any) -> ty
         ("test://static-binary", "image/png"),
         ("test://watched-resource", "text/plain"),
     ]
-    resources = [types.Resource(uri=uri, name=uri[7:], description=f"The resource {uri}", mime_type=mime) for uri, mime in rows]
+    resources = [
+        types.Resource(uri=uri, name=uri[7:], description=f"The resource {uri}", mime_type=mime)
+        for uri, mime in rows
+    ]
     return types.ListResourcesResult(resources=resources)
 
 
-async def list_templates(context: ServerRequestContext[None], params: Any) -> types.ListResourceTemplatesResult:
-    template = types.ResourceTemplate(uri_template="test://template/{id}/data", name="template", mime_type="application/json")
+async def list_templates(
+    context: ServerRequestContext[None], params: Any
+) -> types.ListResourceTemplatesResult:
+    template = types.ResourceTemplate(
+        uri_template="test://template/{id}/data", name="template", mime_type="application/json"
+    )
     return types.ListResourceTemplatesResult(resource_templates=[template])
 
 
@@ -337,11 +372,17 @@ async def read_resource(
             return types.ReadResourceResult(contents=[blob])
         case _:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": str(params.uri)})
-    return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, mime_type=mime, text=text)])
+    return types.ReadResourceResult(
+        contents=[types.TextResourceContents(uri=params.uri, mime_type=mime, text=text)]
+    )
 
 
-async def complete(context: ServerRequestContext[None], params: types.CompleteRequestParams) -> types.CompleteResult:
-    return types.CompleteResult(completion=types.Completion(values=["paris", "park", "party"], total=3, has_more=False))
+async def complete(
+    context: ServerRequestContext[None], params: types.CompleteRequestParams
+) -> types.CompleteResult:
+    return types.CompleteResult(
+        completion=types.Completion(values=["paris", "park", "party"], total=3, has_more=False)
+    )
 
 
 async def accept(context: ServerRequestContext[None], params: Any) -> types.EmptyResult:
@@ -386,10 +427,18 @@ def create_server() -> McpToolServer:
         await server.bus.publish(PromptsListChanged())
         return "changed"
 
-    for name, function in (("test_trigger_tool_change", change_tools), ("test_trigger_prompt_change", change_prompts)):
+    for name, function in (
+        ("test_trigger_tool_change", change_tools),
+        ("test_trigger_prompt_change", change_prompts),
+    ):
         registry.register(tool(function, name=name, description="Changes a list."))
-    registry.register(tool_from_schema("json_schema_2020_12_tool", "JSON Schema 2020-12.", SCHEMA_2020_12, take_anything))
-    handlers: dict[str, Handler] = {**dict.fromkeys(ROUNDS, answer_in_rounds), "test_missing_capability": require_sampling}
+    registry.register(
+        tool_from_schema("json_schema_2020_12_tool", "JSON Schema 2020-12.", SCHEMA_2020_12, take_anything)
+    )
+    handlers: dict[str, Handler] = {
+        **dict.fromkeys(ROUNDS, answer_in_rounds),
+        "test_missing_capability": require_sampling,
+    }
     for name in handlers:
         registry.register(tool(test_simple_text, name=name, description="Answered by the SDK's server."))
     call_tool = sdk.get_request_handler("tools/call")

@@ -1,4 +1,6 @@
-"""Our MCP client before the official conformance suite: `McpServers` with an agent that calls the tools, for every scenario."""
+"""Our MCP client before the official conformance suite: `McpServers` with an agent that calls the tools, for
+every scenario.
+"""
 
 import asyncio
 import sys
@@ -30,7 +32,8 @@ pytestmark = pytest.mark.conformance
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"  # the suite knows this address
 # Scenarios that are not scored, because they are extensions, and that we do not pass: scenario -> why.
 NOT_SUPPORTED = {
-    "auth/enterprise-managed-authorization": "the exchange with a company's identity provider is left to its own programs",
+    "auth/enterprise-managed-authorization": "the exchange with a company's identity provider is left to its "
+    "own programs",
     "auth/dpop": "the SDK does not bind tokens to keys",
     "auth/dpop-nonce": "the SDK does not bind tokens to keys",
     "auth/wif-jwt-bearer": "the SDK sends the token of a workload as the client's proof, not as a grant",
@@ -38,7 +41,9 @@ NOT_SUPPORTED = {
 
 
 def browse(server: str, address: str) -> None:
-    """Do what the user's browser does: open the address and follow its redirect, which leads back to the client."""
+    """Do what the user's browser does: open the address and follow its redirect, which leads back to the
+    client.
+    """
     threading.Thread(target=lambda: urllib.request.urlopen(address, timeout=10).close(), daemon=True).start()
 
 
@@ -47,10 +52,14 @@ def fill_form(request: ApprovalRequest) -> Allow:
     if request.form is None:
         return Allow()
     properties: dict[str, Any] = request.form.get("properties", {})
-    return Allow(arguments={name: schema.get("default", make_example(schema)) for name, schema in properties.items()})
+    return Allow(
+        arguments={name: schema.get("default", make_example(schema)) for name, schema in properties.items()}
+    )
 
 
-def client_credentials(scenario: str, context: dict[str, Any], name: str, server: McpServer) -> OAuthClientProvider:
+def client_credentials(
+    scenario: str, context: dict[str, Any], name: str, server: McpServer
+) -> OAuthClientProvider:
     """Sign in without a user, with the SDK's own providers, as `McpServers(authenticate=…)` allows."""
     storage, id = StoredTokens(token_file(server)), context["client_id"]
     if scenario.endswith("basic"):
@@ -61,18 +70,26 @@ def client_credentials(scenario: str, context: dict[str, Any], name: str, server
 
 
 async def play(scenario: str, url: str, context: dict[str, Any]) -> None:
-    """Connect as the settings of a user would have it, and let a model call what the scenario names, or every tool."""
+    """Connect as the settings of a user would have it, and let a model call what the scenario names, or every
+    tool.
+    """
     oauth = McpOAuth(
         client_id=context.get("client_id", ""),
         client_secret=context.get("client_secret", ""),
         client_metadata_url=CLIENT_METADATA,
     )
-    authenticate = partial(client_credentials, scenario, context) if "client-credentials" in scenario else None
-    async with McpServers({"suite": McpServer(url=url, oauth=oauth)}, sign_in=browse, authenticate=authenticate) as servers:
+    authenticate = (
+        partial(client_credentials, scenario, context) if "client-credentials" in scenario else None
+    )
+    async with McpServers(
+        {"suite": McpServer(url=url, oauth=oauth)}, sign_in=browse, authenticate=authenticate
+    ) as servers:
         schemas = {tool.definition.name: tool.definition.parameters for tool in servers.tools}
         calls = [(f"mcp__suite__{call['name']}", call["arguments"]) for call in context.get("toolCalls", [])]
         if scenario == "json-schema-2020-12-preservation":
-            calls = [("mcp__suite__json_schema_echo", {"schema": schemas["mcp__suite__json_schema_2020_12_tool"]})]
+            calls = [
+                ("mcp__suite__json_schema_echo", {"schema": schemas["mcp__suite__json_schema_2020_12_tool"]})
+            ]
         for name, arguments in calls or [(name, make_example(schema)) for name, schema in schemas.items()]:
             agent = Agent("simulator:openai-chat", tools=servers.tools, approve=fill_form)
             await agent.run(f"call {name} {dumps_text(arguments)}")
@@ -96,7 +113,9 @@ async def serve_relays(path: str) -> asyncio.Server:
 
 # The suite does not tell clients which authorization server their credentials are for.
 @pytest.mark.filterwarnings("ignore:Omitting `issuer` is deprecated")
-async def test_client_passes_every_required_scenario(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+async def test_client_passes_every_required_scenario(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     path = str(tmp_path / "relay")
     relay = f"{sys.executable} -I -S {Path(__file__).with_name('relay.py')} {path}"
     folders = [tmp_path / revision for revision in REVISIONS]
@@ -104,9 +123,13 @@ async def test_client_passes_every_required_scenario(tmp_path: Path, record_prop
         folder.mkdir()
     async with await serve_relays(path):
         pairs = zip(REVISIONS, folders, strict=True)
-        reports = await asyncio.gather(*(run_conformance("client", *pair, "--command", relay) for pair in pairs))
+        reports = await asyncio.gather(
+            *(run_conformance("client", *pair, "--command", relay) for pair in pairs)
+        )
     for report in reports:
         record_property("summary", str(report))
     assert [report.failures for report in reports] == [{}, {}]
-    failed = [{name for name, outcome in report.not_scored.items() if not outcome.is_good} for report in reports]
+    failed = [
+        {name for name, outcome in report.not_scored.items() if not outcome.is_good} for report in reports
+    ]
     assert failed == [NOT_SUPPORTED.keys(), NOT_SUPPORTED.keys()]

@@ -1,4 +1,6 @@
-"""What the runner reads from the suite: the requirement sets are those that the issue of their revision froze."""
+"""What the runner reads from the suite: the requirement sets are those that the issue of their revision
+froze.
+"""
 
 import pytest
 from tests.mcp.conformance.runner import REVISIONS, Outcome, Report, read_requirements
@@ -8,7 +10,9 @@ pytestmark = pytest.mark.conformance
 
 def test_requirement_sets_are_complete() -> None:
     sizes = {
-        (side, revision): len(read_requirements(side, revision)[0]) for revision in REVISIONS for side in ("server", "client")
+        (side, revision): len(read_requirements(side, revision)[0])
+        for revision in REVISIONS
+        for side in ("server", "client")
     }
     assert sizes == {
         ("server", "2025-11-25"): 30,

@@ -1,7 +1,9 @@
-"""An MCP server over stdio that misbehaves as it is told: `python misbehaving.py`. Nothing but the standard library.
+"""An MCP server over stdio that misbehaves as it is told: `python misbehaving.py`.
 
-The tool `misbehave` waits until a call of `healthy` has arrived, too, and misbehaves before that one is answered.
-"""
+Nothing but the standard library.
+
+The tool `misbehave` waits until a call of `healthy` has arrived, too, and misbehaves before that one is
+answered."""
 
 import json
 import os
@@ -44,13 +46,17 @@ def notify(method: str, params: Any) -> None:
 def misbehave(kind: str, id: Any, healthy: Any, number: int) -> None:
     match kind:
         case "null result" | "list result" | "text result":
-            write(f'{head(id)}"result":{ {"null result": "null", "list result": "[1]", "text result": "5"}[kind] }}}\n')
+            write(
+                f'{head(id)}"result":{ {"null result": "null", "list result": "[1]", "text result": "5"}[kind] }}}\n'
+            )
         case "nothing":
             send({"id": id})
         case "deep result":
             write(f'{head(id)}"result":{{"content":[],"structuredContent":{DEEP}}}}}\n')
         case "deep result, id last":
-            write(f'{{"result":{{"id":{healthy},"content":[],"structuredContent":{DEEP}}},"jsonrpc":"2.0","id":{id}}}\n')
+            write(
+                f'{{"result":{{"id":{healthy},"content":[],"structuredContent":{DEEP}}},"jsonrpc":"2.0","id":{id}}}\n'
+            )
         case "abyss":
             write(f'{head(id)}"result":{{"content":[],"a":{ABYSS}}}}}\n')
         case "NaN" | "1e999" | "-Infinity":
@@ -100,7 +106,10 @@ def misbehave(kind: str, id: Any, healthy: Any, number: int) -> None:
         case "two answers":
             write(f"{answer(id)}\n{answer(id, 'wrong')}\n{answer(healthy, f'healthy {number}')}\n")
         case "banners":
-            write(f'\n\n  \nListening on port 80\n{{"level":"info","id":{id}}}\n{{"id":{healthy},"x":oops\n[]\n7\n"x"\n')
+            write(
+                "\n\n  \nListening on port "
+                f'80\n{{"level":"info","id":{id}}}\n{{"id":{healthy},"x":oops\n[]\n7\n"x"\n'
+            )
             write(b"\x00\xff\xfe\n\r\n" + answer(id).encode() + b"\n")
         case "answers on one line":
             write(answer(id) + answer(healthy, f"healthy {number}") + " and a word\n")
@@ -123,10 +132,17 @@ def misbehave(kind: str, id: Any, healthy: Any, number: int) -> None:
                 notify("notifications/resources/updated", params)
             write(answer(id) + "\n")
         case "odd requests":
-            for offset, method in enumerate(("no/such", "sampling/createMessage", "elicitation/create", "roots/list", "ping")):
-                # Ids that the client has used: one that it uses later could not be cancelled, as it would be ours that is.
+            for offset, method in enumerate(
+                ("no/such", "sampling/createMessage", "elicitation/create", "roots/list", "ping")
+            ):
+                # Ids that the client has used: one that it uses later could not be cancelled, as it would be
+                # ours that is.
                 send({"id": id - offset, "method": method, "params": {"x": 1}})
-            write(f'{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{DEEP}}}\n' + answer(id) + "\n")
+            write(
+                f'{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{DEEP}}}\n'
+                + answer(id)
+                + "\n"
+            )
         case "content of no kind":
             send({"id": id, "result": {"content": "done"}})
         case "unknown part":
@@ -169,7 +185,16 @@ def main() -> None:
         if method == "initialize":
             info = {"name": "misbehaving", "version": "1"}
             capabilities = {"tools": {"listChanged": True}}
-            send({"id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}})
+            send(
+                {
+                    "id": id,
+                    "result": {
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": capabilities,
+                        "serverInfo": info,
+                    },
+                }
+            )
         elif method in BROKEN_LISTS:
             BROKEN_LISTS.clear()
             write(f'{head(id)}"result":{{"tools":[{DEEP}]}}}}\n')

@@ -1,7 +1,8 @@
-"""An MCP server with everything that breaks clients: `python nasty.py [odd | many | broken | endless | deep | silent | gone]`.
+"""An MCP server with everything that breaks clients: `python nasty.py [odd | many | broken | endless | deep |
+silent | gone]`.
 
-A program of its own with nothing but the standard library, so that it starts at once and can do what an SDK would prevent.
-It speaks 2025-11-25 over stdio.
+A program of its own with nothing but the standard library, so that it starts at once and can do what an SDK
+would prevent. It speaks 2025-11-25 over stdio.
 """
 
 import base64
@@ -35,12 +36,20 @@ def text(words: object) -> Doc:
 
 
 def tool(name: str, schema: Any = None, **options: Any) -> Doc:
-    return {"name": name, "description": f"Tries {name[:20]}.", "inputSchema": schema or {"type": "object"}, **options}
+    return {
+        "name": name,
+        "description": f"Tries {name[:20]}.",
+        "inputSchema": schema or {"type": "object"},
+        **options,
+    }
 
 
 NODE = {
     "type": "object",
-    "properties": {"value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+    "properties": {
+        "value": {"type": "integer"},
+        "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+    },
     "required": ["value"],
 }
 BY_ID = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
@@ -105,7 +114,13 @@ def nest(levels: int) -> Doc:
     return schema
 
 
-TOOLS = {"odd": ODD, "many": MANY, "broken": BAD, "endless": MANY[:5], "deep": [tool("fine"), tool("deep", nest(300))]}
+TOOLS = {
+    "odd": ODD,
+    "many": MANY,
+    "broken": BAD,
+    "endless": MANY[:5],
+    "deep": [tool("fine"), tool("deep", nest(300))],
+}
 
 
 class Server:
@@ -135,7 +150,14 @@ class Server:
             server = {"name": f"nasty {self.mode}", "version": "1"}
             capabilities = {"tools": {"listChanged": True}}
             self.send(
-                {"id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": server}}
+                {
+                    "id": id,
+                    "result": {
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": capabilities,
+                        "serverInfo": server,
+                    },
+                }
             )
         elif method == "tools/list":
             self.send({"id": id, "result": self.list_tools(int(params.get("cursor") or 0))})
@@ -164,10 +186,20 @@ class Server:
                 return {"content": [{"type": "text", "text": "one red point"}, picture]}
             case "sound":
                 return {
-                    "content": [{"type": "audio", "data": base64.b64encode(b"RIFF0000WAVE").decode(), "mimeType": "audio/wav"}]
+                    "content": [
+                        {
+                            "type": "audio",
+                            "data": base64.b64encode(b"RIFF0000WAVE").decode(),
+                            "mimeType": "audio/wav",
+                        }
+                    ]
                 }
             case "links":
-                embedded = {"uri": "file:///notes.txt", "mimeType": "text/plain", "text": "the notes themselves"}
+                embedded = {
+                    "uri": "file:///notes.txt",
+                    "mimeType": "text/plain",
+                    "text": "the notes themselves",
+                }
                 link = {"type": "resource_link", "uri": "file:///far.bin", "name": "far"}
                 return {"content": [{"type": "resource", "resource": embedded}, link]}
             case "structured":
@@ -178,7 +210,13 @@ class Server:
                 return {"content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "and text"}]}
             case "progress":
                 for n in range(3):
-                    self.notify("notifications/progress", progressToken=token, progress=n + 1, total=3, message=f"step {n + 1}")
+                    self.notify(
+                        "notifications/progress",
+                        progressToken=token,
+                        progress=n + 1,
+                        total=3,
+                        message=f"step {n + 1}",
+                    )
                 return text("three steps")
             case "noise":
                 sys.stdout.write("Debugger attached.\n\n{not json\n" + "x" * HUGE + "\n[]\n")
@@ -189,7 +227,11 @@ class Server:
                 return text("word " * (HUGE // 5))
             case "ask":
                 self.waiting[f"ask-{id}"] = id
-                form = {"type": "object", "properties": {"color": {"type": "string", "default": "red"}}, "required": ["color"]}
+                form = {
+                    "type": "object",
+                    "properties": {"color": {"type": "string", "default": "red"}},
+                    "required": ["color"],
+                }
                 self.send(
                     {
                         "id": f"ask-{id}",

@@ -1,1 +1,4 @@
-"""A wire of the tests' own: what CONTRIBUTING's recipe asks for, and no more. Text and calls, one JSON line per event."""
+"""A wire of the tests' own: what CONTRIBUTING's recipe asks for, and no more.
+
+Text and calls, one JSON line per event.
+"""

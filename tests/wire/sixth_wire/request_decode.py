@@ -19,5 +19,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         )
         for message in body["messages"]
     ]
-    tools = tuple(ToolDefinition(tool["name"], parameters=tool["schema"]) for tool in iter_dicts(body["tools"]))
+    tools = tuple(
+        ToolDefinition(tool["name"], parameters=tool["schema"]) for tool in iter_dicts(body["tools"])
+    )
     return Request(body["model"], messages, tools, stream=body["stream"])

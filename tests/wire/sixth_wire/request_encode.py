@@ -9,7 +9,9 @@ from toolglot.wire.writer import Writer
 
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:
-    calls = [{"id": call.id, "name": writer.map_tool_name(call.name), "text": call.text} for call in message.calls]
+    calls = [
+        {"id": call.id, "name": writer.map_tool_name(call.name), "text": call.text} for call in message.calls
+    ]
     results = [{"id": result.call_id, "text": result.text} for result in message.results]
     return [{"role": message.role, "text": message.text, "calls": calls, "results": results}]
 

@@ -1,4 +1,6 @@
-"""Records the `simulated-*` streams anew: python tests/wire/streams/record.py. The other streams are written by hand.
+"""Records the `simulated-*` streams anew: python tests/wire/streams/record.py.
+
+The other streams are written by hand.
 
 Each hand-written stream shows one oddity of a real server; `expected.json` says what must be read from it.
 """
@@ -13,7 +15,9 @@ from toolglot.values.request import Options, Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS, WIRES
 
-ADD = ToolDefinition("add", "Adds.", {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]})
+ADD = ToolDefinition(
+    "add", "Adds.", {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+)
 PROMPTS = {
     "text": "think Hm.\nsay Grüße \u2028 und \U0001f44b",
     "thinking": "think First I count.\nsay Two.",
@@ -28,7 +32,12 @@ PATHS = {
     "gemini": "/v1beta/models/gemini-3-pro-preview:streamGenerateContent?alt=sse",
     "ollama-chat": "/api/chat",
 }
-HEADERS = {"authorization": "Bearer x", "x-api-key": "x", "x-goog-api-key": "x", "anthropic-version": "2023-06-01"}
+HEADERS = {
+    "authorization": "Bearer x",
+    "x-api-key": "x",
+    "x-goog-api-key": "x",
+    "anthropic-version": "2023-06-01",
+}
 
 
 def simulate(wire: str, prompt: str) -> bytes:

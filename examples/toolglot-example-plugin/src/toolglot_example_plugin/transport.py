@@ -1,4 +1,7 @@
-"""A transport: `transport = "parrot-cage"` in the configuration. It is called with the configured timeouts."""
+"""A transport: `transport = "parrot-cage"` in the configuration.
+
+It is called with the configured timeouts.
+"""
 
 from msgspec.structs import replace
 

@@ -1,6 +1,7 @@
 """A search for code by structure: which files are parsed, in which language, and what matches in them.
 
-Files are found and read as by every other tool. A file on which the parser fails is skipped, and the result says so.
+Files are found and read as by every other tool. A file on which the parser fails is skipped, and the result
+says so.
 """
 
 import os
@@ -10,7 +11,14 @@ from typing import Any
 
 import msgspec
 
-from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFailed, ParserProcess, ParseTask, Span
+from toolglot.builtin.code.ast_worker import (
+    METAVARIABLE,
+    ParseAnswer,
+    ParserFailed,
+    ParserProcess,
+    ParseTask,
+    Span,
+)
 from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.files.workspace import WorkspaceEntry
@@ -64,8 +72,13 @@ def resolve_language(name: str) -> str:
     language = _ALIASES.get(plain, plain)
     if language in LANGUAGES:
         return language
-    hint = did_you_mean(suggest(plain, [*LANGUAGES, *_ALIASES], limit=1)) or f"known languages: {', '.join(LANGUAGES)}"
-    raise ToolError(f"there is no parser for {name[:40]!r}; {hint}", kind="validation", code="unknown_language")
+    hint = (
+        did_you_mean(suggest(plain, [*LANGUAGES, *_ALIASES], limit=1))
+        or f"known languages: {', '.join(LANGUAGES)}"
+    )
+    raise ToolError(
+        f"there is no parser for {name[:40]!r}; {hint}", kind="validation", code="unknown_language"
+    )
 
 
 class AstFileMatches(msgspec.Struct, frozen=True):
@@ -109,7 +122,13 @@ class AstQuery:
     """One search for a pattern. `close` ends the parser. Raises ToolError."""
 
     def __init__(
-        self, state: ToolState, pattern: str, path: str, language: str = "", include: str = "", context: Context | None = None
+        self,
+        state: ToolState,
+        pattern: str,
+        path: str,
+        language: str = "",
+        include: str = "",
+        context: Context | None = None,
     ) -> None:
         self._state, self._path = state, path or "."
         self.pattern = check_text(pattern, "pattern", MAX_PATTERN_LENGTH)
@@ -118,7 +137,9 @@ class AstQuery:
         self._language = resolve_language(language) if language else ""
         self._globs = GlobFilter.parse(include) if include else None
         # Whether the globs ask for files, not only exclude some.
-        self._has_requests = self._globs is not None and not all(negated for negated, _ in self._globs.patterns)
+        self._has_requests = self._globs is not None and not all(
+            negated for negated, _ in self._globs.patterns
+        )
         variables = [match.groups() for match in METAVARIABLE.finditer(pattern)]
         multi_names = {name for name, _ in variables if _is_captured(name)}
         single_names = {name for _, name in variables if _is_captured(name)}
@@ -173,7 +194,9 @@ class AstQuery:
                 continue
             if file := self._search_file(path, language, limit):
                 yield file
-        errors = [(language, answer.error) for language, answer in self._pattern_checks.items() if answer.error]
+        errors = [
+            (language, answer.error) for language, answer in self._pattern_checks.items() if answer.error
+        ]
         if errors and len(errors) == len(self._pattern_checks):
             language, error = errors[0]
             message = f"the pattern {self.pattern[:200]!r} is not valid {language} code: {error}"
@@ -244,13 +267,19 @@ class AstQuery:
         if answer is None or answer.error:
             self.failed_paths.append(escape_surrogates(self._state.display_path(opened.path)))
             return None
-        return AstFileMatches(opened, language, document, answer.spans, answer.is_truncated) if answer.spans else None
+        return (
+            AstFileMatches(opened, language, document, answer.spans, answer.is_truncated)
+            if answer.spans
+            else None
+        )
 
     def _run_task(self, task: ParseTask) -> ParseAnswer | None:
         """Return the parser's answer; None if it failed."""
         try:
             if self._parser is None:
-                self._parser = ParserProcess(lambda: self._should_stop(self.file_count), self._state.workspace.roots)
+                self._parser = ParserProcess(
+                    lambda: self._should_stop(self.file_count), self._state.workspace.roots
+                )
             return self._parser.run(task)
         except ParserFailed:
             self.close()

@@ -1,7 +1,7 @@
 """The tools `ast_search` and `ast_rewrite`: find and replace code by structure.
 
-A rewrite changes all files or none, and no file that has changed since it was searched. Of nested matches, only the outermost
-is replaced.
+A rewrite changes all files or none, and no file that has changed since it was searched. Of nested matches,
+only the outermost is replaced.
 """
 
 import re
@@ -12,7 +12,13 @@ from sys import maxsize
 import msgspec
 
 from toolglot.builtin.arguments import check_minimum, make_preview, path_target
-from toolglot.builtin.code.ast_query import DOLLAR_LANGUAGES, MAX_PATTERN_LENGTH, AstFileMatches, AstQuery, AstResult
+from toolglot.builtin.code.ast_query import (
+    DOLLAR_LANGUAGES,
+    MAX_PATTERN_LENGTH,
+    AstFileMatches,
+    AstQuery,
+    AstResult,
+)
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.workspace import Change
@@ -24,7 +30,14 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["AstMatch", "AstRewriteResult", "AstSearchResult", "FileRewrite", "ast_rewrite_tools", "ast_search_tools"]
+__all__ = [
+    "AstMatch",
+    "AstRewriteResult",
+    "AstSearchResult",
+    "FileRewrite",
+    "ast_rewrite_tools",
+    "ast_search_tools",
+]
 
 MAX_RESULTS = 1000
 MAX_MATCH_LENGTH = 2000
@@ -67,7 +80,10 @@ class AstSearchResult(AstResult, frozen=True, kw_only=True):
         lines: list[str] = []
         for match in self.matches:
             first, *others = match.text.replace("\r\n", "\n").split("\n")
-            lines += [f"{match.path}:{match.line}:{match.column}: {first}", *(f"    {line}" for line in others)]
+            lines += [
+                f"{match.path}:{match.line}:{match.column}: {first}",
+                *(f"    {line}" for line in others),
+            ]
             if match.truncated:
                 lines.append("    …")
             for name, text in match.captures.items():
@@ -76,7 +92,9 @@ class AstSearchResult(AstResult, frozen=True, kw_only=True):
         if not lines:
             lines.append(f"{self.render_empty()}.")
         if self.truncated:
-            lines.append(f"[showing the first {len(self.matches)} matches; narrow the search or raise max_results]")
+            lines.append(
+                f"[showing the first {len(self.matches)} matches; narrow the search or raise max_results]"
+            )
         if not self.complete:
             lines.append("[stopped before everything was searched; search a smaller directory]")
         return "\n".join([*lines, *self.render_notes()])
@@ -132,7 +150,10 @@ def _collect_matches(state: ToolState, query: AstQuery, limit: int) -> AstSearch
         line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         for span in file.spans[:remaining]:
             line, end_line = bisect_right(line_starts, span.start), bisect_right(line_starts, span.end)
-            captures = {name: text[start : min(end, start + MAX_MATCH_LENGTH)] for name, (start, end) in span.captures.items()}
+            captures = {
+                name: text[start : min(end, start + MAX_MATCH_LENGTH)]
+                for name, (start, end) in span.captures.items()
+            }
             matches.append(
                 AstMatch(
                     path=escape_surrogates(state.display_path(file.opened.path)),
@@ -187,10 +208,16 @@ class AstRewriteResult(AstResult, frozen=True, kw_only=True):
         if not self.files:
             return "\n".join([f"{self.render_empty()}: nothing to change.", *notes])
         count = f"{pluralize(self.replacements, 'match', 'matches')} in {pluralize(len(self.files), 'file')}"
-        head = f"would replace {count}; set dry_run to false to write the changes" if self.dry_run else f"replaced {count}"
+        head = (
+            f"would replace {count}; set dry_run to false to write the changes"
+            if self.dry_run
+            else f"replaced {count}"
+        )
         lines = [head, *(f"{file.path}: {file.replacements}" for file in self.files)]
         if self.nested:
-            lines.append(f"[{self.nested} matches inside of other matches were left: repeat the call for them]")
+            lines.append(
+                f"[{self.nested} matches inside of other matches were left: repeat the call for them]"
+            )
         lines += [*notes, *(file.diff.rstrip("\n") for file in self.files if file.diff)]
         if self.truncated:
             lines.append("[the rest of the diff is omitted]")
@@ -214,7 +241,9 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
             return "(writes nothing: it only shows what would change)"
         language, include = arguments.get("language", ""), arguments.get("include_glob", "")
         with closing(AstQuery(state, arguments["pattern"], path, language, include)) as query:
-            return _plan_rewrite(state, query, arguments["replacement"], max_results, False, max_diff=maxsize)[1].render()
+            return _plan_rewrite(
+                state, query, arguments["replacement"], max_results, False, max_diff=maxsize
+            )[1].render()
 
     @tool(
         name="ast_rewrite",
@@ -261,12 +290,20 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
 
 
 def _plan_rewrite(
-    state: ToolState, query: AstQuery, replacement: str, limit: int, dry_run: bool, *, max_diff: int = MAX_DIFF_LENGTH
+    state: ToolState,
+    query: AstQuery,
+    replacement: str,
+    limit: int,
+    dry_run: bool,
+    *,
+    max_diff: int = MAX_DIFF_LENGTH,
 ) -> tuple[list[_Draft], AstRewriteResult]:
     check_text(replacement, "replacement", MAX_PATTERN_LENGTH * 10)
     drafts = _draft_files(query, replacement, min(check_minimum("max_results", limit, 1), MAX_REPLACEMENTS))
     if not query.complete:
-        message = "not all files could be searched in time, so nothing was changed; search a smaller directory"
+        message = (
+            "not all files could be searched in time, so nothing was changed; search a smaller directory"
+        )
         raise ToolError(message, kind="limit", code="search_timeout")
     files, truncated = _describe_drafts(state, drafts, max_diff)
     return drafts, AstRewriteResult(
@@ -281,7 +318,11 @@ def _plan_rewrite(
 
 def _write_drafts(state: ToolState, drafts: list[_Draft]) -> None:
     changes = [
-        Change(draft.source.opened.absolute_path, draft.source.document.encode(draft.new_text), draft.source.opened.version)
+        Change(
+            draft.source.opened.absolute_path,
+            draft.source.document.encode(draft.new_text),
+            draft.source.opened.version,
+        )
         for draft in drafts
     ]
     for draft, written in zip(drafts, state.workspace.apply_changes(changes), strict=True):
@@ -291,7 +332,10 @@ def _write_drafts(state: ToolState, drafts: list[_Draft]) -> None:
 
 
 def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
-    """Return all files that change, with their new texts. Raises ToolError if that is too much for one call."""
+    """Return all files that change, with their new texts.
+
+    Raises ToolError if that is too much for one call.
+    """
     drafts: list[_Draft] = []
     total = size = 0
     template = replacement.removesuffix("\n").removesuffix("\r")  # the line has its own end
@@ -299,7 +343,10 @@ def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
     for file in query.iter_files(limit + 1):
         total += len(file.spans)
         if total > limit or file.is_truncated:
-            message = f"the pattern matches more than {limit} times; narrow the pattern or search a smaller directory"
+            message = (
+                f"the pattern matches more than {limit} times; narrow the pattern or search a smaller "
+                "directory"
+            )
             raise ToolError(message, kind="limit", code="too_many_matches")
         text = file.document.text
         file_template = convert_newlines(template, "crlf") if file.document.newline == "crlf" else template
@@ -317,13 +364,19 @@ def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
             drafts.append(_Draft(file, new_text, count, nested))
             size += len(new_text)
         if len(drafts) > MAX_FILES or size > MAX_BYTES:
-            message = f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MB would change; search a smaller directory"
+            message = (
+                f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MB would change; search a smaller "
+                "directory"
+            )
             raise ToolError(message, kind="limit", code="too_many_matches")
     return drafts
 
 
 def _fill_template(template: str, span: Span, file: AstFileMatches, names: set[str]) -> str:
-    """Return the replacement of one match. Its lines, and those of captured code, get the indentation of their new place."""
+    """Return the replacement of one match.
+
+    Its lines, and those of captured code, get the indentation of their new place.
+    """
     text = file.document.text
     outer = _indentation_at(text, span.start)
     template = re.sub(r"\n(?!\r?\n)", "\n" + outer, template)
@@ -346,7 +399,9 @@ def _fill_template(template: str, span: Span, file: AstFileMatches, names: set[s
         if before == after or "\n" not in code:
             return code
         first, *others = code.split("\n")
-        return "\n".join([first, *(after + line[len(before) :] if line.startswith(before) else line for line in others)])
+        return "\n".join(
+            [first, *(after + line[len(before) :] if line.startswith(before) else line for line in others)]
+        )
 
     return METAVARIABLE.sub(insert, template)
 
@@ -362,7 +417,8 @@ def _describe_drafts(state: ToolState, drafts: list[_Draft], max_diff: int) -> t
     files: list[FileRewrite] = []
     remaining, truncated = max_diff, False
     for draft in drafts:
-        before, path = draft.source.document.text, escape_surrogates(state.display_path(draft.source.opened.path))
+        before = draft.source.document.text
+        path = escape_surrogates(state.display_path(draft.source.opened.path))
         diff = unified_diff(before, draft.new_text, path, limit=max(max_diff, MAX_DIFF_LENGTH))
         truncated = truncated or len(diff) > remaining
         diff, remaining = diff[:remaining], max(remaining - len(diff), 0)

@@ -1,6 +1,7 @@
 """The process that parses code: its inside (`worker`, `serve`) and its outside (`ParserProcess`).
 
-Parsers are native code that reads hostile input: in a process of its own, one may hang, crash or eat memory without harm.
+Parsers are native code that reads hostile input: in a process of its own, one may hang, crash or eat memory
+without harm.
 """
 
 import re
@@ -99,7 +100,10 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
         except (RuntimeError, ValueError) as e:
             error = str(e).strip() or type(e).__name__
             answer = ParseAnswer(
-                error=next((text for sign, text in _ERROR_TEXTS if sign in error), error.splitlines()[-1].strip()[:200])
+                error=next(
+                    (text for sign, text in _ERROR_TEXTS if sign in error),
+                    error.splitlines()[-1].strip()[:200],
+                )
             )
         sink.write(msgspec.json.encode(answer) + b"\n")
         sink.flush()
@@ -110,8 +114,8 @@ def _find_matches(task: ParseTask, text: str) -> ParseAnswer:
 
     root = SgRoot(text, task.language).root()
     nodes = root.find_all(pattern=task.pattern)
-    # Outside of a function, C reads a call as a type. Inside of one it is a statement, and what it consists of is the selector.
-    # To find its kind, metavariables are replaced by a name, which C can read.
+    # Outside of a function, C reads a call as a type. Inside of one it is a statement, and what it consists
+    # of is the selector. To find its kind, metavariables are replaced by a name, which C can read.
     if not nodes and task.language == "c":
         source = _C_WRAPPER.format(METAVARIABLE.sub("A", task.pattern))
         statements = SgRoot(source, "c").root().find_all(kind="expression_statement")
@@ -136,7 +140,8 @@ def _check_pattern(task: ParseTask) -> ParseAnswer:
     """Check that a pattern parses. The parser also accepts incomplete code, which then matches nothing."""
     from ast_grep_py import SgRoot
 
-    SgRoot("", task.language).root().find(pattern=task.pattern)  # only for its errors: a pattern that cannot be read raises
+    # only for its errors: a pattern that cannot be read raises
+    SgRoot("", task.language).root().find(pattern=task.pattern)
     is_whole = is_clean = False
     for reading in (task.pattern, METAVARIABLE.sub("A", task.pattern), METAVARIABLE.sub("a", task.pattern)):
         node = SgRoot(reading, task.language).root()
@@ -170,9 +175,13 @@ class ParserProcess:
     def __init__(self, should_stop: Callable[[], bool], roots: Iterable[Root]) -> None:
         if not (directory := find_parser(roots)):
             raise ToolError(NO_PARSER, code="missing_program")
-        self._process = start_python_worker("toolglot.builtin.code.ast_worker", subprocess.PIPE, search_path=[directory])
+        self._process = start_python_worker(
+            "toolglot.builtin.code.ast_worker", subprocess.PIPE, search_path=[directory]
+        )
         self._deadline = 0.0
-        output = read_output(self._process, lambda _: time.monotonic() > self._deadline or should_stop(), limit=sys.maxsize)
+        output = read_output(
+            self._process, lambda _: time.monotonic() > self._deadline or should_stop(), limit=sys.maxsize
+        )
         self._answers = split_records(output, b"\n")
 
     def run(self, task: ParseTask) -> ParseAnswer:

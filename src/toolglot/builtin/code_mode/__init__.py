@@ -1,1 +1,3 @@
-"""Code that calls tools: a model writes a program, which runs in a process of its own and calls the tools from there."""
+"""Code that calls tools: a model writes a program, which runs in a process of its own and calls the tools
+from there.
+"""

@@ -1,4 +1,6 @@
-"""Tools as a script sees them: names that are identifiers, and declarations for the model that writes the script."""
+"""Tools as a script sees them: names that are identifiers, and declarations for the model that writes the
+script.
+"""
 
 import builtins
 import json
@@ -15,8 +17,21 @@ from toolglot.values.definitions import Schema, ToolDefinition
 
 __all__ = ["declare_tools", "list_script_tools"]
 
-_PRIMITIVES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
-_PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None", "object": "dict"}
+_PRIMITIVES = {
+    "string": "string",
+    "number": "number",
+    "integer": "number",
+    "boolean": "boolean",
+    "null": "null",
+}
+_PYTHON_TYPES = {
+    "string": "str",
+    "number": "float",
+    "integer": "int",
+    "boolean": "bool",
+    "null": "None",
+    "object": "dict",
+}
 _JAVASCRIPT_NAME = re.compile(r"[A-Za-z_$][\w$]*")
 _MAX_DEPTH = 12
 _MAX_REFERENCES = 200
@@ -34,13 +49,20 @@ a few others are there). Tools are functions with keyword arguments: `result = N
 RuntimeError. Show results with print(…), or end with an expression; store(key, value) and load(key) keep values for later \
 scripts, and ALL_TOOLS has the name and description of each tool."""
 _PYTHON_NAMES = frozenset({"store", "load", "ALL_TOOLS", *keyword.kwlist, *dir(builtins)})
-_MORE_TOOLS = "More tools are declared in ALL_TOOLS; filter it by name and description, and print only what you need."
+_MORE_TOOLS = (
+    "More tools are declared in ALL_TOOLS; filter it by name and description, and print only what you need."
+)
 
 
-def list_script_tools(definitions: Iterable[ToolDefinition], language: Language) -> list[tuple[ScriptTool, ToolDefinition]]:
-    """Return the tools under names that are identifiers, different from each other and from what the language has."""
+def list_script_tools(
+    definitions: Iterable[ToolDefinition], language: Language
+) -> list[tuple[ScriptTool, ToolDefinition]]:
+    """Return the tools under names that are identifiers, different from each other and from what the language
+    has.
+    """
     tools: dict[str, tuple[ScriptTool, ToolDefinition]] = {}
-    reserved = _PYTHON_NAMES if language == "python" else frozenset[str]()  # in JavaScript, tools have an object of their own
+    # in JavaScript, tools have an object of their own
+    reserved = _PYTHON_NAMES if language == "python" else frozenset[str]()
     for definition in definitions:
         path = [_to_identifier(part, language) for part in (definition.namespace, definition.name) if part]
         name, number = "__".join(path), 1
@@ -71,17 +93,23 @@ def _to_identifier(name: str, language: Language) -> str:
 
 
 def declare_tools(definitions: Iterable[ToolDefinition], language: Language) -> str:
-    """Return what a model has to know to write a script: how, and the declarations of all tools that are not deferred."""
+    """Return what a model has to know to write a script: how, and the declarations of all tools that are not
+    deferred.
+    """
     tools = list_script_tools(definitions, language)
     sections = [_JAVASCRIPT if language == "javascript" else _PYTHON]
-    sections += [_DECLARE[language](tool, definition) for tool, definition in tools if not definition.deferred]
+    sections += [
+        _DECLARE[language](tool, definition) for tool, definition in tools if not definition.deferred
+    ]
     if any(definition.deferred for _, definition in tools):
         sections.append(_MORE_TOOLS)
     return "\n\n".join(sections)
 
 
 def inline_references(schema: Schema) -> Schema:
-    """Replace references by what they name; a recursive one, and those beyond a limit, by what they say themselves."""
+    """Replace references by what they name; a recursive one, and those beyond a limit, by what they say
+    themselves.
+    """
     document, count = SchemaDocument(schema), 0
 
     def inline(node: Any, parents: tuple[str, ...]) -> Any:
@@ -94,7 +122,9 @@ def inline_references(schema: Schema) -> Schema:
             if target is not None and isinstance(target.node, dict) and target.pointer not in parents:
                 if len(parents) < _MAX_DEPTH and count <= _MAX_REFERENCES:
                     part, parents = {**cast(Schema, target.node), **part}, (*parents, target.pointer)
-        return map_children(drop_keywords(part, "$defs", "definitions"), lambda child, key, name: inline(child, parents))
+        return map_children(
+            drop_keywords(part, "$defs", "definitions"), lambda child, key, name: inline(child, parents)
+        )
 
     return cast(Schema, inline(schema, ()))
 
@@ -124,7 +154,9 @@ def declare_javascript(tool: ScriptTool, definition: ToolDefinition) -> str:
     name = ".".join(["tools", *tool.path])
     parameters = inline_references(definition.parameters or {})
     argument = "input: string" if tool.is_freeform else f"args: {to_typescript(parameters)}"
-    output = to_typescript(inline_references(definition.output_schema)) if definition.output_schema else "string"
+    output = (
+        to_typescript(inline_references(definition.output_schema)) if definition.output_schema else "string"
+    )
     description = definition.description.strip()
     if definition.grammar:  # of a tool that takes free text
         description += f"\nThe input must match this grammar ({definition.grammar.get('syntax', '')}):\n"

@@ -1,8 +1,9 @@
 """The outside of the process that runs a script: how it is started, confined, spoken to and ended.
 
-It sees nothing of the machine but its own interpreter and the system's libraries: bubblewrap where it works, and Landlock and
-seccomp, which bind each of its threads, in every case but `SandboxLevel.NONE`, where each script needs an approval.
-Messages are checked here; a process that sends anything else is ended. What is in them is checked by `Script`.
+It sees nothing of the machine but its own interpreter and the system's libraries: bubblewrap where it works,
+and Landlock and seccomp, which bind each of its threads, in every case but `SandboxLevel.NONE`, where each
+script needs an approval. Messages are checked here; a process that sends anything else is ended. What is in
+them is checked by `Script`.
 """
 
 import os
@@ -23,7 +24,13 @@ import msgspec
 
 from toolglot.builtin.code_mode.worker import OUT_OF_MEMORY
 from toolglot.confine.child_process import SYSTEM_PATHS, library_variables
-from toolglot.confine.limits import CommandLimits, create_cgroups, enter_limits, remove_cgroups, was_out_of_memory
+from toolglot.confine.limits import (
+    CommandLimits,
+    create_cgroups,
+    enter_limits,
+    remove_cgroups,
+    was_out_of_memory,
+)
 from toolglot.confine.programs import (
     SYSTEM_DIRECTORIES,
     find_package,
@@ -56,12 +63,16 @@ MAX_LINE = 16 << 20
 MAX_SENT = 64 << 20
 """Bytes of all messages of a script."""
 _PACKAGES = {"javascript": "py_mini_racer", "python": "pydantic_monty"}
-_START = "import sys; sys.path += sys.argv[1:]; from toolglot.builtin.code_mode.worker import worker; worker()"
+_START = (
+    "import sys; sys.path += sys.argv[1:]; from toolglot.builtin.code_mode.worker import worker; worker()"
+)
 _OUT_OF_TIME = f"the script used more than {CPU_SECONDS} s of processor time and was stopped"
 
 
 class ScriptTool(msgspec.Struct, frozen=True):
-    """A tool as a script sees it: its name as an identifier, where it is below `tools`, and its parameters in their order."""
+    """A tool as a script sees it: its name as an identifier, where it is below `tools`, and its parameters in
+    their order.
+    """
 
     name: str
     path: list[str]
@@ -100,7 +111,8 @@ def find_level() -> SandboxLevel:
     return SandboxLevel.NONE if probe_level(SandboxLevel.LANDLOCK, "") else SandboxLevel.LANDLOCK
 
 
-# Only programs of the system and of our own environment are started: no tool can have written or exchanged those.
+# Only programs of the system and of our own environment are started: no tool can have written or exchanged
+# those.
 
 
 def _find_bubblewrap() -> str:
@@ -108,7 +120,9 @@ def _find_bubblewrap() -> str:
 
 
 def _find_monty() -> str:
-    return find_program("monty", directories=[str(Path(sys.executable).parent), sysconfig.get_path("scripts")])
+    return find_program(
+        "monty", directories=[str(Path(sys.executable).parent), sysconfig.get_path("scripts")]
+    )
 
 
 def missing_runtime(language: Language) -> str:
@@ -117,7 +131,10 @@ def missing_runtime(language: Language) -> str:
 
 
 class ScriptProcess:
-    """A running script. `on_message` and `on_end` are called by a thread of its own; `on_end` once, with why it failed."""
+    """A running script.
+
+    `on_message` and `on_end` are called by a thread of its own; `on_end` once, with why it failed.
+    """
 
     def __init__(
         self,
@@ -131,7 +148,11 @@ class ScriptProcess:
         on_end: Callable[[str], None],
     ) -> None:
         self.level = find_level() if level is None else level
-        self._packages = [str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1]), find_runtime(language)]
+        self._packages = [
+            str(Path(__file__).parents[3]),
+            str(Path(msgspec.__file__).parents[1]),
+            find_runtime(language),
+        ]
         program = _find_monty() if language == "python" else ""
         readable = [path for path in SYSTEM_PATHS if os.path.exists(path)]
         if program:
@@ -157,7 +178,8 @@ class ScriptProcess:
         # The garbage collector may end a forgotten script at any place, also in a thread that holds the lock.
         self._lock = threading.RLock()
         self._is_killed = False
-        # The kernel ends bubblewrap together with the thread that started it, so this one lives as long as the process.
+        # The kernel ends bubblewrap together with the thread that started it, so this one lives as long as
+        # the process.
         threading.Thread(target=self._run, name="toolglot-script", daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
@@ -184,7 +206,9 @@ class ScriptProcess:
             if self.level is not SandboxLevel.NONE:
                 cgroups = create_cgroups(CommandLimits(processes=64, memory=MEMORY_BYTES))
             process = self._spawn(cgroups)
-            threading.Thread(target=self._write, args=(process,), name="toolglot-script-input", daemon=True).start()
+            threading.Thread(
+                target=self._write, args=(process,), name="toolglot-script-input", daemon=True
+            ).start()
             self.send(self._task)
             reason = self._read(process)
             self.kill()

@@ -6,7 +6,13 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from toolglot.builtin.code_mode.declarations import list_script_tools
-from toolglot.builtin.code_mode.process import Language, ScriptProcess, find_level, find_runtime, missing_runtime
+from toolglot.builtin.code_mode.process import (
+    Language,
+    ScriptProcess,
+    find_level,
+    find_runtime,
+    missing_runtime,
+)
 from toolglot.builtin.code_mode.script import Part, Script, StoredValues, append_text
 from toolglot.confine.sandbox import SandboxLevel
 from toolglot.errors import ToolError
@@ -34,7 +40,10 @@ _HEADERS = {
 
 
 class ScriptHost:
-    """The scripts of one conversation. `language` is what scripts are written in, unless a call says otherwise."""
+    """The scripts of one conversation.
+
+    `language` is what scripts are written in, unless a call says otherwise.
+    """
 
     def __init__(self, language: Language = "javascript") -> None:
         self.language: Language = language
@@ -71,27 +80,34 @@ class ScriptHost:
     ) -> ToolOutput:
         """Run a program that calls the other tools, and return what it shows.
 
-        Use it to do several steps at once, to work on results without reading them, and for loops and conditions. It has no
-        file system and no network of its own.
+        Use it to do several steps at once, to work on results without reading them, and for loops and
+        conditions. It has no file system and no network of its own.
 
         Args:
             code: The program.
             script: Instead of code: the cell ID of a script that is still running, to wait for it.
-            seconds: Seconds to wait before a script that is still running returns what it has so far (default 10).
+            seconds: Seconds to wait before a script that is still running returns what it has so far (default
+                10).
             stop: End the script instead of waiting for it (default false).
         """
         if code.strip() and script:
-            raise invalid_argument("script", "must be left out with code: it is for a script that is still running")
+            raise invalid_argument(
+                "script", "must be left out with code: it is for a script that is still running"
+            )
         if not code.strip() and not script:
             raise invalid_argument("code", "is required, unless script names one that is still running")
         if not 0 <= seconds <= MAX_SECONDS:
             raise invalid_argument("seconds", f"must be 0 to {MAX_SECONDS:g}")
         started_at = time.monotonic()
         if (current := self._suspended.pop(context.call.id, None)) is None:
-            current = self._scripts.get(script) if script else self._start(context, code, language or self.language)
+            current = (
+                self._scripts.get(script) if script else self._start(context, code, language or self.language)
+            )
         if current is None:
             running = ", ".join(self._scripts) or "none"
-            message = f"cell {script} not found: its script has ended, or its process is gone; running: {running}"
+            message = (
+                f"cell {script} not found: its script has ended, or its process is gone; running: {running}"
+            )
             raise ToolError(message, kind="not_found", code="script_not_found")
         if stop:
             current.stop()
@@ -107,7 +123,11 @@ class ScriptHost:
             raise
         if current.state != "running":
             self._scripts.pop(current.id, None)
-        return _make_output(current, time.monotonic() - started_at - current.asked_seconds, max(1, min(max_output, MAX_OUTPUT)))
+        return _make_output(
+            current,
+            time.monotonic() - started_at - current.asked_seconds,
+            max(1, min(max_output, MAX_OUTPUT)),
+        )
 
     def _release(self, call_id: str) -> None:
         """End a script that waits for a decision."""
@@ -118,7 +138,9 @@ class ScriptHost:
     def _start(self, context: Context, code: str, language: Language) -> Script:
         if len(self._scripts) >= MAX_SCRIPTS:
             raise ToolError(
-                f"{MAX_SCRIPTS} scripts are running: wait for one, or stop it", kind="limit", code="too_many_scripts"
+                f"{MAX_SCRIPTS} scripts are running: wait for one, or stop it",
+                kind="limit",
+                code="too_many_scripts",
             )
         if not find_runtime(language):
             raise ToolError(missing_runtime(language), code="missing_program")
@@ -146,13 +168,18 @@ class ScriptHost:
 
 def explain_risk(arguments: dict[str, Any]) -> str:
     """Return why a script needs an approval of its own; "" if it does not."""
-    return "" if find_level() is not SandboxLevel.NONE else "no sandbox works here, so the script runs with all your rights"
+    return (
+        ""
+        if find_level() is not SandboxLevel.NONE
+        else "no sandbox works here, so the script runs with all your rights"
+    )
 
 
 def stop_scripts(scripts: dict[str, Script]) -> None:
     """Stop all of them: their conversation is gone.
 
-    The garbage collector calls this whenever it likes, so nobody is told: whoever is at work may be another conversation.
+    The garbage collector calls this whenever it likes, so nobody is told: whoever is at work may be another
+    conversation.
     """
     for script in scripts.values():
         script.stop()
@@ -163,8 +190,12 @@ def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:
     parts = script.take_parts()
     if script.error:
         append_text(parts, f"Script error:\n{script.error}")
-    if script.calls and script.state in ("failed", "stopped"):  # nothing is undone: the model has to know what was done
-        append_text(parts, "Calls that it made: " + ", ".join(f"{call.name} ({call.outcome})" for call in script.calls))
+    # nothing is undone: the model has to know what was done
+    if script.calls and script.state in ("failed", "stopped"):
+        append_text(
+            parts,
+            "Calls that it made: " + ", ".join(f"{call.name} ({call.outcome})" for call in script.calls),
+        )
     return ToolOutput([Text(header), *limit_parts(parts, limit)], is_error=script.state == "failed")
 
 

@@ -1,8 +1,9 @@
 """One script of a conversation: its process, what it has said, and the calls that it makes.
 
-A script runs while a call waits for it (`attend`). When such a call returns early, because the time is up or the script said
-so, calls that are running continue, and new ones wait for the next time that somebody attends to it. Where a call of the script
-needs a decision that nobody can give at once, the script stops there (`CallSuspended`) until there is one.
+A script runs while a call waits for it (`attend`). When such a call returns early, because the time is up or
+the script said so, calls that are running continue, and new ones wait for the next time that somebody attends
+to it. Where a call of the script needs a decision that nobody can give at once, the script stops there
+(`CallSuspended`) until there is one.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ MAX_CALLS = 10_000
 MAX_STORED = 1 << 20
 """Characters that scripts of a conversation can keep for later ones."""
 MAX_RECEIVED = 64 << 20
-"""Bytes of all results that one script gets, as JSON. Scripts compute on whole results: beyond this, a call raises."""
+"""Bytes of all results that one script gets, as JSON. Scripts compute on whole results: beyond this, a call
+raises."""
 Part = Text | Media
 
 
@@ -82,7 +84,8 @@ class Script:
         self._received_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._question_count = 0
-        self._asked_at = self.asked_seconds = 0.0  # of a question; for questions, since it was last attended to
+        # of a question; for questions, since it was last attended to
+        self._asked_at = self.asked_seconds = 0.0
         self._images: dict[str, Media] = {}  # that results have given it
         self._waiting: list[tuple[ScriptMessage, ApprovalRequest]] = []
         self._process = start_process(self._receive, self._receive)
@@ -146,7 +149,8 @@ class Script:
                 changed.clear()
                 if self._inbox:
                     continue
-                with suppress(TimeoutError):  # not wait_for, which loses a cancellation that comes when it is woken
+                # not wait_for, which loses a cancellation that comes when it is woken
+                with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await changed.wait()
         except asyncio.CancelledError:
@@ -170,7 +174,10 @@ class Script:
                 self._start_call(message, inner, None)
             elif message.type == "store":
                 if not self._stored.put(message.name, message.input or "null"):
-                    note = f"[store({dumps_text(message.name)}): not kept for later scripts, as the values are too long]"
+                    note = (
+                        f"[store({dumps_text(message.name)}): not kept for later scripts, as the values "
+                        "are too long]"
+                    )
                     append_text(self._parts, note)
             elif message.type == "yield":
                 return True
@@ -204,11 +211,15 @@ class Script:
             if task.cancelled():  # perhaps its event loop has ended, and the script goes on
                 self._process.send({"type": "answer", "id": message.id, "error": "The call was interrupted."})
             elif (error := task.exception()) is not None:  # a hook, or a bug: not the tool
-                self._process.send({"type": "answer", "id": message.id, "error": f"{type(error).__name__}: {error}"})
+                self._process.send(
+                    {"type": "answer", "id": message.id, "error": f"{type(error).__name__}: {error}"}
+                )
 
         task.add_done_callback(finish)
 
-    async def _run_call(self, message: ScriptMessage, inner: InnerTools, ruling: Ruling | None, record: InnerCall) -> None:
+    async def _run_call(
+        self, message: ScriptMessage, inner: InnerTools, ruling: Ruling | None, record: InnerCall
+    ) -> None:
         definition = self._tools.get(message.name)
         try:
             if definition is None:
@@ -233,13 +244,18 @@ class Script:
         self._process.send({"type": "answer", "id": message.id, **self._make_answer(message.name, result)})
 
     def _make_answer(self, name: str, result: ToolResult) -> dict[str, str]:
-        """Return the value or the error of a call: all of it, never a part that the script would take for the whole."""
+        """Return the value or the error of a call: all of it, never a part that the script would take for the
+        whole.
+        """
         answer = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in answer.values())
         if self._received_bytes + size > MAX_RECEIVED:
             limits = f"the results of a script may have {format_size(MAX_RECEIVED)} together"
             left = f"{format_size(MAX_RECEIVED - self._received_bytes)} are left"
-            return {"error": f"{name} ran, but its result has {format_size(size)}; {limits}, of which {left}: ask for less"}
+            return {
+                "error": f"{name} ran, but its result has {format_size(size)}; {limits}, of which {left}: "
+                "ask for less"
+            }
         self._received_bytes += size
         return answer
 
@@ -275,7 +291,9 @@ def make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCall
 
 
 def to_value(result: ToolResult) -> Any:
-    """Return what a script gets: data if there is some, otherwise the text; one image alone, or all of the content."""
+    """Return what a script gets: data if there is some, otherwise the text; one image alone, or all of the
+    content.
+    """
     if result.data is not None:
         return result.data
     blocks = [block for block in result.content if isinstance(block, Text | Media)]
@@ -299,7 +317,8 @@ def image_url(media: Media) -> str:
 def make_image(message: ScriptMessage, images: Mapping[str, Media]) -> Part:
     """Return an image that a script shows. `images`: those that results have given it, by URL.
 
-    Any other address would be a way out: the provider fetches it, with whatever the script has written into it.
+    Any other address would be a way out: the provider fetches it, with whatever the script has written into
+    it.
     """
     media = images.get(message.url)
     if media is None and re.match(r"data:[^,]*;base64,", message.url, re.IGNORECASE):
@@ -308,5 +327,12 @@ def make_image(message: ScriptMessage, images: Mapping[str, Media]) -> Part:
             if (detect_media(data[:16]) or ("", ""))[0] == "image":
                 media = Media.from_bytes(data)
     if media is None:
-        return Text("[An image was left out: image() takes a PNG, JPEG, GIF or WebP as a data URL, or an image of a result.]")
-    return replace(media, detail=message.detail) if message.detail in ("auto", "low", "high", "original") else media
+        return Text(
+            "[An image was left out: image() takes a PNG, JPEG, GIF or WebP as a data URL, or an image of a "
+            "result.]"
+        )
+    return (
+        replace(media, detail=message.detail)
+        if message.detail in ("auto", "low", "high", "original")
+        else media
+    )

@@ -1,8 +1,9 @@
 """The inside of the process that runs a script. It gives up every right it has before its interpreter starts.
 
-Messages are lines of JSON: the task comes first, then the results of calls; output, calls and the end go back. JavaScript runs
-in V8 without a compiler (`--jitless`), Python in Monty, an interpreter of a subset of Python. Neither can reach a function of
-this process that does more than send a message, and whoever reads the messages checks each of them.
+Messages are lines of JSON: the task comes first, then the results of calls; output, calls and the end go
+back. JavaScript runs in V8 without a compiler (`--jitless`), Python in Monty, an interpreter of a subset of
+Python. Neither can reach a function of this process that does more than send a message, and whoever reads the
+messages checks each of them.
 """
 
 import json
@@ -53,7 +54,8 @@ class Channel:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._searched = 0  # bytes of it that have no line end: looking at them again would cost a result of 64 MB seconds
+        # bytes of it that have no line end: looking at them again would cost a result of 64 MB seconds
+        self._searched = 0
 
     def send(self, **message: Any) -> None:
         self.write(f"{json.dumps(message)}\n")
@@ -98,7 +100,8 @@ def limit_resources(task: dict[str, Any]) -> None:
     }
     for name, limit in limits.items():
         with suppress(OSError, ValueError):  # a system without this limit
-            # The hard limit of time is higher: reaching the other one ends the process with a signal of its own.
+            # The hard limit of time is higher: reaching the other one ends the process with a signal of its
+            # own.
             resource.setrlimit(name, (limit, limit + (5 if name == resource.RLIMIT_CPU else 0)))
 
 
@@ -212,7 +215,10 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
         "max_turn_duration_secs": float(SLICE_SECONDS),
         "max_suspensions": _MAX_CALLS,
     }
-    with monty.Monty(binary_path=task["program"], max_processes=1) as pool, pool.checkout(limits=limits) as session:
+    with (
+        monty.Monty(binary_path=task["program"], max_processes=1) as pool,
+        pool.checkout(limits=limits) as session,
+    ):
         try:
             value: Any = session.feed_run(
                 task["code"],
@@ -239,10 +245,15 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
 
 
 def bind_arguments(tool: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the arguments of a call by name, or the text of a tool that takes just that. Raises TypeError."""
+    """Return the arguments of a call by name, or the text of a tool that takes just that.
+
+    Raises TypeError.
+    """
     names = tool["parameters"]
     if len(args) > len(names):
-        raise TypeError(f"{tool['name']}() takes {len(names)} positional arguments but {len(args)} were given")
+        raise TypeError(
+            f"{tool['name']}() takes {len(names)} positional arguments but {len(args)} were given"
+        )
     arguments = dict(zip(names, args, strict=False))
     if doubled := arguments.keys() & kwargs.keys():
         raise TypeError(f"{tool['name']}() got multiple values for argument {min(doubled)!r}")

@@ -1,7 +1,7 @@
 """The tools that change a part of a text file: `edit`, `multi_edit`, `insert`.
 
-Invariants: a file that the model has not read, or that has changed since, is not edited. All edits of a call are made, or none.
-Every byte outside the changed lines stays what it was.
+Invariants: a file that the model has not read, or that has changed since, is not edited. All edits of a call
+are made, or none. Every byte outside the changed lines stays what it was.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,7 +80,8 @@ class EditTools:
             old: The text to replace, exactly as in the file, without line numbers; long enough to be unique.
             new: The text to put in its place.
             context: The call.
-            count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
+            count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact
+                number.
             match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
             instruction: Why the edit is made.
             read_first: What must have been read of the file.
@@ -127,7 +128,9 @@ class EditTools:
             "first": first,
             "snippet": "\n".join(lines),
         }
-        return ToolOutput(_render_edit(saved, change.replacements, number_lines(lines[:_MAX_RENDERED_LINES], first)), data)
+        return ToolOutput(
+            _render_edit(saved, change.replacements, number_lines(lines[:_MAX_RENDERED_LINES], first)), data
+        )
 
     def plan_replacements(
         self,
@@ -158,7 +161,11 @@ class EditTools:
             except ToolError as e:
                 if len(edits) == 1:
                     raise
-                details = msgspec.structs.replace(e.details, edit=number) if isinstance(e.details, EditFailed) else e.details
+                details = (
+                    msgspec.structs.replace(e.details, edit=number)
+                    if isinstance(e.details, EditFailed)
+                    else e.details
+                )
                 message = f"edit {number} of {len(edits)}: {e}\nNone of the edits was made."
                 raise ToolError(message, kind=e.kind, code=e.code, details=details) from None
             text = replacement.text
@@ -168,7 +175,11 @@ class EditTools:
     def _load_empty(self, path: str, new: str, read_first: ReadRule) -> LoadedFile:
         loaded = load_file(self._state, path, read_first)
         if loaded.document is None or loaded.document.text:
-            message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
+            message = (
+                f"{path!r} already exists and is not empty: without a text to replace, only a new "
+                "file "
+                "is created"
+            )
             raise ToolError(message, code="file_exists")
         if not new and loaded.version != "absent":
             message = f"{path!r} is empty, and so are the old and the new text: there is nothing to do"
@@ -182,7 +193,10 @@ class EditTools:
         document, expected = load_document(self._state, path)
         lines = list(StringIO(document.text, newline="\n"))
         if not 0 <= after_line <= len(lines):
-            message = f"{path!r} has {pluralize(len(lines), 'line')}, so nothing can be inserted after line {after_line}"
+            message = (
+                f"{path!r} has {pluralize(len(lines), 'line')}, so nothing can be inserted after line "
+                f"{after_line}"
+            )
             message += f": use a number from 0 (the top) to {len(lines)}"
             details = LineOutOfRange(after_line, len(lines))
             raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
@@ -197,7 +211,9 @@ class EditTools:
             new = ending + new.removesuffix(ending)
         after = "".join((*lines[:after_line], new, *lines[after_line:]))
         new_range = (after_line + 1, after_line + max(len(split_lines(text)), 1))
-        return _EditChange.plan(path, document, after, expected, replacements=(Replacement(after, 1, "exact", (new_range,)),))
+        return _EditChange.plan(
+            path, document, after, expected, replacements=(Replacement(after, 1, "exact", (new_range,)),)
+        )
 
 
 def _render_edit(saved: SavedFile, replacements: Sequence[Replacement], snippet: str) -> str:
@@ -212,7 +228,10 @@ def _render_edit(saved: SavedFile, replacements: Sequence[Replacement], snippet:
     inexact = [replacement.strategy for replacement in replacements if replacement.strategy != "exact"]
     if not inexact:
         return text
-    return f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is now:]\n{snippet}"
+    return (
+        f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is "
+        f"now:]\n{snippet}"
+    )
 
 
 def _describe_ranges(ranges: Sequence[tuple[int, int]]) -> str:
@@ -228,10 +247,14 @@ def edit_tools(state: ToolState) -> list[Tool]:
     """Return `edit`, `multi_edit` and `insert`."""
     tools = EditTools(state)
 
-    def plan_edit(path: str, instruction: str = "", read_first: ReadRule = "required", **edit: Any) -> TextChange:
+    def plan_edit(
+        path: str, instruction: str = "", read_first: ReadRule = "required", **edit: Any
+    ) -> TextChange:
         return tools.plan_replacements(path, [TextEdit(**edit)], read_first=read_first)
 
-    def plan_edits(path: str, edits: list[dict[str, object]], read_first: ReadRule = "required") -> TextChange:
+    def plan_edits(
+        path: str, edits: list[dict[str, object]], read_first: ReadRule = "required"
+    ) -> TextChange:
         return tools.plan_replacements(path, msgspec.convert(edits, list[TextEdit]), read_first=read_first)
 
     declarations: list[tuple[Callable[..., ToolOutput], Callable[..., TextChange], dict[str, Any]]] = [

@@ -1,7 +1,7 @@
 """The tool that changes one cell of a Jupyter notebook: `notebook_edit`.
 
-Invariants: the notebook's JSON is not serialised again; only the text of the changed cell is replaced, in the style of the
-rest. Key order, indentation, numbers and line endings of everything else stay byte for byte.
+Invariants: the notebook's JSON is not serialised again; only the text of the changed cell is replaced, in the
+style of the rest. Key order, indentation, numbers and line endings of everything else stay byte for byte.
 """
 
 import json
@@ -14,7 +14,13 @@ import msgspec
 
 from toolglot.builtin.arguments import path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
-from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
+from toolglot.builtin.files.text_files import (
+    MAX_TEXT_BYTES,
+    TextChange,
+    diff_preview,
+    load_document,
+    save_change,
+)
 from toolglot.builtin.scopes import change_scope
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.common.textutil import pluralize
@@ -80,7 +86,9 @@ class _JsonStyle:
         """Return the text of a value at this depth."""
         if self.indent is None:
             return json.dumps(value, ensure_ascii=self.ensure_ascii, separators=(self.comma, self.colon))
-        text = json.dumps(value, ensure_ascii=self.ensure_ascii, indent=self.indent, separators=(",", self.colon))
+        text = json.dumps(
+            value, ensure_ascii=self.ensure_ascii, indent=self.indent, separators=(",", self.colon)
+        )
         return text.replace("\n", "\n" + self.indent * depth)
 
     def line_break(self, depth: int) -> str:
@@ -106,7 +114,11 @@ class _Notebook:
             self._content = cast(dict[str, Any], content)
             self.cells, self.start, self.end = list(_iter_items(text, cells.start)), cells.start, cells.end
         except (ValueError, IndexError, RecursionError) as e:
-            reason = str(e).partition("\n")[0] if isinstance(e, ValueError) else "it is truncated or nested too deeply"
+            reason = (
+                str(e).partition("\n")[0]
+                if isinstance(e, ValueError)
+                else "it is truncated or nested too deeply"
+            )
             raise _notebook_error(path, f"it is not JSON: {reason:.120}") from None
         if not all(isinstance(cell.value, dict) for cell in self.cells):
             raise _notebook_error(path, "a cell is not an object")
@@ -131,7 +143,9 @@ class _Notebook:
         ids = ", ".join(map(self.cell_name, range(min(len(self.cells), 20))))
         if len(self.cells) > 20:
             ids += " …"
-        message = f"{path!r} has no cell {cell_id!r:.80}: it has {ids or 'no cells'}; an index from 0 works too"
+        message = (
+            f"{path!r} has no cell {cell_id!r:.80}: it has {ids or 'no cells'}; an index from 0 works too"
+        )
         raise ToolError(message, kind="not_found", code="cell_not_found")
 
     def cell_name(self, index: int) -> str:
@@ -140,8 +154,12 @@ class _Notebook:
 
     # ---- changes
 
-    def change(self, mode: EditMode, index: int, source: str, cell_type: CellType | None) -> tuple[str, int, str, str]:
-        """Return the new text, and the index, the name and the type of the cell; a new one goes after the index."""
+    def change(
+        self, mode: EditMode, index: int, source: str, cell_type: CellType | None
+    ) -> tuple[str, int, str, str]:
+        """Return the new text, and the index, the name and the type of the cell; a new one goes after the
+        index.
+        """
         if mode == "insert":
             kind = cell_type or "code"
             cell_id = ""
@@ -172,9 +190,14 @@ class _Notebook:
                 new_cell |= emptied
             return self._splice(cell.start, cell.end, self.style.dump(new_cell, 2))
         edits = [(members["source"], cast(Any, new_source))]
-        edits += [(members[key], value) for key, value in emptied.items() if key in members and members[key].value != value]
+        edits += [
+            (members[key], value)
+            for key, value in emptied.items()
+            if key in members and members[key].value != value
+        ]
         text = self.text
-        for span, value in sorted(edits, key=lambda edit: -edit[0].start):  # from the end, so that offsets stay valid
+        # from the end, so that offsets stay valid
+        for span, value in sorted(edits, key=lambda edit: -edit[0].start):
             text = text[: span.start] + self.style.dump(value, 3) + text[span.end :]
         return text
 
@@ -187,8 +210,12 @@ class _Notebook:
             cell["id"] = cell_id
         new = self.style.dump(dict(sorted(cell.items())), 2)
         if not self.cells:
-            return self._splice(self.start, self.end, f"[{self.style.line_break(2)}{new}{self.style.line_break(1)}]")
-        separator = self.text[self.start + 1 : self.cells[0].start] or ("" if self.style.comma == "," else " ")
+            return self._splice(
+                self.start, self.end, f"[{self.style.line_break(2)}{new}{self.style.line_break(1)}]"
+            )
+        separator = self.text[self.start + 1 : self.cells[0].start] or (
+            "" if self.style.comma == "," else " "
+        )
         if index == 0:
             return self._splice(self.cells[0].start, self.cells[0].start, f"{new},{separator}")
         end = self.cells[index - 1].end
@@ -285,7 +312,10 @@ def notebook_tools(state: ToolState) -> list[Tool]:
             change = plan_edit(path, source, cell_id, cell_type, mode, read_first)
             saved = save_change(state, path, change, read_first)
         cell = "the {cell_type} cell {cell_id!r} (index {index})".format(**change.cell)
-        text = f"{mode.removesuffix('e')}ed {cell} of {saved.path!r}; it has {pluralize(change.cell['cells'], 'cell')} now"
+        text = (
+            f"{mode.removesuffix('e')}ed {cell} of {saved.path!r}; it has "
+            f"{pluralize(change.cell['cells'], 'cell')} now"
+        )
         new_source = "" if mode == "delete" else source
         return ToolOutput(text, {**to_data(saved), **change.cell, "mode": mode, "source": new_source})
 

@@ -1,9 +1,11 @@
-"""The patch language that many models write: parsing it, locating its chunks in the lines of a file, applying them.
+"""The patch language that many models write: parsing it, locating its chunks in the lines of a file, applying
+them.
 
-Invariants: pure. Any text gives operations, or a ToolError that names the line; the messages are those of the program that this
-language comes from, because models know them. The first match after the previous one wins, and no lines match twice. A looser
-comparison is tried only if a stricter one finds nothing in the whole rest of the file. The work grows with the lines of file
-and patch, never with their product. The description of the tool `patch` explains the language.
+Invariants: pure. Any text gives operations, or a ToolError that names the line; the messages are those of the
+program that this language comes from, because models know them. The first match after the previous one wins,
+and no lines match twice. A looser comparison is tried only if a stricter one finds nothing in the whole rest
+of the file. The work grows with the lines of file and patch, never with their product. The description of the
+tool `patch` explains the language.
 """
 
 import re
@@ -33,7 +35,10 @@ __all__ = [
 ]
 
 BEGIN_PATCH, END_PATCH, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
-ADD_FILE, DELETE_FILE, UPDATE_FILE, MOVE_TO = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
+ADD_FILE = "*** Add File: "
+DELETE_FILE = "*** Delete File: "
+UPDATE_FILE = "*** Update File: "
+MOVE_TO = "*** Move to: "
 CONTEXT, REMOVED, ADDED = " ", "-", "+"
 _HEADER_HINT = ", ".join(f"'{header}{{path}}'" for header in (ADD_FILE, DELETE_FILE, UPDATE_FILE))
 _PREFIX_HINT = "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"
@@ -45,7 +50,10 @@ PatchLine = tuple[str, str]
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Consecutive lines of a file. `anchors`: lines to go to first, one by one. `at_end`: they are the last of the file."""
+    """Consecutive lines of a file.
+
+    `anchors`: lines to go to first, one by one. `at_end`: they are the last of the file.
+    """
 
     lines: tuple[PatchLine, ...]
     anchors: tuple[str, ...] = ()
@@ -78,7 +86,9 @@ PatchOp = AddFile | DeleteFile | UpdateFile
 
 @dataclass(frozen=True)
 class PatchOperation:
-    """An operation on one file. diff: for update_file the chunks; for create_file the content, each line after a '+'."""
+    """An operation on one file. diff: for update_file the chunks; for create_file the content, each line
+    after a '+'.
+    """
 
     type: Literal["create_file", "update_file", "delete_file"]
     path: str
@@ -129,7 +139,9 @@ def parse_patch(text: str) -> list[PatchOp]:
             message = f"'{_quote(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}"
             raise _line_error(line_number, message)
     if not ops:
-        raise _patch_error("No files were modified. Write sections between the first and the last line of the patch", "")
+        raise _patch_error(
+            "No files were modified. Write sections between the first and the last line of the patch", ""
+        )
     return ops
 
 
@@ -147,7 +159,9 @@ def operation_to_ops(operation: PatchOperation) -> list[PatchOp]:
     else:
         op = _parse_update(cursor, path, 1)
     if (line := cursor.current) is not None:
-        raise _line_error(cursor.line_number, f"'{_quote(line)}' does not belong in the diff of one file. {_PREFIX_HINT}")
+        raise _line_error(
+            cursor.line_number, f"'{_quote(line)}' does not belong in the diff of one file. {_PREFIX_HINT}"
+        )
     return [op]
 
 
@@ -183,7 +197,9 @@ def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
     anchors = tuple(filter(None, texts))
     if not texts and not is_first:
         got = _quote(cursor.current or "")
-        raise _line_error(cursor.line_number, f"Expected update hunk to start with a @@ context marker, got: '{got}'")
+        raise _line_error(
+            cursor.line_number, f"Expected update hunk to start with a @@ context marker, got: '{got}'"
+        )
     lines: list[PatchLine] = []
     while (line := cursor.current) is not None:
         if line.rstrip() == END_OF_FILE and lines:
@@ -198,7 +214,9 @@ def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
         line = cursor.current
         if line is None or line.rstrip() == END_OF_FILE:
             raise _line_error(cursor.line_number, "Update hunk does not contain any lines")
-        raise _line_error(cursor.line_number, f"Unexpected line found in update hunk: '{_quote(line)}'. {_PREFIX_HINT}")
+        raise _line_error(
+            cursor.line_number, f"Unexpected line found in update hunk: '{_quote(line)}'. {_PREFIX_HINT}"
+        )
     return Chunk(tuple(lines), anchors)
 
 
@@ -221,7 +239,8 @@ def _line_error(line_number: int, message: str) -> ToolError:
 
 # ---- locating chunks
 
-MAX_LINES = 1_000_000  # each distinct line becomes one character of a text that is searched (Unicode has 1,114,112)
+# each distinct line becomes one character of a text that is searched (Unicode has 1,114,112)
+MAX_LINES = 1_000_000
 _MAX_SHOWN_BLOCK, _MAX_SHOWN_LINE = 2000, 200  # characters
 _ORDER_HINT = "before the previous match; chunks and anchors must follow the order of the file"
 
@@ -230,7 +249,9 @@ Placement = tuple[int, tuple[PatchLine, ...]]
 """The index (from 0) of the line of a file where lines of a patch begin, and these lines."""
 
 
-def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk], absolute_path: str = "") -> list[Placement]:
+def locate_chunks(
+    path: str, lines: Sequence[str], chunks: Sequence[Chunk], absolute_path: str = ""
+) -> list[Placement]:
     """Return where every chunk goes, in the order of the file. Raises ToolError.
 
     A chunk that only adds lines goes to the end of the file, whatever its anchors say.
@@ -255,7 +276,10 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk], abso
         if (placement := _place_chunk(index, chunk, cursor)) is None:
             block = _old_lines(chunk.lines)
             text = truncate("\n".join(block), _MAX_SHOWN_BLOCK)
-            message = f"Failed to find expected lines in {path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
+            message = (
+                "Failed to find expected lines in "
+                f"{path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
+            )
             details = PatchFailed(absolute_path or path, expected=tuple(block[:100]), after_line=cursor)
             raise ToolError(message, code="patch_failed", details=details)
         placements.append(placement)
@@ -274,7 +298,9 @@ _COMPARISONS: tuple[Callable[[str], str], ...] = (
 
 
 class _LineIndex:
-    """The lines of a file, each encoded as one character, so that blocks of lines are found as fast as substrings."""
+    """The lines of a file, each encoded as one character, so that blocks of lines are found as fast as
+    substrings.
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -317,7 +343,9 @@ def _place_chunk(index: _LineIndex, chunk: Chunk, cursor: int) -> Placement | No
 
 
 def _iter_variants(lines: tuple[PatchLine, ...]) -> Iterator[tuple[PatchLine, ...]]:
-    """Yield the lines of a chunk, then those without a final empty one, which is often only the end of the patch's text."""
+    """Yield the lines of a chunk, then those without a final empty one, which is often only the end of the
+    patch's text.
+    """
     yield lines
     last = next((number for number in reversed(range(len(lines))) if lines[number][0] != ADDED), None)
     if last is None or lines[last][1]:
@@ -347,12 +375,18 @@ def _describe_mismatch(index: _LineIndex, block: list[str], cursor: int) -> str:
     if start is None:
         return f"No line of the file from line {cursor + 1} on equals the first of them: {advice}"
     end = start + matching
-    is_line = f"line {end + 1} is {index.lines[end][:_MAX_SHOWN_LINE]!r}" if end < len(index.lines) else "the file ends"
+    is_line = (
+        f"line {end + 1} is {index.lines[end][:_MAX_SHOWN_LINE]!r}"
+        if end < len(index.lines)
+        else "the file ends"
+    )
     return f"The file has the first {matching} of them at line {start + 1}, but then {is_line}: {advice}"
 
 
 def split_file(text: str) -> tuple[list[str], list[str]]:
-    """Return the lines of a file without and with their endings: LF, CRLF or, as in the program this comes from, CR."""
+    """Return the lines of a file without and with their endings: LF, CRLF or, as in the program this comes
+    from, CR.
+    """
     full_lines = re.findall(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text)
     return [line.rstrip("\r\n") for line in full_lines], full_lines
 
@@ -360,7 +394,8 @@ def split_file(text: str) -> tuple[list[str], list[str]]:
 def apply_placements(text: str, placements: Sequence[Placement]) -> tuple[str, list[LineEdit]]:
     """Return the new text, and what was replaced. The placements are in the order of the file.
 
-    Kept lines stay as they are. Added lines end as the first line of the file does, and every line of the result has an ending.
+    Kept lines stay as they are. Added lines end as the first line of the file does, and every line of the
+    result has an ending.
     """
     lines, full_lines = split_file(text)
     newline = (full_lines[0][len(lines[0]) :] if lines else "") or "\n"

@@ -1,7 +1,8 @@
 """The tool `patch`, which changes many files at once.
 
-Invariants: the new content of every file is worked out before the first one is touched, and then all change or none. A file is
-overwritten only if it still is what this call has read. Sections of one patch see what the sections before them did.
+Invariants: the new content of every file is worked out before the first one is touched, and then all change
+or none. A file is overwritten only if it still is what this call has read. Sections of one patch see what the
+sections before them did.
 """
 
 import posixpath
@@ -51,7 +52,11 @@ MAX_TOTAL_BYTES = 64 * 2**20
 MAX_DIFF_CHARS = 100_000  # of all files together
 _MAX_SHOWN_PATH = 300
 PatchAction = Literal["write", "update", "delete"]
-_ACTIONS: dict[PatchAction, str] = {"write": "write file", "update": "read file to update", "delete": "delete file"}
+_ACTIONS: dict[PatchAction, str] = {
+    "write": "write file",
+    "update": "read file to update",
+    "delete": "delete file",
+}
 _EXAMPLE = """*** Begin Patch
 *** Update File: app/cart.py
 @@ class Cart:
@@ -73,7 +78,9 @@ def patch_tools(state: ToolState) -> list[Tool]:
             action="edit",
             verb="Edit",
             confined=state.workspace.protects_all,
-            scope=lambda arguments: [path_subject(state, path, "write") for path in list_patched_paths(arguments)],
+            scope=lambda arguments: [
+                path_subject(state, path, "write") for path in list_patched_paths(arguments)
+            ],
             target=tools.target,
             preview=tools.preview,
             examples=[{"text": _EXAMPLE}],
@@ -90,13 +97,16 @@ class _PatchTool:
     def patch(
         self, context: Context, text: str = "", ops: Annotated[list[PatchOperation] | None, Internal] = None
     ) -> ToolOutput:
-        """Apply a patch to one or more files: all of it, or nothing if any part does not fit. Read the files first.
+        """Apply a patch to one or more files: all of it, or nothing if any part does not fit.
 
-        A patch has sections between '*** Begin Patch' and '*** End Patch': '*** Add File: PATH' with the content, each line
-        after '+'; '*** Delete File: PATH'; '*** Update File: PATH', optionally '*** Move to: PATH', then chunks. A chunk begins
-        with '@@', or '@@ ' and a line of the file to search after; then lines prefixed with ' ' (unchanged), '-' (removed) or
-        '+' (added), exactly as in the file, with about three unchanged lines around a change. '*** End of File' after a chunk
-        means that it ends the file. Chunks must follow the order of the file.
+        Read the files first.
+
+        A patch has sections between '*** Begin Patch' and '*** End Patch': '*** Add File: PATH' with the
+        content, each line after '+'; '*** Delete File: PATH'; '*** Update File: PATH', optionally '*** Move
+        to: PATH', then chunks. A chunk begins with '@@', or '@@ ' and a line of the file to search after;
+        then lines prefixed with ' ' (unchanged), '-' (removed) or '+' (added), exactly as in the file, with
+        about three unchanged lines around a change. '*** End of File' after a chunk means that it ends the
+        file. Chunks must follow the order of the file.
 
         Args:
             context: The call.
@@ -105,7 +115,9 @@ class _PatchTool:
         """
         started_at, state = monotonic(), self._state
         with state.lock:
-            draft = _PatchDraft(state.workspace, _parse_ops(text, ops), should_stop=lambda: context.is_cancelled)
+            draft = _PatchDraft(
+                state.workspace, _parse_ops(text, ops), should_stop=lambda: context.is_cancelled
+            )
             files = [file for file in draft.files.values() if file.exists or file.version is not None]
             # The model knows the new content only of files that it wrote whole, or whose old content it knew.
             seen = state.seen_versions
@@ -118,12 +130,17 @@ class _PatchTool:
                 if change.version is None or file.real_path in known:
                     state.mark_seen(change.path, change.version)
         letters = {"add": "A", "update": "M", "delete": "D"}
-        lines = [f"{letters[result['op']]} {result['moved_to'] or result['path']}" for result in draft.results]
+        lines = [
+            f"{letters[result['op']]} {result['moved_to'] or result['path']}" for result in draft.results
+        ]
         data = {"files": draft.results, "seconds": round(monotonic() - started_at, 4)}
         return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), data)
 
     def preview(self, arguments: dict[str, Any]) -> str:
-        """Return what a patch would do to the files as they are now, all of it. Raises ToolError if it would fail."""
+        """Return what a patch would do to the files as they are now, all of it.
+
+        Raises ToolError if it would fail.
+        """
         workspace = self._state.workspace
         draft = _PatchDraft(workspace, _parse_arguments(arguments), diff_limit=sys.maxsize)
         for file in draft.files.values():
@@ -164,18 +181,29 @@ def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[P
         parts += [operation.path, operation.diff]
     size = sum(map(len, parts))
     if size > MAX_PATCH_CHARS:
-        raise invalid_argument("text", f"has {size} characters; the maximum is {MAX_PATCH_CHARS}: split it", kind="limit")
+        raise invalid_argument(
+            "text", f"has {size} characters; the maximum is {MAX_PATCH_CHARS}: split it", kind="limit"
+        )
     for part in parts:
         check_text(part, "text", MAX_PATCH_CHARS)
-    ops = parse_patch(text) if text else [op for operation in operations for op in operation_to_ops(operation)]
+    ops = (
+        parse_patch(text) if text else [op for operation in operations for op in operation_to_ops(operation)]
+    )
     if len(ops) > MAX_FILES:
-        raise invalid_argument("text", f"has {len(ops)} sections; the maximum is {MAX_FILES}: split it", kind="limit")
+        raise invalid_argument(
+            "text", f"has {len(ops)} sections; the maximum is {MAX_FILES}: split it", kind="limit"
+        )
     return ops
 
 
 def _parse_arguments(arguments: dict[str, Any]) -> list[PatchOp]:
-    """Return the operations of a call that has not been checked yet. Raises ToolError, msgspec.ValidationError."""
-    return _parse_ops(arguments.get("text") or "", msgspec.convert(arguments.get("ops") or [], list[PatchOperation]))
+    """Return the operations of a call that has not been checked yet.
+
+    Raises ToolError, msgspec.ValidationError.
+    """
+    return _parse_ops(
+        arguments.get("text") or "", msgspec.convert(arguments.get("ops") or [], list[PatchOperation])
+    )
 
 
 # ---- drafts
@@ -187,7 +215,8 @@ class _FileDraft:
     def __init__(self, raw_path: str, real_path: Path, entry: WorkspaceEntry | None) -> None:
         self.raw_path, self.real_path = raw_path, real_path
         self.version = entry.version if entry else None
-        # With an access list, the bits of the group are not the group's: a moved file has no list, so it gets none of them.
+        # With an access list, the bits of the group are not the group's: a moved file has no list, so it gets
+        # none of them.
         mask = 0o707 if entry and ACCESS_LIST in read_attributes(entry.absolute_path) else 0o777
         self.mode = stat.S_IMODE(entry.status.st_mode) & mask if entry else None
         self.size = entry.status.st_size if entry else 0
@@ -221,13 +250,16 @@ class _PatchDraft:
         self._workspace = workspace
         self.files: dict[Path, _FileDraft] = {}
         self.results: list[dict[str, Any]] = []
-        """What each section did. Paths are as the patch names them; a diff is truncated if it is long or the file not text."""
+        """What each section did. Paths are as the patch names them; a diff is truncated if it is long or the
+        file not text."""
         self.descriptions: list[str] = []
         """The same for a person: also what is lost."""
         self._loaded_bytes, self._diff_limit, self._diff_budget = 0, diff_limit, diff_limit
         for op in ops:
             if should_stop():
-                raise ToolError("the patch was cancelled; nothing was changed", kind="cancelled", code="cancelled")
+                raise ToolError(
+                    "the patch was cancelled; nothing was changed", kind="cancelled", code="cancelled"
+                )
             match op:
                 case AddFile():
                     self._add_file(op)
@@ -265,7 +297,9 @@ class _PatchDraft:
         """Return the current content of an existing file. Raises ToolError."""
         if file.data is None:
             if file.size > MAX_FILE_BYTES:
-                message = f"{file.raw_path!r} has {file.size} bytes; a patch can change at most {MAX_FILE_BYTES}"
+                message = (
+                    f"{file.raw_path!r} has {file.size} bytes; a patch can change at most {MAX_FILE_BYTES}"
+                )
                 raise ToolError(message, kind="limit", code="file_too_large")
             data, entry = self._workspace.read(file.raw_path, MAX_FILE_BYTES)
             if entry.version != file.version or len(data) > MAX_FILE_BYTES:
@@ -315,7 +349,9 @@ class _PatchDraft:
             file = self._get_existing_file(op.path, is_moved=True)
             old = self._read_old_lines(file)
         file.mark_deleted()
-        self._record("delete", op.path, self._describe_whole(f"delete {op.path}", op.path, "/dev/null", old, []))
+        self._record(
+            "delete", op.path, self._describe_whole(f"delete {op.path}", op.path, "/dev/null", old, [])
+        )
 
     def _update_file(self, op: UpdateFile) -> None:
         with self._explain_failure("update", op.path):
@@ -346,22 +382,36 @@ class _PatchDraft:
         self.descriptions.append(f"{title}\n{diff}")
         self._record("update", op.path, diff, op.move_to)
 
-    def _describe_whole(self, title: str, old_path: str, new_path: str, old: list[str] | None, new: list[str]) -> str | None:
-        """Describe a file that is added or removed whole; returns the diff, None if its old lines are not known."""
+    def _describe_whole(
+        self, title: str, old_path: str, new_path: str, old: list[str] | None, new: list[str]
+    ) -> str | None:
+        """Describe a file that is added or removed whole; returns the diff, None if its old lines are not
+        known.
+        """
         old_lines = old or []
         edits = [LineEdit(0, old_lines, new)] if old_lines or new else []
         diff = render_diff(old_path, new_path, old_lines, edits, limit=self._diff_limit)
         if old is None:
-            self.descriptions.append(f"{title} (what it contains now is not text, or too long to show)\n{diff}")
+            self.descriptions.append(
+                f"{title} (what it contains now is not text, or too long to show)\n{diff}"
+            )
             return None
         self.descriptions.append(f"{title}\n{diff}")
         return diff
 
-    def _record(self, op: Literal["add", "update", "delete"], path: str, diff: str | None, moved_to: str = "") -> None:
+    def _record(
+        self, op: Literal["add", "update", "delete"], path: str, diff: str | None, moved_to: str = ""
+    ) -> None:
         """Add the result of a section, with as much of the diff as the budget of the whole patch allows."""
         shown = (diff or "")[: self._diff_budget]
         self._diff_budget -= len(shown)
-        result = {"op": op, "path": path, "moved_to": moved_to or None, "diff": shown, "truncated": shown != diff}
+        result = {
+            "op": op,
+            "path": path,
+            "moved_to": moved_to or None,
+            "diff": shown,
+            "truncated": shown != diff,
+        }
         self.results.append(result)
 
 

@@ -1,8 +1,10 @@
-"""Replaces text in text: finds the old text, puts the new one in its place, and explains why the old text is not there.
+"""Replaces text in text: finds the old text, puts the new one in its place, and explains why the old text is
+not there.
 
-Invariants: pure. Exact replacement is what `str.replace` does; line endings are compared as line feeds and written as the file
-has them. Tolerant replacement tries an exact match, then lines that differ in indentation, then the same tokens, then similar
-lines, and stops at the first that matches. Characters outside what is replaced do not change.
+Invariants: pure. Exact replacement is what `str.replace` does; line endings are compared as line feeds and
+written as the file has them. Tolerant replacement tries an exact match, then lines that differ in
+indentation, then the same tokens, then similar lines, and stops at the first that matches. Characters outside
+what is replaced do not change.
 """
 
 import html
@@ -24,7 +26,16 @@ from toolglot.errors import ToolError
 from toolglot.facades.elision import find_elision
 from toolglot.values.failures import EditFailed, invalid_argument
 
-__all__ = ["ExpectedCount", "MatchMode", "Replacement", "Strategy", "TextEdit", "edit_distance", "find_elision", "replace_text"]
+__all__ = [
+    "ExpectedCount",
+    "MatchMode",
+    "Replacement",
+    "Strategy",
+    "TextEdit",
+    "edit_distance",
+    "find_elision",
+    "replace_text",
+]
 
 ExpectedCount = Literal["one", "all"] | int
 MatchMode = Literal["exact", "tolerant"]
@@ -57,7 +68,8 @@ class TextEdit:
     Attributes:
         old: The text to replace, exactly as in the file, without line numbers.
         new: The text to put in its place.
-        count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
+        count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact
+            number.
         match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
     """
 
@@ -76,7 +88,9 @@ class Replacement(msgspec.Struct, frozen=True):
     ranges: tuple[tuple[int, int], ...]
 
 
-def replace_text(text: str, edit: TextEdit, *, name: str = "the file", should_stop: ShouldStop = lambda: False) -> Replacement:
+def replace_text(
+    text: str, edit: TextEdit, *, name: str = "the file", should_stop: ShouldStop = lambda: False
+) -> Replacement:
     """Make an edit. Raises ToolError with EditFailed details."""
     old, new, count, tolerant = edit.old, edit.new, edit.count, edit.match == "tolerant"
     is_number = isinstance(count, int) and not isinstance(count, bool) and count >= 1
@@ -117,7 +131,9 @@ def _check_texts(old: str, new: str, name: str, *, tolerant: bool) -> None:
 
 
 def _match_final_newline(after: str, before: str) -> str:
-    """Let a text end as before: models often forget or add the line feed at the end of the text that they replace."""
+    """Let a text end as before: models often forget or add the line feed at the end of the text that they
+    replace.
+    """
     if before.endswith("\n") and not after.endswith("\n"):
         return after + ("\r\n" if before.endswith("\r\n") else "\n")
     if after.endswith("\n") and not before.endswith("\n"):
@@ -192,14 +208,18 @@ class _Search:
         return "fuzzy", self.find_fuzzy(new)
 
     def _block_span(self, index: int, new: str) -> _Span:
-        """Return the span of the lines from an index on that the new text replaces, indented as the first of them is."""
+        """Return the span of the lines from an index on that the new text replaces, indented as the first of
+        them is.
+        """
         last = index + len(self._block) - 1
         end = self._starts[last] + len(self._lines[last])
         end = min(end + 1, len(self._text)) if self._is_terminated else end
         return self._starts[index], end, _reindent(new, _leading_whitespace(self._lines[index]))
 
     def find_blocks(self) -> Iterator[int]:
-        """Yield where lines stand that equal the old ones apart from surrounding whitespace, without overlaps."""
+        """Yield where lines stand that equal the old ones apart from surrounding whitespace, without
+        overlaps.
+        """
         stripped, wanted = ([line.strip() for line in lines] for lines in (self._lines, self._block))
         index = 0 if any(wanted) else len(stripped)
         while index <= len(stripped) - len(wanted):
@@ -231,16 +251,23 @@ class _Search:
         return [(match.start(), match.end(), _reindent(new, match[1])) for match in matches]
 
     def find_fuzzy(self, new: str) -> list[_Span]:
-        """Find as many lines as the old text has that are nearly equal to it: the best ones that do not overlap."""
+        """Find as many lines as the old text has that are nearly equal to it: the best ones that do not
+        overlap.
+        """
         search, count = "\n".join(self._block), len(self._block)
-        if len(self._old) < _MIN_FUZZY_CHARS or not 0 < len(self._lines) * len(search) ** 2 <= _MAX_FUZZY_WORK:
+        if (
+            len(self._old) < _MIN_FUZZY_CHARS
+            or not 0 < len(self._lines) * len(search) ** 2 <= _MAX_FUZZY_WORK
+        ):
             return []
         limit = _FUZZY_TOLERANCE * len(search)
         fuzzy = _FuzzyText(search)
         scores: list[tuple[float, int]] = []
         for index in range(len(self._lines) - count + 1):
             if index % 256 == 0 and self._should_stop():
-                raise ToolError("the edit was cancelled; nothing was changed", kind="cancelled", code="cancelled")
+                raise ToolError(
+                    "the edit was cancelled; nothing was changed", kind="cancelled", code="cancelled"
+                )
             cost = fuzzy.cost("\n".join(self._lines[index : index + count]), limit)
             if cost is not None:
                 scores.append((cost, index))
@@ -255,7 +282,9 @@ class _Search:
     def not_found_error(self, name: str) -> ToolError:
         near = self.find_near_match()
         if near is None:
-            message = f"the text to replace is not in {name!r}, and nothing there is similar: read the file again"
+            message = (
+                f"the text to replace is not in {name!r}, and nothing there is similar: read the file again"
+            )
             return _edit_error(message, EditFailed("not_found"))
         first, last, difference = near
         lines = self._text.split("\n")[first - 1 : last]
@@ -271,7 +300,9 @@ class _Search:
         """Find what the old text was probably meant to be."""
         near = self.find_variant() or self.find_whitespace_variant()
         if near is None and (spans := self.find_by_tokens("")):
-            near = _near_match_at(self._text, *spans[0][:2], "it differs from {lines} only in spaces or line breaks")
+            near = _near_match_at(
+                self._text, *spans[0][:2], "it differs from {lines} only in spaces or line breaks"
+            )
         return near or self.find_most_similar()
 
     def find_variant(self) -> _NearMatch | None:
@@ -290,7 +321,9 @@ class _Search:
         if [line.rstrip() for line in lines] == [line.rstrip() for line in block]:
             difference = "it differs from {lines} only in trailing whitespace"
         else:
-            has_tabs, old_has_tabs = (any("\t" in _leading_whitespace(line) for line in text) for text in (lines, block))
+            has_tabs, old_has_tabs = (
+                any("\t" in _leading_whitespace(line) for line in text) for text in (lines, block)
+            )
             difference = "it differs from {lines} only in indentation"
             if has_tabs != old_has_tabs:
                 used = "tabs" if has_tabs else "spaces"
@@ -327,12 +360,28 @@ def _near_match_at(text: str, start: int, end: int, difference: str) -> _NearMat
 
 
 _VARIANTS: tuple[tuple[str, Callable[[str], str], bool], ...] = (
-    ("it contains line numbers, which are not part of the file; it is {lines}", partial(_LINE_NUMBER.sub, ""), False),
-    ("it has escape sequences instead of the characters of {lines}", partial(_ESCAPE.sub, lambda m: _ESCAPES[m[0]]), False),
+    (
+        "it contains line numbers, which are not part of the file; it is {lines}",
+        partial(_LINE_NUMBER.sub, ""),
+        False,
+    ),
+    (
+        "it has escape sequences instead of the characters of {lines}",
+        partial(_ESCAPE.sub, lambda m: _ESCAPES[m[0]]),
+        False,
+    ),
     ("it has one backslash where {lines} has two", methodcaller("replace", "\\", "\\\\"), False),
     ("it has HTML entities instead of the characters of {lines}", html.unescape, False),
-    ("it differs from {lines} only in quotes, dashes or other typographic characters", to_ascii_punctuation, True),
-    ("it differs from {lines} only in how accents are composed", lambda t: normalize("NFC", to_ascii_punctuation(t)), True),
+    (
+        "it differs from {lines} only in quotes, dashes or other typographic characters",
+        to_ascii_punctuation,
+        True,
+    ),
+    (
+        "it differs from {lines} only in how accents are composed",
+        lambda t: normalize("NFC", to_ascii_punctuation(t)),
+        True,
+    ),
     ("it differs from {lines} only in upper and lower case", str.lower, True),
 )
 """How texts differ that are equal after this conversion, and whether the file is converted too."""
@@ -343,7 +392,9 @@ def _leading_whitespace(line: str) -> str:
 
 
 def _reindent(new: str, indent: str) -> str:
-    """Indent new lines for their destination; the indentation of the first one is what the others are relative to."""
+    """Indent new lines for their destination; the indentation of the first one is what the others are
+    relative to.
+    """
     lines = new.split("\n")
     base = _leading_whitespace(lines[0])
     output: list[str] = []
@@ -381,7 +432,9 @@ class _FuzzyText:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Return the Levenshtein distance, by Myers' bit-parallel algorithm (in Hyyrö's form): a column is one integer."""
+    """Return the Levenshtein distance, by Myers' bit-parallel algorithm (in Hyyrö's form): a column is one
+    integer.
+    """
     if first == second:
         return 0
     if not first or not second:
@@ -410,7 +463,9 @@ def edit_distance(first: str, second: str) -> int:
 
 
 def _apply_spans(text: str, lf_text: str, spans: list[_Span], newline: str) -> str:
-    """Replace the spans of the LF text in the original one, and keep its line endings; `newline` is for a text without any."""
+    """Replace the spans of the LF text in the original one, and keep its line endings; `newline` is for a
+    text without any.
+    """
     # One character for every line ending: then offsets are those of the LF text.
     marked, style = text.replace("\r\n", _CRLF), detect_newline(text)
     ending = {"lf": "\n", "crlf": _CRLF}.get(style, newline)

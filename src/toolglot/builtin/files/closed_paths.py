@@ -1,4 +1,5 @@
-"""What inside a workspace is not the model's: toolglot's own files and programs, and the settings in the home directory.
+"""What inside a workspace is not the model's: toolglot's own files and programs, and the settings in the home
+directory.
 
 These are paths, not names: they are closed whether they exist or not.
 """
@@ -15,7 +16,15 @@ from toolglot.common.user_dirs import own_paths
 from toolglot.confine.programs import own_program_paths
 from toolglot.confine.roots import Root
 
-__all__ = ["MAX_CHILDREN", "ClosedPaths", "find_closed_paths", "fold_name", "list_names", "narrow_root", "pin_parents"]
+__all__ = [
+    "MAX_CHILDREN",
+    "ClosedPaths",
+    "find_closed_paths",
+    "fold_name",
+    "list_names",
+    "narrow_root",
+    "pin_parents",
+]
 
 MAX_CHILDREN = 500
 """Of a directory whose entries are allowed one by one: the others are read-only."""
@@ -43,7 +52,10 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         if not reading and _is_in_any(names, self.programs):
             return "it is part of the Python that runs toolglot (builtin.unprotected opens it)"
         if self._is_home_setting(names):
-            return "settings in the home directory are not part of the workspace (builtin.unprotected opens some)"
+            return (
+                "settings in the home directory are not part of the workspace (builtin.unprotected opens "
+                "some)"
+            )
         return ""
 
     def _is_home_setting(self, names: list[str]) -> bool:
@@ -57,8 +69,10 @@ class ClosedPaths(msgspec.Struct, frozen=True):
     def notice(self) -> str:
         """What to tell a user whose home directory is in the workspace."""
         return (
-            f"the workspace contains your home directory {str(self.home)!r}: in it, names that begin with a dot are neither "
-            "read nor changed, and commands create nothing directly there; use --root to choose another directory"
+            f"the workspace contains your home directory {str(self.home)!r}: in it, names that begin with a "
+            "dot are neither "
+            "read nor changed, and commands create nothing directly there; use --root to choose another "
+            "directory"
         )
 
     def list_home_settings(self) -> list[Path]:
@@ -74,7 +88,9 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         return [*self.own, *self.programs, *self.list_home_settings()]
 
 
-def find_closed_paths(roots: Iterable[Path], private: Iterable[Path], unprotected: Collection[str]) -> ClosedPaths:
+def find_closed_paths(
+    roots: Iterable[Path], private: Iterable[Path], unprotected: Collection[str]
+) -> ClosedPaths:
     """Return what is closed in these roots. `private`: other directories of ours."""
     roots = tuple(roots)
 
@@ -84,7 +100,9 @@ def find_closed_paths(roots: Iterable[Path], private: Iterable[Path], unprotecte
     own = {*own_paths(), *(Path(os.path.realpath(path)) for path in private)}
     home = Path(os.path.realpath(os.path.expanduser("~")))
     open_names = frozenset(map(fold_name, unprotected))
-    programs = [path for path in own_program_paths() if path not in roots and fold_name(path.name) not in open_names]
+    programs = [
+        path for path in own_program_paths() if path not in roots and fold_name(path.name) not in open_names
+    ]
     return ClosedPaths(
         own=tuple(filter(is_inside, own)),
         programs=tuple(filter(is_inside, programs)),
@@ -161,7 +179,9 @@ def _is_in_any(names: list[str], directories: Iterable[Path]) -> bool:
 
 @lru_cache(4096)
 def fold_name(name: str) -> str:
-    """Return a name as the most lenient file system compares it: any case, any composition, trailing dots, streams."""
+    """Return a name as the most lenient file system compares it: any case, any composition, trailing dots,
+    streams.
+    """
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
     visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
     return visible.partition(":")[0].rstrip(". ")

@@ -63,7 +63,10 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def stat_at(dir_fd: int, name: str | bytes) -> os.stat_result | None:
-    """Return the status of a directory entry without following links, or None if there is none. Raises OSError."""
+    """Return the status of a directory entry without following links, or None if there is none.
+
+    Raises OSError.
+    """
     try:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -71,7 +74,9 @@ def stat_at(dir_fd: int, name: str | bytes) -> os.stat_result | None:
 
 
 def read_attributes(path: str) -> dict[str, bytes]:
-    """Return the extended attributes of a file that a new version of it should have, its access control list among them."""
+    """Return the extended attributes of a file that a new version of it should have, its access control list
+    among them.
+    """
     attributes: dict[str, bytes] = {}
     with suppress(OSError, AttributeError):  # not everywhere
         for attribute in os.listxattr(path, follow_symlinks=False):

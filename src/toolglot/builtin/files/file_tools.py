@@ -1,7 +1,7 @@
 """The tools that read and write whole files: `read`, `write`, `view_image`.
 
-Invariants: a file that the model has not read, or that has changed since, is not overwritten. Encoding, byte order mark, line
-endings and permissions of a file stay what they were.
+Invariants: a file that the model has not read, or that has changed since, is not overwritten. Encoding, byte
+order mark, line endings and permissions of a file stay what they were.
 """
 
 import codecs
@@ -18,7 +18,14 @@ import msgspec
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.descriptors import read_all, translate_os_errors
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineScan, read_lines
-from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
+from toolglot.builtin.files.text import (
+    Document,
+    Encoding,
+    check_text,
+    convert_newlines,
+    detect_bom,
+    is_binary,
+)
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
     TextChange,
@@ -52,7 +59,8 @@ Detail = Literal["auto", "low", "high", "original"]
 MAX_LINES, MAX_LINE_CHARS = 2000, 2000
 _MAX_REQUESTED_LINES = 100_000
 MAX_RESULT = 150_000
-"""Characters of a result. Above the default, because the largest page of a harness (25,000 tokens) must not be cut."""
+"""Characters of a result. Above the default, because the largest page of a harness (25,000 tokens) must not
+be cut."""
 _PAGE_BYTES, _LARGE_PAGE_BYTES = 1024 * 1024, 8 * 1024 * 1024  # of lines in one result
 _LARGE_LINE_CHARS = 1024 * 1024
 _HEAD_SIZE = 64 * 1024
@@ -108,13 +116,20 @@ class _ReadRequest(msgspec.Struct, frozen=True):
         if self.tail_lines is not None and any(bounds):
             raise invalid_argument("tail_lines", "cannot be combined with a first or last line")
         if self.end_line is not None and self.end_line < (self.start_line or 1):
-            raise invalid_argument("end_line", f"is {self.end_line}, before the start line {self.start_line}; use a later line")
+            raise invalid_argument(
+                "end_line", f"is {self.end_line}, before the start line {self.start_line}; use a later line"
+            )
         if self.pages:
             _check_pages(self.pages)
 
     def check_size(self, path: str, size: int) -> None:
         """Raises ToolError for a file that is too large to be read without an end."""
-        if self.max_size is not None and self.end_line is None and not self.allow_large and size > self.max_size:
+        if (
+            self.max_size is not None
+            and self.end_line is None
+            and not self.allow_large
+            and size > self.max_size
+        ):
             message = f"{path!r} has {pluralize(size, 'byte')}: read it in parts, or search for what you need"
             details = FileTooLarge(size, self.max_size)
             raise ToolError(message, kind="limit", code="file_too_large", details=details)
@@ -159,7 +174,9 @@ def _check_pages(pages: str) -> None:
     if not 1 <= first <= last:
         raise invalid_argument("pages", f'is {pages!r:.40}; use a page or a range such as "3" or "1-5"')
     if last - first >= _MAX_PAGES:
-        raise invalid_argument("pages", f"is {pages!r}; at most {_MAX_PAGES} pages are read at once", kind="limit")
+        raise invalid_argument(
+            "pages", f"is {pages!r}; at most {_MAX_PAGES} pages are read at once", kind="limit"
+        )
 
 
 class _WriteChange(TextChange, frozen=True, kw_only=True):
@@ -181,7 +198,9 @@ def _render_read(result: ReadResult, max_width: int) -> str:
         numbers = ", ".join(map(str, result.long_lines[:10]))
         if len(result.long_lines) > 10:
             numbers += " …"
-        notes.append(f"truncated after {max_width} characters: line {numbers}; allow_large shows longer lines")
+        notes.append(
+            f"truncated after {max_width} characters: line {numbers}; allow_large shows longer lines"
+        )
     if result.encoding == "windows-1252":
         notes.append("not valid UTF-8: decoded as windows-1252, so characters beyond ASCII may be wrong")
     elif result.encoding != "utf-8":
@@ -211,7 +230,9 @@ class _FileTools:
         max_size: Annotated[int | None, Internal] = None,
         max_page: Annotated[int | None, Internal] = None,
     ) -> ToolOutput:
-        """Read a text file as numbered lines, at most 2000 lines of 2000 characters. Images and PDF documents are shown.
+        """Read a text file as numbered lines, at most 2000 lines of 2000 characters.
+
+        Images and PDF documents are shown.
 
         Use it before you change a file. To find text in many files, search for it instead.
 
@@ -229,7 +250,9 @@ class _FileTools:
             max_size: Bytes of a text file that is read without an end line.
             max_page: Bytes of text in one result, instead of limits for lines.
         """
-        request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth, max_size, max_page)
+        request = _ReadRequest(
+            start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth, max_size, max_page
+        )
         request.check()
         if list_depth is not None:
             entry = self._state.workspace.inspect(path)
@@ -265,7 +288,8 @@ class _FileTools:
             with self._state.workspace.open_file(path) as entry:
                 yield entry
             return
-        with translate_os_errors(path):  # we made this file ourselves, in a directory that no command can change
+        # we made this file ourselves, in a directory that no command can change
+        with translate_os_errors(path):
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             yield WorkspaceEntry(fd, os.fstat(fd), path, path)
@@ -286,7 +310,9 @@ class _FileTools:
                     message = f"{path!r} is excluded by .gitignore or a file like it: it cannot be read"
                     raise ToolError(message, kind="not_allowed", code="path_ignored")
 
-    def _read_lines(self, entry: WorkspaceEntry, read: Callable[..., LineScan], request: _ReadRequest, path: str) -> ReadResult:
+    def _read_lines(
+        self, entry: WorkspaceEntry, read: Callable[..., LineScan], request: _ReadRequest, path: str
+    ) -> ReadResult:
         line_count = None
         if request.tail_lines is not None:
             line_count = read(LineRange(1, 0, 0, 0), count_all=True).line_count
@@ -318,7 +344,13 @@ class _FileTools:
         )
 
     def _attach_media(
-        self, path: str, entry: WorkspaceEntry, media: tuple[MediaKind, str], *, pages: str | None, detail: Detail
+        self,
+        path: str,
+        entry: WorkspaceEntry,
+        media: tuple[MediaKind, str],
+        *,
+        pages: str | None,
+        detail: Detail,
     ) -> ToolOutput:
         kind, media_type = media
         if pages and kind == "image":
@@ -328,7 +360,10 @@ class _FileTools:
         data = read_all(entry.fd, MAX_MEDIA + 1)
         if len(data) > MAX_MEDIA:
             noun = "an image" if kind == "image" else "a document"
-            message = f"{path!r} is {noun} of {entry.status.st_size >> 20} MB; models accept at most {MAX_MEDIA >> 20} MB"
+            message = (
+                f"{path!r} is {noun} of {entry.status.st_size >> 20} MB; models accept at most "
+                f"{MAX_MEDIA >> 20} MB"
+            )
             raise ToolError(f"{message}: make it smaller", kind="limit", code="file_too_large")
         self._state.mark_seen(entry.path, entry.version)
         display_path, size = self._state.display_path(entry.path), pluralize(len(data), "byte")
@@ -352,7 +387,9 @@ class _FileTools:
             media = detect_media(read_all(entry.fd, _HEAD_SIZE))
             if media is None or media[0] != "image":
                 suffix = PurePosixPath(path).suffix or "no suffix"
-                message = f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it as a file instead"
+                message = (
+                    f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it as a file instead"
+                )
                 raise ToolError(message, code="not_image")
             return self._attach_media(path, entry, media, pages=None, detail=detail)
 
@@ -363,14 +400,17 @@ class _FileTools:
         mode: WriteMode = "overwrite",
         read_first: Annotated[ReadRule, Internal] = "required",
     ) -> ToolOutput:
-        """Write a text file; missing parent directories are created. Read an existing file before you overwrite it.
+        """Write a text file; missing parent directories are created.
+
+        Read an existing file before you overwrite it.
 
         To change a part of a file, use an edit instead.
 
         Args:
             path: Path of the file, absolute or relative to the workspace.
             content: The complete new text of the file, or the text to append.
-            mode: overwrite (default) replaces the file, append adds to its end, create_only fails if it exists.
+            mode: overwrite (default) replaces the file, append adds to its end, create_only fails if it
+                exists.
             read_first: What must have been read of an existing file.
         """
         with self._state.lock:
@@ -386,9 +426,17 @@ class _FileTools:
             notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
         elif saved.encoding != "utf-8":
             notes += f"; kept its encoding {saved.encoding}"
-        text = f"{verb} {saved.path!r} ({pluralize(saved.lines, 'line')}, {pluralize(saved.size, 'byte')}){notes}"
+        text = (
+            f"{verb} {saved.path!r} ({pluralize(saved.lines, 'line')}, "
+            f"{pluralize(saved.size, 'byte')}){notes}"
+        )
         snippet = "\n".join(line[:MAX_LINE_CHARS] for line in split_lines(change.after)[:5])
-        fields = {"mode": mode, "converted": change.converted, "reencoded": change.reencoded, "snippet": snippet}
+        fields = {
+            "mode": mode,
+            "converted": change.converted,
+            "reencoded": change.reencoded,
+            "snippet": snippet,
+        }
         return ToolOutput(text, to_data(saved) | fields)
 
     def plan_write(
@@ -405,14 +453,18 @@ class _FileTools:
         if document.newline == "crlf":
             new = convert_newlines(content, "crlf")
         if mode == "append":
-            return _WriteChange.plan(path, document, document.text + new, loaded.version, converted=new != content)
+            return _WriteChange.plan(
+                path, document, document.text + new, loaded.version, converted=new != content
+            )
         try:
             return _WriteChange.plan(path, document, new, loaded.version, converted=new != content)
         except ToolError as e:
             if e.code != "unencodable_text":
                 raise
         document = Document(document.text)
-        return _WriteChange.plan(path, document, new, loaded.version, converted=new != content, reencoded=True)
+        return _WriteChange.plan(
+            path, document, new, loaded.version, converted=new != content, reencoded=True
+        )
 
 
 def file_tools(state: ToolState) -> list[Tool]:
@@ -427,7 +479,9 @@ def file_tools(state: ToolState) -> list[Tool]:
         "target": target,
     }
     return [
-        Tool(tools.read, **reading, max_result=MAX_RESULT, examples=[{"path": "src/main.py", "start_line": 1}]),
+        Tool(
+            tools.read, **reading, max_result=MAX_RESULT, examples=[{"path": "src/main.py", "start_line": 1}]
+        ),
         Tool(
             tools.write,
             effects="write",

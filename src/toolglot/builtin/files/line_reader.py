@@ -1,6 +1,7 @@
 """Reads a range of lines from a file of any size.
 
-Invariants: memory and work are bounded for any file: only the wanted lines are kept, the others are counted, up to a limit.
+Invariants: memory and work are bounded for any file: only the wanted lines are kept, the others are counted,
+up to a limit.
 """
 
 import codecs
@@ -24,7 +25,9 @@ class BinaryContent(Exception):
 
 
 class LineRange(msgspec.Struct, frozen=True):
-    """Which lines: from `first` (counted from 1), with limits for their number, their bytes and the characters of each."""
+    """Which lines: from `first` (counted from 1), with limits for their number, their bytes and the
+    characters of each.
+    """
 
     first: int
     limit: int
@@ -97,7 +100,8 @@ def read_lines(
 ) -> LineScan:
     """Return the wanted lines of an open file that begins with `head`. Raises ToolError, BinaryContent.
 
-    It is decoded as its byte order mark says, else as UTF-8, else as windows-1252. `count_all`: however many lines follow.
+    It is decoded as its byte order mark says, else as UTF-8, else as windows-1252. `count_all`: however many
+    lines follow.
     """
     encoding, bom = detect_bom(head) or ("utf-8", b"")
     lookahead = _MAX_SEARCHED_BYTES if count_all else _MAX_COUNTED_BYTES

@@ -27,9 +27,44 @@ MAX_TOTAL_BYTES = 1 << 20
 MAX_SKIPPED = 50
 _WILDCARD = re.compile(r"[*?\[{\\]")
 DEFAULT_EXCLUDES = (
-    *("node_modules", "bower_components", "vendor", "dist", "build", "target", "coverage", "__pycache__", ".venv", "venv"),
-    *(".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".gradle", ".idea", ".vscode", "*.egg-info"),
-    *("*.pyc", "*.pyo", "*.o", "*.so", "*.a", "*.dylib", "*.dll", "*.exe", "*.class", "*.jar", "*.min.js", "*.map"),
+    *(
+        "node_modules",
+        "bower_components",
+        "vendor",
+        "dist",
+        "build",
+        "target",
+        "coverage",
+        "__pycache__",
+        ".venv",
+        "venv",
+    ),
+    *(
+        ".tox",
+        ".nox",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".cache",
+        ".gradle",
+        ".idea",
+        ".vscode",
+        "*.egg-info",
+    ),
+    *(
+        "*.pyc",
+        "*.pyo",
+        "*.o",
+        "*.so",
+        "*.a",
+        "*.dylib",
+        "*.dll",
+        "*.exe",
+        "*.class",
+        "*.jar",
+        "*.min.js",
+        "*.map",
+    ),
     ".DS_Store",
 )
 """Dependencies, builds and caches, which nobody wants to read."""
@@ -46,10 +81,17 @@ def read_many_tools(state: ToolState) -> list[Tool]:
         verb="Read",
         scope=include_scope(state),
         target=lambda arguments: ", ".join(map(str, arguments.get("include") or ())),
-        examples=[{"include": ["README.md", "docs/*.md"]}, {"include": ["src/**/*.py"], "exclude": ["*_test.py"]}],
+        examples=[
+            {"include": ["README.md", "docs/*.md"]},
+            {"include": ["src/**/*.py"], "exclude": ["*_test.py"]},
+        ],
     )
     def read_many(  # noqa: D417
-        include: list[str], exclude: list[str] | None = None, default_excludes: bool = True, *, context: Context | None = None
+        include: list[str],
+        exclude: list[str] | None = None,
+        default_excludes: bool = True,
+        *,
+        context: Context | None = None,
     ) -> ToolOutput:
         """Read several text files at once, each after a line with its path. Binary files are only named.
 
@@ -76,7 +118,8 @@ def read_many_tools(state: ToolState) -> list[Tool]:
 def _select_files(
     state: ToolState, include: list[str], exclude: list[str], default_excludes: bool, context: Context | None
 ) -> tuple[list[str], list[str]]:
-    """Return the real paths of the files that patterns select, in the order in which they are found, and what is missing.
+    """Return the real paths of the files that patterns select, in the order in which they are found, and what
+    is missing.
 
     A file that is named itself is excluded only by `exclude`, not by ignore files or default excludes.
     """
@@ -107,7 +150,9 @@ def _select_files(
     return list(paths), missing
 
 
-def _read_files(state: ToolState, paths: list[str], missing: list[str], context: Context | None) -> ToolOutput:
+def _read_files(
+    state: ToolState, paths: list[str], missing: list[str], context: Context | None
+) -> ToolOutput:
     files, parts, remaining, done = list[dict[str, Any]](), list[str](), MAX_TOTAL_BYTES, 0
     skipped = [{"path": path, "reason": "there is no such file"} for path in missing]
     for path in paths[:MAX_FILES]:
@@ -126,7 +171,11 @@ def _read_files(state: ToolState, paths: list[str], missing: list[str], context:
             continue
         text, truncated, note = data[:limit].decode("utf-8", "replace"), len(data) > limit, ""
         if truncated:
-            note = f"\n[showing the first {len(text)} characters of {pluralize(size, 'byte')}; read the file for more]"
+            note = (
+                f"\n[showing the first {len(text)} characters of {pluralize(size, 'byte')}; read the "
+                "file "
+                "for more]"
+            )
         else:  # seen as a whole, so it may be edited
             state.mark_seen(opened.path, opened.version)
         files.append({"path": name, "size": size, "text": text, "truncated": truncated})

@@ -1,11 +1,11 @@
 """Changes several files: all of them, or none, also if the process is killed.
 
-Invariants: everything that can fail happens first, beside the files: checks, backups, the new contents on disk. Then names
-change, each by one rename that can be undone. The old file exists until all are done.
+Invariants: everything that can fail happens first, beside the files: checks, backups, the new contents on
+disk. Then names change, each by one rename that can be undone. The old file exists until all are done.
 
-A change is recorded in a log while it is made, so that the next start can undo it. The process that writes a log holds a lock
-on it; an unlocked log belongs to a dead process. Recovery touches only what a log names, and a file only if it is still exactly
-what the dead process put there.
+A change is recorded in a log while it is made, so that the next start can undo it. The process that writes a
+log holds a lock on it; an unlocked log belongs to a dead process. Recovery touches only what a log names, and
+a file only if it is still exactly what the dead process put there.
 """
 
 import errno
@@ -130,15 +130,20 @@ class ChangeLog:
 
 
 def version_at(dir_fd: int, name: str | bytes) -> FileVersion | None:
-    """Return the version of a directory entry without following links; None if there is none. Raises OSError."""
+    """Return the version of a directory entry without following links; None if there is none.
+
+    Raises OSError.
+    """
     status = stat_at(dir_fd, name)
     return FileVersion.from_status(status) if status is not None else None
 
 
 def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitStack], int | None]) -> None:
-    """Undo what was in progress when another process was killed, and remove its temporary files and old backups.
+    """Undo what was in progress when another process was killed, and remove its temporary files and old
+    backups.
 
-    `open_directory` returns a descriptor of an entry's directory, None if that no longer exists, or raises ToolError.
+    `open_directory` returns a descriptor of an entry's directory, None if that no longer exists, or raises
+    ToolError.
     """
     for directory in (backup_dir, *_list_subdirectories(backup_dir)):
         with suppress(OSError):
@@ -171,7 +176,12 @@ def _list_subdirectories(directory: Path) -> list[Path]:
 def _remove_old_backups(backup_dir: str) -> None:
     directories = [Path(backup_dir), *_list_subdirectories(Path(backup_dir))]
     copies: list[tuple[float, int, str]] = []
-    for entry in (entry for directory in directories for entry in os.scandir(directory) if _BACKUP_NAME.search(entry.name)):
+    for entry in (
+        entry
+        for directory in directories
+        for entry in os.scandir(directory)
+        if _BACKUP_NAME.search(entry.name)
+    ):
         with suppress(OSError):
             if not stat.S_ISDIR((status := entry.stat(follow_symlinks=False)).st_mode):
                 copies.append((status.st_mtime, status.st_size, entry.path))
@@ -223,7 +233,10 @@ def remove_leftovers(dir_fd: int, entry: LogEntry) -> None:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The new content of one file; without data it is removed. `expected`: the version it must still have, or "absent"."""
+    """The new content of one file; without data it is removed.
+
+    `expected`: the version it must still have, or "absent".
+    """
 
     path: str
     data: bytes | None
@@ -262,9 +275,14 @@ def commit_changes(steps: "list[StagedChange]", change_log: ChangeLog) -> list[C
 
 
 class StagedChange:
-    """One change: staged beside its file, then moved into place by one rename. The old file exists until `finish`."""
+    """One change: staged beside its file, then moved into place by one rename.
 
-    def __init__(self, change: Change, raw_path: str, dir_fd: int, name: str, created: CreatedDirectories) -> None:
+    The old file exists until `finish`.
+    """
+
+    def __init__(
+        self, change: Change, raw_path: str, dir_fd: int, name: str, created: CreatedDirectories
+    ) -> None:
         self.change, self.raw_path = change, raw_path
         self.path = Path()
         self.dir_fd, self.name, self._created = dir_fd, name, created
@@ -287,7 +305,9 @@ class StagedChange:
     def stage(self, backup_dir: Path | None, change_log: ChangeLog) -> None:
         """Check the old file, back it up, and write the new content beside it."""
         self._old_status = self._stat_current()
-        self._old_version = FileVersion.from_status(self._old_status) if self._old_status is not None else None
+        self._old_version = (
+            FileVersion.from_status(self._old_status) if self._old_status is not None else None
+        )
         self.check_expected()
         change_log.write([self.to_entry()])
         self._is_staged = True
@@ -305,7 +325,8 @@ class StagedChange:
             mode = self.change.mode
         elif old_status is not None:
             mode = stat.S_IMODE(old_status.st_mode)
-        first_mode = mode & 0o777 if old_status is None else 0o600  # nobody else may read it until it is as the old file
+        # nobody else may read it until it is as the old file
+        first_mode = mode & 0o777 if old_status is None else 0o600
         fd = os.open(self._new_name, CREATE_FLAGS, first_mode, dir_fd=self.dir_fd)
         try:
             write_all(fd, data)
@@ -314,7 +335,8 @@ class StagedChange:
                 attributes = read_attributes(f"/proc/self/fd/{self.dir_fd}/{self.name}")
                 with suppress(OSError):  # a file of another owner that we may write to, but not give away
                     os.fchown(fd, old_status.st_uid, old_status.st_gid)
-                with suppress(OSError, AttributeError):  # a list of the directory, which the old file did not have
+                # a list of the directory, which the old file did not have
+                with suppress(OSError, AttributeError):
                     os.removexattr(fd, ACCESS_LIST)
             if old_status is not None or self.change.mode is not None:
                 # With an access list, the bits of the group are the most that anybody in the list may do.
@@ -349,11 +371,15 @@ class StagedChange:
         return status
 
     def _conflict_error(self) -> ToolError:
-        return ToolError(f"{self.raw_path!r} is being changed by another program: try again", code="concurrent_change")
+        return ToolError(
+            f"{self.raw_path!r} is being changed by another program: try again", code="concurrent_change"
+        )
 
     def check_expected(self) -> None:
         """Check that the file still is what the caller expects. Raises ToolError, OSError."""
-        status, expected, has_content = self._stat_current(), self.change.expected, self.change.data is not None
+        status = self._stat_current()
+        expected = self.change.expected
+        has_content = self.change.data is not None
         current = FileVersion.from_status(status) if status is not None else None
         if current is None and (not has_content or isinstance(expected, FileVersion)):
             details = MissingPath(self.raw_path)
@@ -361,16 +387,23 @@ class StagedChange:
         if current is not None and expected == "absent":
             raise ToolError(f"{self.raw_path!r} already exists", code="file_exists")
         if isinstance(expected, FileVersion) and current != expected:
-            raise ToolError(f"{self.raw_path!r} has changed since it was read: read it again", code="changed_since_read")
+            raise ToolError(
+                f"{self.raw_path!r} has changed since it was read: read it again", code="changed_since_read"
+            )
         if current != self._old_version:
             raise self._conflict_error()
         if current is not None and has_content:
             effective = os.access in os.supports_effective_ids
             if not os.access(self.name, os.W_OK, dir_fd=self.dir_fd, effective_ids=effective):
-                raise ToolError(f"{self.raw_path!r} is read-only", kind="not_allowed", code="path_not_allowed")
+                raise ToolError(
+                    f"{self.raw_path!r} is read-only", kind="not_allowed", code="path_not_allowed"
+                )
 
     def rename_into_place(self) -> None:
-        """Change the names so that it can be undone; a file that appeared meanwhile is kept. Raises ToolError, OSError."""
+        """Change the names so that it can be undone; a file that appeared meanwhile is kept.
+
+        Raises ToolError, OSError.
+        """
         dir_fd, has_content = self.dir_fd, self.change.data is not None
         if self._old_status is not None:
             if not _try_link(dir_fd, self.name, self.old_name):
@@ -384,7 +417,10 @@ class StagedChange:
             os.rename(self._new_name, self.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def verify_and_sync(self) -> None:
-        """Check that what was replaced is what was checked before, and sync the directories. Raises ToolError, OSError."""
+        """Check that what was replaced is what was checked before, and sync the directories.
+
+        Raises ToolError, OSError.
+        """
         if self._old_version is not None and version_at(self.dir_fd, self.old_name) != self._old_version:
             raise self._conflict_error()
         for fd in (self.dir_fd, *(parent for parent, _ in self._created)):
@@ -410,7 +446,9 @@ class StagedChange:
         return ChangeResult(self.path, self._old_status is None, self._new_version, self._backup_path)
 
     def clean_up(self) -> bool:
-        """Remove temporary files, and the backup and new directories of a change that failed. Return whether that worked.
+        """Remove temporary files, and the backup and new directories of a change that failed.
+
+        Return whether that worked.
 
         What could not be restored stays where it is.
         """

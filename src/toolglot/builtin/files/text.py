@@ -1,7 +1,8 @@
 """Text files: decoding and encoding them so that whatever is not changed comes back byte for byte.
 
-Invariants: `document.encode(document.text) == data` for whatever `decode_document(data)` accepts. A line ends at a line feed,
-with or without a carriage return before it; nothing else ends one. What is not text is None, never a guess.
+Invariants: `document.encode(document.text) == data` for whatever `decode_document(data)` accepts. A line ends
+at a line feed, with or without a carriage return before it; nothing else ends one. What is not text is None,
+never a guess.
 """
 
 import codecs
@@ -45,7 +46,9 @@ _CONTROL_BYTES = bytes(code for code in range(32) if code not in b"\t\n\r\f\b\x1
 _SAMPLE_SIZE = 64 * 1024
 _MAX_CONTROL_SHARE = 0.05
 # Python's cp1252 refuses five bytes; they stay what they are in Latin-1, so that every byte comes back.
-_FROM_CP1252 = {code: ord(bytes([code]).decode("cp1252", "ignore") or chr(code)) for code in range(0x80, 0xA0)}
+_FROM_CP1252 = {
+    code: ord(bytes([code]).decode("cp1252", "ignore") or chr(code)) for code in range(0x80, 0xA0)
+}
 _TO_CP1252 = {character: code for code, character in _FROM_CP1252.items()}
 # C1 control characters would silently come back as others: mapped to something that Latin-1 refuses.
 _NOT_IN_CP1252 = {code: 0x100 for code in _FROM_CP1252 if code not in _TO_CP1252}
@@ -89,7 +92,10 @@ def detect_bom(head: bytes) -> tuple[Encoding, bytes] | None:
 def is_binary(head: bytes) -> bool:
     """Whether the first bytes of a file without a byte order mark are not text."""
     sample = head[:_SAMPLE_SIZE]
-    return b"\0" in sample or len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > len(sample) * _MAX_CONTROL_SHARE
+    return (
+        b"\0" in sample
+        or len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > len(sample) * _MAX_CONTROL_SHARE
+    )
 
 
 def decode_bytes(data: bytes, encoding: Encoding) -> str:
@@ -121,13 +127,18 @@ def decode_document(data: bytes) -> Document | None:
 
 
 def check_text(text: str, parameter: str, limit: int) -> str:
-    """Return a text that a file may contain. Raises ToolError if it is too long or has characters that no file has."""
+    """Return a text that a file may contain.
+
+    Raises ToolError if it is too long or has characters that no file has.
+    """
     if len(text) > limit:
         raise invalid_argument(parameter, f"has {len(text)} characters; the maximum is {limit}", kind="limit")
     if "\0" in text:
         raise invalid_argument(parameter, "contains a NUL character, which text files cannot have: remove it")
     if has_lone_surrogate(text):
-        raise invalid_argument(parameter, "contains an unpaired surrogate (invalid Unicode): send the whole character")
+        raise invalid_argument(
+            parameter, "contains an unpaired surrogate (invalid Unicode): send the whole character"
+        )
     return text
 
 

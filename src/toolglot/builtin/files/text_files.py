@@ -41,7 +41,10 @@ _MAX_SCANNED_NAMES = 5000
 
 
 class LoadedFile(msgspec.Struct, frozen=True):
-    """A file before a change, or an empty document for one that is "absent". No document: it is not text, or too large."""
+    """A file before a change, or an empty document for one that is "absent".
+
+    No document: it is not text, or too large.
+    """
 
     document: Document | None
     version: "FileVersion | str"
@@ -57,12 +60,17 @@ class LoadedFile(msgspec.Struct, frozen=True):
 
 
 def load_file(state: ToolState, path: str, read_first: ReadRule = "required") -> LoadedFile:
-    """Load a file that may be absent. `read_first`: what the harness demands, unless ours is weaker. Raises ToolError."""
+    """Load a file that may be absent.
+
+    `read_first`: what the harness demands, unless ours is weaker. Raises ToolError.
+    """
     entry = state.workspace.inspect(path)
     if entry is None:
         return LoadedFile(Document(), "absent")
     if entry.is_directory:
-        raise ToolError(f"{path!r} is a directory, not a file: use the path of a file in it", code="is_directory")
+        raise ToolError(
+            f"{path!r} is a directory, not a file: use the path of a file in it", code="is_directory"
+        )
     data, entry = state.workspace.read(path, MAX_TEXT_BYTES)
     seen = state.seen_versions.get(entry.path)
     if seen is None and state.must_be_seen(read_first) and entry.status.st_size:
@@ -75,7 +83,9 @@ def load_file(state: ToolState, path: str, read_first: ReadRule = "required") ->
     return LoadedFile(document, entry.version)
 
 
-def load_document(state: ToolState, path: str, read_first: ReadRule = "required") -> "tuple[Document, FileVersion | str]":
+def load_document(
+    state: ToolState, path: str, read_first: ReadRule = "required"
+) -> "tuple[Document, FileVersion | str]":
     """Load a text file that must exist. Raises ToolError."""
     loaded = load_file(state, path, read_first)
     if loaded.version == "absent":
@@ -84,7 +94,9 @@ def load_document(state: ToolState, path: str, read_first: ReadRule = "required"
 
 
 class TextChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A text file before and after a change: its new bytes, and the version (or "absent") that it must still have."""
+    """A text file before and after a change: its new bytes, and the version (or "absent") that it must still
+    have.
+    """
 
     before: str
     after: str
@@ -93,13 +105,25 @@ class TextChange(msgspec.Struct, frozen=True, kw_only=True):
     expected: "FileVersion | str"
 
     @classmethod
-    def plan(cls, path: str, document: Document, after: str, expected: "FileVersion | str", **extra: Any) -> Self:
-        """Return the change of a document into a text. Raises ToolError if that is too large or cannot be encoded."""
+    def plan(
+        cls, path: str, document: Document, after: str, expected: "FileVersion | str", **extra: Any
+    ) -> Self:
+        """Return the change of a document into a text.
+
+        Raises ToolError if that is too large or cannot be encoded.
+        """
         if len(after) > MAX_TEXT_BYTES:
             message = f"{path!r} would be larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to write"
             raise ToolError(message, kind="limit", code="file_too_large")
         data = document.encode(after)
-        return cls(before=document.text, after=after, encoding=document.encoding, data=data, expected=expected, **extra)
+        return cls(
+            before=document.text,
+            after=after,
+            encoding=document.encoding,
+            data=data,
+            expected=expected,
+            **extra,
+        )
 
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +140,8 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     final_newline: bool
     diff: str
     context: str
-    """The changed lines with five lines around each change, all lines if there are no others; `...` stands for omitted ones."""
+    """The changed lines with five lines around each change, all lines if there are no others; `...` stands
+    for omitted ones."""
     encoding: Encoding
 
 
@@ -170,7 +195,9 @@ def missing_file_error(state: ToolState, path: str) -> ToolError:
     if (target := _read_dangling_link(state.workspace, path)) is not None:
         message = f"{path!r} is a symbolic link to {target!r}, where nothing is; use the path of a file"
         return ToolError(message, kind="not_found", code="path_not_found", details=details)
-    return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found", details=details)
+    return ToolError(
+        f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found", details=details
+    )
 
 
 def _read_dangling_link(workspace: Workspace, path: str) -> str | None:
@@ -191,7 +218,8 @@ def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[st
     parent, name = posixpath.split(path.rstrip("/"))
     try:
         with workspace.open_directory(_parent_directory(path)) as entry, os.scandir(entry.fd) as entries:
-            names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES) if child.name != name]  # a link to nothing
+            # a link to nothing
+            names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES) if child.name != name]
     except (ToolError, OSError):
         return ()
     stem, _ = posixpath.splitext(name)

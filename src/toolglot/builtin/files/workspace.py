@@ -1,12 +1,16 @@
-"""The directories that tools work in. Every operation turns (root, path) into a descriptor and checks what was opened.
+"""The directories that tools work in.
 
-Invariants: nothing outside the roots is opened, created, changed or removed, whatever a path says and whoever swaps
-directories meanwhile. A file is replaced whole or not at all. Names that control how some program starts next (protected
-names) are not changed. A file that has changed since it was read is not overwritten. After a check only descriptors are used.
+Every operation turns (root, path) into a descriptor and checks what was opened.
 
-When the process is killed, each file is the old one or the new one, whole. Several files that change together are all old or
-all new only with a backup directory: a change log there records what was in progress, and the next workspace undoes it and
-removes the temporary files. Without one, some files may be new, and `.NAME.HEX.new` and `.old` may be left behind.
+Invariants: nothing outside the roots is opened, created, changed or removed, whatever a path says and whoever
+swaps directories meanwhile. A file is replaced whole or not at all. Names that control how some program
+starts next (protected names) are not changed. A file that has changed since it was read is not overwritten.
+After a check only descriptors are used.
+
+When the process is killed, each file is the old one or the new one, whole. Several files that change together
+are all old or all new only with a backup directory: a change log there records what was in progress, and the
+next workspace undoes it and removes the temporary files. Without one, some files may be new, and
+`.NAME.HEX.new` and `.old` may be left behind.
 """
 
 import errno
@@ -22,7 +26,13 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.builtin.files.closed_paths import find_closed_paths, fold_name
-from toolglot.builtin.files.descriptors import check_regular_file, read_all, stat_at, tool_error, translate_os_errors
+from toolglot.builtin.files.descriptors import (
+    check_regular_file,
+    read_all,
+    stat_at,
+    tool_error,
+    translate_os_errors,
+)
 from toolglot.builtin.files.staging import (
     Change,
     ChangeLog,
@@ -45,10 +55,51 @@ __all__ = ["PROTECTED_NAMES", "Change", "ChangeResult", "FileVersion", "Root", "
 # Files and directories that programs obey when they start next, anywhere in a root.
 PROTECTED_NAMES = frozenset(
     {
-        *(".git", ".hg", ".svn", ".jj", ".gitconfig", ".husky", ".githooks", ".pre-commit-config.yaml", ".mcp.json"),
-        *("toolglot.toml", ".toolglot", ".vscode", ".idea", ".zed", ".cursor", ".windsurf", ".devcontainer", ".envrc"),
-        *(".agents", ".claude", ".gemini", ".codex", ".qwen", ".kimi", ".opencode", ".ssh", ".gnupg", ".profile", ".bashrc"),
-        *(".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv", ".zprofile", ".zlogin"),
+        *(
+            ".git",
+            ".hg",
+            ".svn",
+            ".jj",
+            ".gitconfig",
+            ".husky",
+            ".githooks",
+            ".pre-commit-config.yaml",
+            ".mcp.json",
+        ),
+        *(
+            "toolglot.toml",
+            ".toolglot",
+            ".vscode",
+            ".idea",
+            ".zed",
+            ".cursor",
+            ".windsurf",
+            ".devcontainer",
+            ".envrc",
+        ),
+        *(
+            ".agents",
+            ".claude",
+            ".gemini",
+            ".codex",
+            ".qwen",
+            ".kimi",
+            ".opencode",
+            ".ssh",
+            ".gnupg",
+            ".profile",
+            ".bashrc",
+        ),
+        *(
+            ".bash_profile",
+            ".bash_login",
+            ".bash_logout",
+            ".bash_aliases",
+            ".zshrc",
+            ".zshenv",
+            ".zprofile",
+            ".zlogin",
+        ),
     }
 )
 _DIRECTORY_FLAGS = combine_flags("O_RDONLY", "O_DIRECTORY")
@@ -80,9 +131,10 @@ class WorkspaceEntry(msgspec.Struct, frozen=True):
 class Workspace(RootSet):
     """A main root that relative paths refer to, and others beside it. Thread-safe.
 
-    `alias`: an absolute path by which the model knows the main root. `protected_names`: names that are never changed, except
-    `unprotected` ones. `backup_dir`: a private directory that keeps a copy of everything that is overwritten or removed, in a
-    directory `backup_name` if there is one. `private`: other directories of ours, which are never changed.
+    `alias`: an absolute path by which the model knows the main root. `protected_names`: names that are never
+    changed, except `unprotected` ones. `backup_dir`: a private directory that keeps a copy of everything that
+    is overwritten or removed, in a directory `backup_name` if there is one. `private`: other directories of
+    ours, which are never changed.
     """
 
     def __init__(
@@ -131,7 +183,8 @@ class Workspace(RootSet):
         """Open a regular file for reading. Raises ToolError."""
         location = self.locate(path)
         with translate_os_errors(location.raw_path):
-            # Checked by a descriptor that only names it: opening a device or a pipe for reading already has effects.
+            # Checked by a descriptor that only names it: opening a device or a pipe for reading already has
+            # effects.
             path_fd = self.open(location, PATH_ONLY)
             try:
                 check_regular_file(os.fstat(path_fd), path)
@@ -192,7 +245,9 @@ class Workspace(RootSet):
             return WorkspaceEntry(exposed_fd, os.fstat(fd), relative, absolute)
 
     def read(self, path: str, limit: int) -> tuple[bytes, WorkspaceEntry]:
-        """Return the content of a file, at most `limit + 1` bytes, so that the caller sees whether there is more."""
+        """Return the content of a file, at most `limit + 1` bytes, so that the caller sees whether there is
+        more.
+        """
         with self.open_file(path) as entry, translate_os_errors(path):
             return read_all(entry.fd, limit + 1), entry
 
@@ -201,7 +256,10 @@ class Workspace(RootSet):
     def write(
         self, path: str, data: bytes, *, expected: "FileVersion | str | None" = None, mode: int | None = None
     ) -> ChangeResult:
-        """Create or replace a file, whole or not at all, with its missing parent directories. Raises ToolError."""
+        """Create or replace a file, whole or not at all, with its missing parent directories.
+
+        Raises ToolError.
+        """
         return self.apply_changes([Change(path, data, expected, mode)])[0]
 
     def remove(self, path: str, *, expected: FileVersion | None = None) -> ChangeResult:
@@ -218,7 +276,9 @@ class Workspace(RootSet):
                     location = self.locate(change.path)
                     raw_path = location.raw_path
                     with translate_os_errors(raw_path):
-                        step = StagedChange(change, raw_path, *self._open_parent(location, create=change.data is not None))
+                        step = StagedChange(
+                            change, raw_path, *self._open_parent(location, create=change.data is not None)
+                        )
                         steps.append(step)
                         step.path = self._check_changeable(step.dir_fd, location, [step.name]) / step.name
                         if any(other.path == step.path for other in steps[:-1]):
@@ -235,10 +295,14 @@ class Workspace(RootSet):
                 change_log.close(keep=bool(dirty))
 
     def _open_parent(self, location: Location, *, create: bool) -> tuple[int, str, CreatedDirectories]:
-        """Open the directory of a file, following a link at the end; return its name there and the directories created."""
+        """Open the directory of a file, following a link at the end; return its name there and the
+        directories created.
+        """
         parent, _, name = location.relative.rpartition("/")
         if name in ("", ".", ".."):
-            raise ToolError(f"{location.raw_path!r} is not the path of a file", kind="validation", code="is_directory")
+            raise ToolError(
+                f"{location.raw_path!r} is not the path of a file", kind="validation", code="is_directory"
+            )
         try:
             dir_fd = self.open(replace(location, relative=parent), _DIRECTORY_FLAGS)
         except OSError as e:
@@ -265,7 +329,9 @@ class Workspace(RootSet):
         return self.open(Location(location.raw_path, root, parent), _DIRECTORY_FLAGS), name or ".", []
 
     def _create_directories(self, location: Location, path: str, created: CreatedDirectories) -> int:
-        """Create the missing directories of a path, each through the descriptor of its parent; return the last one."""
+        """Create the missing directories of a path, each through the descriptor of its parent; return the
+        last one.
+        """
         names = [name for name in path.split("/") if name not in ("", ".")]
         if ".." in names:
             message = f"{location.raw_path!r}: missing directories are not created along '..'"
@@ -299,7 +365,9 @@ class Workspace(RootSet):
             self._check_changeable(entry.fd, self.locate(path), names)
 
     def _check_changeable(self, dir_fd: int, location: Location, names: list[str]) -> Path:
-        """Check that these names, each inside the one before, may be changed; return the directory's real path."""
+        """Check that these names, each inside the one before, may be changed; return the directory's real
+        path.
+        """
         root, relative, absolute = self.find_real_path(dir_fd, location)
         directory = Path(absolute)
         problem = "" if root.writable else "is in a directory that is read-only"
@@ -322,7 +390,10 @@ class Workspace(RootSet):
     # ---- after a crash
 
     def _open_logged_directory(self, entry: LogEntry, stack: ExitStack) -> int | None:
-        """Open the directory that a log names; None if it no longer exists. Raises ToolError if it may not be changed."""
+        """Open the directory that a log names; None if it no longer exists.
+
+        Raises ToolError if it may not be changed.
+        """
         location = self.locate(os.fsdecode(entry.directory))
         if b"/" in b"".join((entry.name, entry.new, entry.old, entry.copy)):
             raise self.outside_error(location.raw_path)

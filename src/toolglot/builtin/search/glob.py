@@ -65,7 +65,9 @@ class GlobResult(msgspec.Struct, frozen=True, kw_only=True):
         is_inside = self.path == workspace or self.path.startswith(workspace.rstrip("/") + "/")
         lines = [file.path if is_inside else file.absolute for file in self.files]
         if self.truncated:
-            lines.append(f"[showing {len(self.files)} of {self.total} files; narrow the pattern or raise max_results]")
+            lines.append(
+                f"[showing {len(self.files)} of {self.total} files; narrow the pattern or raise max_results]"
+            )
         if not lines:
             ignored = f" {self.ignored} matching files are ignored." if self.ignored else ""
             lines.append(f"No files match {self.pattern!r} in {self.path!r}.{ignored}")
@@ -94,7 +96,9 @@ def split_absolute_glob(state: ToolState, pattern: str) -> tuple[str, str]:
 class GlobSearch:
     """One search for paths. Raises ToolError for a glob that cannot be used."""
 
-    def __init__(self, pattern: str, *, case_sensitive: bool = True, gitignore: bool = True, extra_ignore: bool = True) -> None:
+    def __init__(
+        self, pattern: str, *, case_sensitive: bool = True, gitignore: bool = True, extra_ignore: bool = True
+    ) -> None:
         if not pattern or "\0" in pattern:
             raise invalid_glob_error(pattern, "is not valid; use one such as '**/*.py'")
         pattern = re.sub(r"^(?:\./)+", "", pattern)
@@ -140,7 +144,9 @@ class GlobSearch:
                 continue
 
     def _find_start(self) -> str:
-        """Return the directory that all globs are for, as nothing else has to be walked; "" if case does not matter there."""
+        """Return the directory that all globs are for, as nothing else has to be walked; "" if case does not
+        matter there.
+        """
         starts = {split_literal_prefix(glob)[0] for glob in self._globs}
         return starts.pop() if len(starts) == 1 and self._case_sensitive else ""
 
@@ -241,7 +247,9 @@ def glob_tools(state: ToolState) -> list[Tool]:
         if pattern.startswith("/"):
             path, pattern = split_absolute_glob(state, pattern)
         extra_ignore = respect_extra_ignore
-        search = GlobSearch(pattern, case_sensitive=case_sensitive, gitignore=respect_gitignore, extra_ignore=extra_ignore)
+        search = GlobSearch(
+            pattern, case_sensitive=case_sensitive, gitignore=respect_gitignore, extra_ignore=extra_ignore
+        )
         with open_search_root(state, path) as root:
             search.run(root, start_deadline(context), with_times=order != "name")
             result = search.build_result(pattern, root, order, min(max_results or MAX_RESULTS, MAX_RESULTS))

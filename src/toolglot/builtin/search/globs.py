@@ -1,7 +1,7 @@
 """Globs: as regular expressions, as fast tests of many names, and as filters of files. Pure.
 
-No glob is slow to match: the regular expressions never backtrack over a star, so that the cost of a hostile pattern is at most
-its length times the length of a name.
+No glob is slow to match: the regular expressions never backtrack over a star, so that the cost of a hostile
+pattern is at most its length times the length of a name.
 """
 
 import re
@@ -30,12 +30,14 @@ _POSIX_CLASSES = {
 _MEMBER = re.compile(r"\[:([^\]]*?):\]|(\\.|.)(?:-(\\.|.))?", re.DOTALL)  # of a character class
 _CHAR = r"(?:\\.|[^\]\\])"
 _CLASS_ITEM = rf"(?>\[:[^\]]*?:\]|{_CHAR}(?:-{_CHAR})?)"
-_CLASS = rf"\[(?P<negation>[!^]?+)(?P<members>(?>\](?:-{_CHAR})?|{_CLASS_ITEM}){_CLASS_ITEM}*+)\]"  # a first `]` is a member
+# a first `]` is a member
+_CLASS = rf"\[(?P<negation>[!^]?+)(?P<members>(?>\](?:-{_CHAR})?|{_CLASS_ITEM}){_CLASS_ITEM}*+)\]"
 _TOKEN = re.compile(rf"{_CLASS}|\\(?P<escaped>.)|(?P<char>[^\\\[])", re.DOTALL)
 _MATCH_NOTHING = "(?!)"
 _SIMPLE_GLOB = re.compile(r"(\*?)([^*?\[\\/]+)", re.DOTALL)
 BatchTest = Callable[[list[str]], Iterable[object]]
-"""Tests many texts at once: returns a truthy value for each text that passes, in order, or nothing at all if none does."""
+"""Tests many texts at once: returns a truthy value for each text that passes, in order, or nothing at all if
+none does."""
 
 
 def to_byte_key(path: str) -> str:
@@ -56,7 +58,10 @@ class _InvalidGlob(ValueError):
 
 
 def glob_to_regex(pattern: str) -> str:
-    """Return a regular expression for whole paths. `**` is any number of directories; braces are not special."""
+    """Return a regular expression for whole paths.
+
+    `**` is any number of directories; braces are not special.
+    """
     try:
         parts: list[list[str]] = [[]]
         for token in _tokenize(pattern):
@@ -82,8 +87,8 @@ def glob_to_regex(pattern: str) -> str:
 
 
 def _component_to_regex(part: list[str]) -> str:
-    # What stands between two stars is matched at its first occurrence, which is always the best one: the atomic groups
-    # `(?>…)` keep the engine from trying any other.
+    # What stands between two stars is matched at its first occurrence, which is always the best one: the
+    # atomic groups `(?>…)` keep the engine from trying any other.
     chunks = [""]
     for token in part:
         if token == "?":
@@ -133,7 +138,10 @@ def _class_to_regex(text: str, *, negated: bool) -> str:
 
 
 def build_name_tests(globs: Iterable[str]) -> list[BatchTest]:
-    """Return tests of which one passes if any glob matches. Most globs are a name or a suffix and need no regex."""
+    """Return tests of which one passes if any glob matches.
+
+    Most globs are a name or a suffix and need no regex.
+    """
     names, suffixes, regexes = set[str](), list[str](), list[str]()
     for glob in globs:
         simple = _SIMPLE_GLOB.fullmatch(glob)
@@ -164,7 +172,10 @@ def build_regex_test(regexes: Iterable[str], flags: int = re.DOTALL) -> BatchTes
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Spell out the braces of a glob: `*.{ts,tsx}` is two globs. Unpaired braces are characters. Raises ToolError."""
+    """Spell out the braces of a glob: `*.{ts,tsx}` is two globs.
+
+    Unpaired braces are characters. Raises ToolError.
+    """
     if len(pattern) > MAX_GLOB_LENGTH:
         raise invalid_glob_error(pattern, f"is longer than {MAX_GLOB_LENGTH} characters")
     expanded: list[str] = []
@@ -178,7 +189,9 @@ def expand_braces(pattern: str) -> list[str]:
             start, end, choices = braces
             pending += [glob[:start] + choice + glob[end:] for choice in reversed(choices)]
         if len(expanded) + len(pending) > MAX_ALTERNATIVES:
-            raise invalid_glob_error(pattern, f"expands to more than {MAX_ALTERNATIVES} globs; use a simpler one")
+            raise invalid_glob_error(
+                pattern, f"expands to more than {MAX_ALTERNATIVES} globs; use a simpler one"
+            )
     return expanded
 
 
@@ -203,8 +216,8 @@ def _find_braces(pattern: str) -> tuple[int, int, list[str]] | None:
 class GlobFilter:
     """Which files a list of globs admits. The last glob that matches decides; a leading `!` excludes.
 
-    A glob without a slash applies to names in any directory. An excluding glob applies to directories, too, with everything
-    below them. If all globs exclude, everything else is admitted.
+    A glob without a slash applies to names in any directory. An excluding glob applies to directories, too,
+    with everything below them. If all globs exclude, everything else is admitted.
     """
 
     def __init__(self, globs: Iterable[str]) -> None:
@@ -212,7 +225,9 @@ class GlobFilter:
         """(whether it excludes, glob without braces)"""
         for text in globs:
             negated = text.startswith("!")
-            self.patterns += [(negated, glob.removeprefix("./")) for glob in expand_braces(text.removeprefix("!")) if glob]
+            self.patterns += [
+                (negated, glob.removeprefix("./")) for glob in expand_braces(text.removeprefix("!")) if glob
+            ]
         self._rules: list[tuple[bool, Callable[[str], object]]] = []
         for negated, glob in self.patterns:
             regex = glob_to_regex(to_byte_key(glob).removeprefix("/"))

@@ -111,7 +111,9 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
         elif not self.files:
             lines.append(f"No matches for {self.pattern[:200]!r} in {self.path!r}.")
         if not self.complete:
-            lines.append("[stopped before everything was searched; search a smaller directory or fewer files]")
+            lines.append(
+                "[stopped before everything was searched; search a smaller directory or fewer files]"
+            )
         if self.note:
             lines.append(f"[{self.note}]")
         return "\n".join(lines)
@@ -220,7 +222,9 @@ class _GrepTool:
         if not entry.is_directory:
             self._check_file(path)
         with open_root_of(state, entry) as root:
-            query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=not entry.is_directory)
+            query = msgspec.structs.replace(
+                query, root_fd=root.root_fd, start=root.relative, is_file=not entry.is_directory
+            )
             # ripgrep cannot exclude lines that it has found.
             program = find_ripgrep(state, root.root_fd) if self._use_ripgrep and not query.exclude else ""
             if program:
@@ -234,7 +238,9 @@ class _GrepTool:
                 raise ToolError(message, kind="timeout", code="search_timeout")
             matches.files.sort(key=lambda file: file.path)
             if query.mode == "files":
-                statuses = {file.path: stat_beneath(root.root_fd, file.path) for file in matches.files[:MAX_RESULTS]}
+                statuses = {
+                    file.path: stat_beneath(root.root_fd, file.path) for file in matches.files[:MAX_RESULTS]
+                }
                 times = {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
                 matches.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
             result = _build_result(state, root, query, matches)
@@ -273,7 +279,10 @@ def _limit_context(name: str, lines: int | None) -> int:
 
 
 def _is_hidden(path: str, include: list[str]) -> bool:
-    """Tell whether a path is hidden. As in ripgrep, a glob that asks for a file finds it whatever its name begins with."""
+    """Tell whether a path is hidden.
+
+    As in ripgrep, a glob that asks for a file finds it whatever its name begins with.
+    """
     directories, _, name = f"/{path}".rpartition("/")
     is_requested = any(not glob.startswith("!") for glob in include)
     return "/." in directories + "/" or (name.startswith(".") and not is_requested)
@@ -311,7 +320,9 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
 
 
 def _take_page(query: GrepQuery, all_files: list[FileMatches]) -> tuple[list[FileMatches], int, int]:
-    """Return the files of the page, and how many there are in all and on the page: lines, if the query shows them."""
+    """Return the files of the page, and how many there are in all and on the page: lines, if the query shows
+    them.
+    """
     if not query.with_lines:
         page = all_files[query.skip : query.skip + query.limit]
         return page, len(all_files), len(page)
@@ -328,7 +339,9 @@ def _take_page(query: GrepQuery, all_files: list[FileMatches]) -> tuple[list[Fil
 
 
 def _choose_context(query: GrepQuery, total: int) -> tuple[int, int]:
-    """Return how many lines to show before and after a match: many, if few matches are to have context by themselves."""
+    """Return how many lines to show before and after a match: many, if few matches are to have context by
+    themselves.
+    """
     if query.auto_context and total == 1:
         return 50, 50
     if query.auto_context and total in (2, 3):
@@ -337,7 +350,10 @@ def _choose_context(query: GrepQuery, total: int) -> tuple[int, int]:
 
 
 def _is_exact(query: GrepQuery, matches: GrepMatches) -> bool:
-    """Whether everything was counted. A file with more matches than the page may have even more than were counted."""
+    """Whether everything was counted.
+
+    A file with more matches than the page may have even more than were counted.
+    """
     if not query.with_lines:
         return matches.complete
     return matches.complete and all(file.count <= query.skip + query.limit for file in matches.files)

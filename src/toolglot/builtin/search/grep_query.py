@@ -30,10 +30,12 @@ FILE_TYPES: dict[str, str] = {
     "css": "*.css *.scss", "csv": "*.csv", "dart": "*.dart", "docker": "*Dockerfile*", "elixir": "*.ex *.eex *.exs *.heex",
     "go": "*.go", "graphql": "*.graphql *.graphqls", "haskell": "*.hs *.lhs *.hsc", "html": "*.html *.htm *.ejs",
     "java": "*.java *.jsp *.jspx *.properties", "js": "*.js *.jsx *.mjs *.cjs *.vue", "json": "*.json composer.lock",
-    "jsonl": "*.jsonl", "kotlin": "*.kt *.kts", "lua": "*.lua", "make": "Makefile makefile GNUmakefile *.mk *.mak",
+    "jsonl": "*.jsonl", "kotlin": "*.kt *.kts", "lua": "*.lua", "make": "Makefile makefile GNUmakefile *.mk "
+                                                                        "*.mak",
     "markdown": "*.md *.markdown *.mdown *.mkdn *.mdx", "md": "*.md *.markdown *.mdown *.mkdn *.mdx",
     "perl": "*.pl *.PL *.pm *.perl *.t", "php": "*.php *.phtml", "protobuf": "*.proto", "py": "*.py *.pyi",
-    "python": "*.py *.pyi", "r": "*.R *.r *.Rmd *.Rnw", "ruby": "*.rb *.gemspec *.rbw .irbrc Gemfile Rakefile config.ru",
+    "python": "*.py *.pyi", "r": "*.R *.r *.Rmd *.Rnw", "ruby": "*.rb *.gemspec *.rbw .irbrc Gemfile "
+                                                                "Rakefile config.ru",
     "rust": "*.rs", "scala": "*.scala *.sbt", "sh": "*.sh *.bash *.zsh *.ksh *.csh .bashrc .profile .zshrc",
     "sql": "*.sql *.psql", "svelte": "*.svelte", "swift": "*.swift", "tex": "*.tex *.sty *.cls *.bib",
     "toml": "*.toml Cargo.lock", "ts": "*.ts *.tsx *.mts *.cts", "txt": "*.txt", "vue": "*.vue",
@@ -120,7 +122,10 @@ def unknown_type_error(name: str) -> ToolError:
 
 
 def invalid_pattern_error(pattern: str, reason: str, explanation: str = "") -> ToolError:
-    """Return the error for a pattern that is not a regular expression. `explanation`: in the engine's own words."""
+    """Return the error for a pattern that is not a regular expression.
+
+    `explanation`: in the engine's own words.
+    """
     message = f"{pattern[:80]!r} is not a valid regular expression: {reason}"
     explanation = explanation or f"regex parse error:\n    {pattern[:500]}\n    ^\nerror: {reason}"
     details = InvalidPattern(pattern, reason, explanation)

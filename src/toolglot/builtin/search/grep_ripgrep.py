@@ -1,8 +1,8 @@
 """Search with ripgrep.
 
-ripgrep is a program from outside the workspace, confined to the root by Landlock. It reads no configuration, and the only
-text of a model that it receives is patterns, a file type and a path that was checked before. What it finds is filtered again by
-our own rules, so that its ignore rules only save work.
+ripgrep is a program from outside the workspace, confined to the root by Landlock. It reads no configuration,
+and the only text of a model that it receives is patterns, a file type and a path that was checked before.
+What it finds is filtered again by our own rules, so that its ignore rules only save work.
 """
 
 import base64
@@ -48,8 +48,23 @@ _MIN_VERSION = 13
 _MAX_SUBMATCH_BYTES = 1 << 18
 _SIMPLE_GLOB = re.compile(r"[\w.*?/+@=~, -]+", re.ASCII)
 _BASE_OPTIONS = (
-    *("--no-config", "--color=never", "--no-messages", "--no-mmap", "--encoding=none", "--hidden", "--no-follow", "--no-pre"),
-    *("--no-ignore-global", "--no-ignore-dot", "--no-ignore-parent", "--no-ignore-exclude", "--no-require-git"),
+    *(
+        "--no-config",
+        "--color=never",
+        "--no-messages",
+        "--no-mmap",
+        "--encoding=none",
+        "--hidden",
+        "--no-follow",
+        "--no-pre",
+    ),
+    *(
+        "--no-ignore-global",
+        "--no-ignore-dot",
+        "--no-ignore-parent",
+        "--no-ignore-exclude",
+        "--no-require-git",
+    ),
     *("--no-search-zip", "--engine=default"),
 )
 _version_cache: dict[tuple[str, int], int] = {}
@@ -69,7 +84,9 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
             _version_cache[key] = 0
             with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as errors:
                 process = start_confined(program, ["--no-config", "--version"], root_fd, errors)
-                if match := re.match(rb"ripgrep (\d{1,4})\.", b"".join(read_output(process, start_deadline(None, 5)))):
+                if match := re.match(
+                    rb"ripgrep (\d{1,4})\.", b"".join(read_output(process, start_deadline(None, 5)))
+                ):
                     _version_cache[key] = int(match[1])
         if _version_cache[key] >= _MIN_VERSION:
             return program
@@ -83,7 +100,11 @@ def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[i
     matches, include = GrepMatches("ripgrep"), GlobFilter(query.include)
     extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
     with tempfile.TemporaryFile() as errors, _write_ignore_file(query, include) as ignore:
-        arguments = [*_BASE_OPTIONS, *_build_options(query, use_json), f"--ignore-file=/proc/self/fd/{ignore.fileno()}"]
+        arguments = [
+            *_BASE_OPTIONS,
+            *_build_options(query, use_json),
+            f"--ignore-file=/proc/self/fd/{ignore.fileno()}",
+        ]
         arguments += [f"--regexp={query.pattern}", "--", f"./{query.start}"]
         process = start_confined(program, arguments, query.root_fd, errors, ignore.fileno())
         output = read_output(process, should_stop)

@@ -1,7 +1,7 @@
 """Search without ripgrep: the process that matches lines with Python's `re`, its inside and its outside.
 
-It is a process of its own because a regular expression can backtrack for years: killing the process is the only way to stop it.
-It reads a `GrepQuery` from stdin and writes one line of JSON per file with matches.
+It is a process of its own because a regular expression can backtrack for years: killing the process is the
+only way to stop it. It reads a `GrepQuery` from stdin and writes one line of JSON per file with matches.
 """
 
 import json
@@ -27,7 +27,13 @@ from toolglot.builtin.search.grep_query import (
     invalid_pattern_error,
     unknown_type_error,
 )
-from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, has_early_nul, read_and_close, replace_surrogates
+from toolglot.builtin.search.walk import (
+    MAX_FILE_SIZE,
+    Walk,
+    has_early_nul,
+    read_and_close,
+    replace_surrogates,
+)
 from toolglot.confine.confined_open import open_beneath
 from toolglot.errors import ToolError
 
@@ -97,8 +103,8 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
     try:
         regex = re.compile(pattern, match_flags)
         exclude = re.compile(query.exclude, flags) if query.exclude else None
-        # Most files do not match, and one search of the whole text is far faster than one per line. Only anchors and
-        # look-around can tell the two apart.
+        # Most files do not match, and one search of the whole text is far faster than one per line. Only
+        # anchors and look-around can tell the two apart.
         is_safe = not query.multiline and not re.search(r"\\[AZ]|\(\?", pattern)
         prefilter = re.compile(pattern, flags | re.MULTILINE) if is_safe else None
     except (re.error, OverflowError, RecursionError) as e:
@@ -144,7 +150,10 @@ def _read_files(walk: Walk, query: GrepQuery) -> Iterator[tuple[str, bytes]]:
             if types and not types.admits(entry.name):
                 continue
             try:
-                yield path, read_and_close(os.open(entry.name, READ_FLAGS, dir_fd=directory.fd), MAX_FILE_SIZE)
+                yield (
+                    path,
+                    read_and_close(os.open(entry.name, READ_FLAGS, dir_fd=directory.fd), MAX_FILE_SIZE),
+                )
             except OSError:
                 continue
 

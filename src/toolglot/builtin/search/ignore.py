@@ -15,7 +15,8 @@ __all__ = ["IgnoreRules", "IgnoreScope", "rebase_rules"]
 
 MAX_RULES = 5000
 MAX_RULE_LENGTH = 4096
-_TRAILING_SPACES = re.compile(r"((?: *(?:\\.?|[^ \\]))*) *", re.DOTALL)  # a backslash keeps the space after it
+# a backslash keeps the space after it
+_TRAILING_SPACES = re.compile(r"((?: *(?:\\.?|[^ \\]))*) *", re.DOTALL)
 _LITERAL_START = re.compile(r"([^*?\[\\]*[^*?\[\\/])\*\*+(?:/(.*))?", re.DOTALL)
 
 
@@ -33,8 +34,8 @@ class _Rule(NamedTuple):
 
     @property
     def regex(self) -> str:
-        # Git compares everything before the first special character literally, so that a `**` right after it acts as if it
-        # stood at the start of a pattern.
+        # Git compares everything before the first special character literally, so that a `**` right after it
+        # acts as if it stood at the start of a pattern.
         literal = _LITERAL_START.fullmatch(self.glob)
         if literal is None or not self.anchored:
             return glob_to_regex(self.glob)
@@ -80,7 +81,9 @@ class IgnoreRules:
         """Return a quick test whether any rule mentions a path with this many slashes; None if no rule can."""
         known_depth = depth if depth in self._anchored_depths else None
         if known_depth not in self._path_tests:
-            regexes = [rule.regex for rule in self._rules if rule.anchored and rule.depth in (None, known_depth)]
+            regexes = [
+                rule.regex for rule in self._rules if rule.anchored and rule.depth in (None, known_depth)
+            ]
             self._path_tests[known_depth] = build_regex_test(regexes) if regexes else None
         return self._path_tests[known_depth]
 
@@ -90,7 +93,10 @@ class IgnoreRules:
         return [(rule, re.compile(rule.regex, re.DOTALL).fullmatch) for rule in reversed(self._rules)]
 
     def decide(self, path: str, name: str, is_directory: bool) -> bool | None:
-        """Return True if ignored, False if re-included, None if no rule matches. `path`: relative to the ignore file."""
+        """Return True if ignored, False if re-included, None if no rule matches.
+
+        `path`: relative to the ignore file.
+        """
         for rule, matches in self._matchers:
             if (is_directory or not rule.directories_only) and matches(path if rule.anchored else name):
                 return not rule.negated
@@ -107,7 +113,10 @@ class IgnoreScope:
         self.prefix_length = len(base) + 1 if base else 0
 
     def find_candidates(self, prefix: str, names: list[str]) -> set[int]:
-        """Return the indices of names that some rule mentions. `prefix`: the directory's path with a trailing slash."""
+        """Return the indices of names that some rule mentions.
+
+        `prefix`: the directory's path with a trailing slash.
+        """
         candidates: set[int] = set()
         indices = range(len(names))
         scope: IgnoreScope | None = self
@@ -121,7 +130,10 @@ class IgnoreScope:
         return candidates
 
     def ignores(self, path: str, name: str, is_directory: bool) -> bool:
-        """Tell whether a path is ignored, provided that no directory above it is. Path and name are byte keys."""
+        """Tell whether a path is ignored, provided that no directory above it is.
+
+        Path and name are byte keys.
+        """
         scope: IgnoreScope | None = self
         while scope is not None:
             decision = scope.rules.decide(path[scope.prefix_length :], name, is_directory)

@@ -19,7 +19,14 @@ from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.failures import invalid_argument
 
-__all__ = ["MAX_PATTERNS", "DirectoryEntry", "DirectoryListing", "build_excludes", "list_dir_tools", "list_directory"]
+__all__ = [
+    "MAX_PATTERNS",
+    "DirectoryEntry",
+    "DirectoryListing",
+    "build_excludes",
+    "list_dir_tools",
+    "list_directory",
+]
 
 MAX_SCANNED = 50_000
 MAX_ENTRIES = 10_000
@@ -30,7 +37,10 @@ _SUFFIXES = {"directory": "/", "link": " -> {0.target}", "file": " ({1})", "othe
 
 
 class DirectoryEntry(msgspec.Struct, frozen=True):
-    """An entry. `path`: relative to the listed directory; `depth`: 1 directly in it; `target`: where a link leads."""
+    """An entry.
+
+    `path`: relative to the listed directory; `depth`: 1 directly in it; `target`: where a link leads.
+    """
 
     path: str
     name: str
@@ -41,7 +51,10 @@ class DirectoryEntry(msgspec.Struct, frozen=True):
 
 
 class DirectoryListing(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `list_dir`: directories first, each followed by its entries. `total`: all entries, shown or not."""
+    """The result of `list_dir`: directories first, each followed by its entries.
+
+    `total`: all entries, shown or not.
+    """
 
     path: str
     entries: tuple[DirectoryEntry, ...]
@@ -119,7 +132,9 @@ def list_dir_tools(state: ToolState) -> list[Tool]:
             limit: Maximum number of entries to show (default 500, 0 for the limit of 10000).
             respect_gitignore: Leave out entries ignored by .gitignore (default true).
         """
-        return list_directory(state, path, ignore, depth, skip, limit, respect_gitignore, respect_extra_ignore, context)
+        return list_directory(
+            state, path, ignore, depth, skip, limit, respect_gitignore, respect_extra_ignore, context
+        )
 
     return [list_dir]
 
@@ -141,7 +156,9 @@ def list_directory(
     check_minimum("skip", skip)
     excludes = build_excludes(ignore or [], "ignore")
     with open_search_root(state, path) as root:
-        walk = Walk(root.root_fd, root.relative, gitignore=gitignore, extra_ignore=extra_ignore, skip_vcs=False)
+        walk = Walk(
+            root.root_fd, root.relative, gitignore=gitignore, extra_ignore=extra_ignore, skip_vcs=False
+        )
         tree = _EntryTree(root.prefix_length, excludes, depth)
         should_stop, complete = start_deadline(context), True
         for directory in walk:
@@ -167,7 +184,9 @@ class _EntryTree:
     """The entries of a directory, and those below it to a depth."""
 
     def __init__(self, prefix_length: int, excludes: GlobFilter, max_depth: int) -> None:
-        self._prefix_length, self._excludes, self._max_depth = prefix_length, excludes, min(max_depth, MAX_DEPTH)
+        self._prefix_length = prefix_length
+        self._excludes = excludes
+        self._max_depth = min(max_depth, MAX_DEPTH)
         self._children: dict[str, dict[str, DirectoryEntry]] = {}
         """Path of a directory -> its entries by name."""
         self.count = self.ignored = 0
@@ -178,7 +197,11 @@ class _EntryTree:
         depth = local.count("/") + 2 if local else 1
         children: dict[str, DirectoryEntry] = {}
         kinds: list[tuple[EntryKind, list[os.DirEntry[str]]]]
-        kinds = [("directory", directory.subdirectories), ("file", directory.files), ("other", directory.others)]
+        kinds = [
+            ("directory", directory.subdirectories),
+            ("file", directory.files),
+            ("other", directory.others),
+        ]
         for kind, entries in kinds:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{local}/{entry.name}" if local else entry.name

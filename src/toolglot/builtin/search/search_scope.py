@@ -49,8 +49,11 @@ def open_search_root(state: ToolState, path: str) -> Generator[SearchRoot]:
         yield root
 
 
-def start_deadline(context: Context | None, seconds: float | None = None, interval: int | None = None) -> Callable[[int], bool]:
-    """Start the clock; return a function that is called with the number of entries seen and tells whether time is up.
+def start_deadline(
+    context: Context | None, seconds: float | None = None, interval: int | None = None
+) -> Callable[[int], bool]:
+    """Start the clock; return a function that is called with the number of entries seen and tells whether
+    time is up.
 
     It reports progress after each `interval` of entries, and raises ToolError when the call was cancelled.
     """

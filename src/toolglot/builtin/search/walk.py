@@ -1,7 +1,7 @@
 """Walk directories by file descriptor, obeying their ignore files.
 
-A directory is opened beneath its root and a file by its name in an open directory, so that no symbolic link is followed, even
-one that replaces a directory during the walk.
+A directory is opened beneath its root and a file by its name in an open directory, so that no symbolic link
+is followed, even one that replaces a directory during the walk.
 """
 
 import os
@@ -46,7 +46,10 @@ _Entries = list[os.DirEntry[str]]
 
 
 class Directory(NamedTuple):
-    """An open directory. Valid until the walk continues; subdirectories that are removed from the list are not entered."""
+    """An open directory.
+
+    Valid until the walk continues; subdirectories that are removed from the list are not entered.
+    """
 
     path: str
     fd: int
@@ -60,12 +63,19 @@ class Directory(NamedTuple):
 class Walk:
     """The directories below a start directory, in the order of their paths.
 
-    `gitignore`, `extra_ignore`: obey `.gitignore` files and the extra ignore files. `skip_vcs`: leave out `VCS_DIRECTORIES`.
-    Directories that cannot be opened are left out. `stopped_early` is True if there were too many entries.
+    `gitignore`, `extra_ignore`: obey `.gitignore` files and the extra ignore files. `skip_vcs`: leave out
+    `VCS_DIRECTORIES`. Directories that cannot be opened are left out. `stopped_early` is True if there were
+    too many entries.
     """
 
     def __init__(
-        self, root_fd: int, start: str, *, gitignore: bool = True, extra_ignore: bool = True, skip_vcs: bool = True
+        self,
+        root_fd: int,
+        start: str,
+        *,
+        gitignore: bool = True,
+        extra_ignore: bool = True,
+        skip_vcs: bool = True,
     ) -> None:
         self._root_fd, self._start, self._gitignore = root_fd, start.strip("/"), gitignore
         self._parent_scope = _build_scope(read_gitignores(root_fd, self._start)) if gitignore else None
@@ -89,7 +99,9 @@ class Walk:
                 os.close(fd)
             prefix = f"{path}/" if path else ""
             # With the slash, "a-b" sorts before "a/…", as in a list of whole paths.
-            names = sorted((entry.name for entry in directory.subdirectories), key=lambda name: name + "/", reverse=True)
+            names = sorted(
+                (entry.name for entry in directory.subdirectories), key=lambda name: name + "/", reverse=True
+            )
             pending += [(prefix + name, scope) for name in names]
             if self.entry_count > MAX_ENTRIES:
                 self.stopped_early = True
@@ -125,7 +137,9 @@ class Walk:
                 others.append(entry)
         return Directory(path, fd, files, subdirectories, others, ignored), scope
 
-    def _enter_scope(self, path: str, fd: int, names: list[str], scope: IgnoreScope | None) -> IgnoreScope | None:
+    def _enter_scope(
+        self, path: str, fd: int, names: list[str], scope: IgnoreScope | None
+    ) -> IgnoreScope | None:
         """Return the rules of a directory that has git's files: its own are added."""
         is_nested_repository = ".git" in names and path != self._start
         if is_nested_repository:  # as in git, it does not see the rules above it
@@ -185,11 +199,15 @@ def is_ignored(root_fd: int, path: str) -> bool:
     texts, parts = read_gitignores(root_fd, path), key.split("/")
     for depth, name in enumerate(parts, 1):
         part = "/".join(parts[:depth])
-        scope = _build_scope([(base, text) for base, text in texts if not base or part.startswith(f"{base}/")])
+        scope = _build_scope(
+            [(base, text) for base, text in texts if not base or part.startswith(f"{base}/")]
+        )
         if name in VCS_DIRECTORIES:
             return True
         is_directory = depth < len(parts)
-        if any(rules.ignores(part, name, is_directory) for rules in (scope, extra_scope) if rules is not None):
+        if any(
+            rules.ignores(part, name, is_directory) for rules in (scope, extra_scope) if rules is not None
+        ):
             return True
     return False
 
@@ -241,5 +259,7 @@ def has_early_nul(data: bytes) -> bool:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace bytes that could not be decoded (kept as surrogates) by U+FFFD, so that the text can be encoded."""
+    """Replace bytes that could not be decoded (kept as surrogates) by U+FFFD, so that the text can be
+    encoded.
+    """
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

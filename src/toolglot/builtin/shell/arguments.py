@@ -30,7 +30,8 @@ DEFAULT_OUTPUT, MAX_OUTPUT = 30_000, 200_000
 _MAX_COMMAND_BYTES = 100_000  # Linux allows 128 KB in one argument (MAX_ARG_STRLEN)
 _BACKGROUND_SECONDS = 600.0  # for a command that goes on in the background after its timeout
 OnTimeout = Literal["kill", "background"]
-"""What happens to a command at its timeout. If it goes on in the background, all of its output goes to a file."""
+"""What happens to a command at its timeout. If it goes on in the background, all of its output goes to a
+file."""
 _MAX_ARGUMENTS, _MAX_COMMANDS, _MAX_INPUT_BYTES = 1000, 50, 1_000_000
 
 
@@ -59,14 +60,20 @@ def describe_command(arguments: dict[str, Any]) -> str:
 
 
 def preview_command(arguments: dict[str, Any], directory: str) -> str:
-    """Return all that a call would do, for whoever approves it. `directory`: where it would run; "" for the root.
+    """Return all that a call would do, for whoever approves it.
 
-    Lines of a command begin with `$` or `>` and lines of its input with `|`, so that neither can look like another line.
+    `directory`: where it would run; "" for the root.
+
+    Lines of a command begin with `$` or `>` and lines of its input with `|`, so that neither can look like
+    another line.
     """
     lines: list[str] = []
     if arguments.get("restart"):
         lines.append("kill all running commands first")
-    commands = [describe_command({**arguments, "then": None}), *map(str, cast(list[Any], arguments.get("then") or []))]
+    commands = [
+        describe_command({**arguments, "then": None}),
+        *map(str, cast(list[Any], arguments.get("then") or [])),
+    ]
     lines += ["$ " + command.replace("\n", "\n> ") for command in commands if command]
     if arguments.get("escalate"):
         lines.append("OUTSIDE THE SANDBOX, with all rights of the user")
@@ -105,7 +112,9 @@ def check_commands(command: str, argv: list[str] | None, then: list[str] | None)
     """Return all command lines of a call. Raises ToolError."""
     then = then or []
     if len(then) >= _MAX_COMMANDS:
-        raise invalid_argument("then", f"has {len(then)} lines; at most {_MAX_COMMANDS} commands run in one call")
+        raise invalid_argument(
+            "then", f"has {len(then)} lines; at most {_MAX_COMMANDS} commands run in one call"
+        )
     if argv is None:
         lines = [command, *then]
         for line in lines:
@@ -132,7 +141,9 @@ def _check_words(parameter: str, words: list[str]) -> None:
         except UnicodeEncodeError:
             raise invalid_argument(parameter, "contains an unpaired surrogate (invalid Unicode)") from None
         if size > _MAX_COMMAND_BYTES:
-            problem = f"has {size} bytes; at most {_MAX_COMMAND_BYTES} are allowed: write it to a file and run that"
+            problem = (
+                f"has {size} bytes; at most {_MAX_COMMAND_BYTES} are allowed: write it to a file and run that"
+            )
             raise invalid_argument(parameter, problem)
 
 
@@ -144,20 +155,31 @@ def check_times(
     background: bool,
     on_timeout: OnTimeout,
 ) -> dict[str, Any]:
-    """Return the options that say when a command ends, and when it goes on in the background. Raises ToolError."""
+    """Return the options that say when a command ends, and when it goes on in the background.
+
+    Raises ToolError.
+    """
     is_foreground = not background and check_seconds("yield_after", yield_after) is None
     limit = _check_timeout(timeout, inactivity_timeout, is_foreground=is_foreground)
     if on_timeout == "background" and is_foreground and limit is not None:
         limit, yield_after = limit + _BACKGROUND_SECONDS, limit
-    return {"timeout": limit, "inactivity_timeout": inactivity_timeout, "yield_after": yield_after, "on_timeout": on_timeout}
+    return {
+        "timeout": limit,
+        "inactivity_timeout": inactivity_timeout,
+        "yield_after": yield_after,
+        "on_timeout": on_timeout,
+    }
 
 
-def _check_timeout(timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool) -> float | None:
+def _check_timeout(
+    timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool
+) -> float | None:
     """Return the timeout of a command, by default one for the foreground only. Raises ToolError."""
     check_seconds("inactivity_timeout", inactivity_timeout)
     if check_seconds("timeout", timeout) is not None or not is_foreground:
         return timeout
-    return DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT  # a command that writes may take longer
+    # a command that writes may take longer
+    return DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT
 
 
 def check_seconds(name: str, value: float | None) -> float | None:
@@ -170,7 +192,9 @@ def check_seconds(name: str, value: float | None) -> float | None:
 def check_output_limit(max_output: int, head_share: float | None, *, keep_escapes: bool) -> OutputLimit:
     """Return the limit of shown output. Raises ToolError."""
     if not 1 <= max_output <= MAX_OUTPUT:
-        raise invalid_argument("max_output", f"is {max_output}; it must be between 1 and {MAX_OUTPUT} characters")
+        raise invalid_argument(
+            "max_output", f"is {max_output}; it must be between 1 and {MAX_OUTPUT} characters"
+        )
     if head_share is not None and not 0 <= head_share <= 1:
         raise invalid_argument("head_share", f"is {head_share:g}; it must be between 0 and 1")
     limit = OutputLimit(max_output, keep_escapes=keep_escapes)

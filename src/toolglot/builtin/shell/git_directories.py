@@ -1,4 +1,6 @@
-"""Tells git directories apart that are as `git init` and `git clone` make them: git runs nothing because of them."""
+"""Tells git directories apart that are as `git init` and `git clone` make them: git runs nothing because of
+them.
+"""
 
 import os
 import re
@@ -15,7 +17,8 @@ GIT_NESTED = frozenset({"modules", "worktrees"})
 
 _MAX_CONFIG_SIZE = 64 * 1024
 _SECTION = re.compile(r'\[(core|remote|branch)( "(?!-)[\w./+@-]+")?\]')
-# Addresses: no helpers ("ext::program", "helper://"), no options, and nothing that is quoted, continued or a comment.
+# Addresses: no helpers ("ext::program", "helper://"), no options, and nothing that is quoted, continued or a
+# comment.
 _SETTING = re.compile(
     r"core\.(repositoryformatversion = 0|bare = false"
     r"|(filemode|logallrefupdates|ignorecase|precomposeunicode|symlinks) = (true|false))"
@@ -51,7 +54,10 @@ def is_harmless(root: Path, name: str) -> bool:
 
 
 def _has_ordinary_settings(root: Path, name: str) -> bool:
-    """Whether a file of git's settings has none that name a program, or another file. Raises OSError, UnicodeDecodeError."""
+    """Whether a file of git's settings has none that name a program, or another file.
+
+    Raises OSError, UnicodeDecodeError.
+    """
     status = os.lstat(root / name)
     # With a second link, it could be changed by its other name.
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:

@@ -1,7 +1,8 @@
-"""The commands of one conversation: where they run, how they are sandboxed, which are still running, and their results.
+"""The commands of one conversation: where they run, how they are sandboxed, which are still running, and
+their results.
 
-The next command runs where the last one ended, if that is in the workspace. What a command did to protected files is dealt with
-before its result is reported.
+The next command runs where the last one ended, if that is in the workspace. What a command did to protected
+files is dealt with before its result is reported.
 """
 
 import os
@@ -38,7 +39,8 @@ from toolglot.values.failures import SessionNotFound
 
 __all__ = ["SessionInfo", "ShellManager", "ShellOptions", "ShellResult", "describe_session"]
 
-MAX_RUNNING, MAX_ENDED, MAX_SPILLS = 16, 32, 20  # ended commands stay for a while, so that they can be asked about
+# ended commands stay for a while, so that they can be asked about
+MAX_RUNNING, MAX_ENDED, MAX_SPILLS = 16, 32, 20
 # What programs print when the sandbox has no network.
 _NETWORK_ERRORS = (
     "Network is unreachable",
@@ -47,7 +49,10 @@ _NETWORK_ERRORS = (
     "Name or service not known",
 )
 # Said in each result, as a user cannot see it otherwise.
-_LEVEL_NOTES = {SandboxLevel.LANDLOCK: "sandbox: Landlock, weaker than bubblewrap", SandboxLevel.NONE: "sandbox: none"}
+_LEVEL_NOTES = {
+    SandboxLevel.LANDLOCK: "sandbox: Landlock, weaker than bubblewrap",
+    SandboxLevel.NONE: "sandbox: none",
+}
 _PLACEHOLDER = re.compile(r"\$\{.*\}|\{\{.*\}\}|<.*>|")  # a template instead of a handle, or nothing
 _END_TEXTS = {
     "timeout": "it took too long",
@@ -70,7 +75,8 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     """As shells report it: 128 plus the signal, for a command that a signal ended."""
     signal: int | None = None
     ended: str = ""
-    """Why we ended it: timeout, inactivity, killed, cancelled, output, disk, closed; "" if it ended by itself."""
+    """Why we ended it: timeout, inactivity, killed, cancelled, output, disk, closed; "" if it ended by
+    itself."""
     timed_out: bool = False
     seconds: float = 0.0
     output: str = ""
@@ -93,14 +99,18 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     processes: str = "not limited"
     protected: list[str] = []
-    """Protected files that the command created (they were moved away) or changed (they were restored if possible)."""
+    """Protected files that the command created (they were moved away) or changed (they were restored if
+    possible)."""
     notes: list[str] = []
 
     def describe_end(self) -> list[str]:
         """Return how the command ended, and where all of its output is."""
         notes: list[str] = []
         if self.running:
-            notes.append(f"still running after {self.seconds:.1f} s: continue with shell_output(handle={self.handle!r})")
+            notes.append(
+                f"still running after {self.seconds:.1f} s: continue with "
+                f"shell_output(handle={self.handle!r})"
+            )
         elif self.ended:
             reason = _END_TEXTS.get(self.ended, self.ended)
             notes.append(f"killed after {self.seconds:.1f} s with everything it started: {reason}")
@@ -140,8 +150,8 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory: Annotated[int, msgspec.Meta(ge=1_000_000)] | None = None
     """Bytes of memory that one command may use with everything it starts (default: three quarters of all)."""
     level: SandboxLevel | None = None
-    """Another sandbox than the best that works here. Only `SandboxLevel.NONE` lets commands run without one and without a
-    question each time."""
+    """Another sandbox than the best that works here. Only `SandboxLevel.NONE` lets commands run without one
+    and without a question each time."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -151,10 +161,15 @@ class ShellManager:
     """Runs and tracks the commands of one conversation."""
 
     def __init__(self, state: ToolState, options: ShellOptions | None = None) -> None:
-        self._state_ref = weakref.ref(state)  # the tools live as long as the conversation, and must not keep it alive
+        # the tools live as long as the conversation, and must not keep it alive
+        self._state_ref = weakref.ref(state)
         self._workspace = state.workspace
         self.options = options or ShellOptions()
-        probe = probe_sandbox(state.workspace.roots) if self.options.level is None else SandboxProbe(self.options.level)
+        probe = (
+            probe_sandbox(state.workspace.roots)
+            if self.options.level is None
+            else SandboxProbe(self.options.level)
+        )
         self.level, self._bubblewrap = probe.level, probe.bubblewrap
         if any(str(root.path) == "/" for root in state.workspace.roots):
             raise UsageError("commands cannot be confined to the workspace '/': choose a directory below it")
@@ -265,7 +280,9 @@ class ShellManager:
         return session
 
     def confine_program(self, cwd: Path) -> tuple[Confinement, GuardPlan]:
-        """Return how to confine a program that is no command, and runs beside the conversation: let `guard` watch it."""
+        """Return how to confine a program that is no command, and runs beside the conversation: let `guard`
+        watch it.
+        """
         plan = self.guard.plan(self._workspace.roots, cwd, self.level, is_background=True)
         return self._build_confinement(self.level, plan), plan
 
@@ -286,9 +303,12 @@ class ShellManager:
     def _build_confinement(self, level: SandboxLevel, plan: GuardPlan) -> Confinement:
         with self._lock:
             if self._directory is None:
-                base = self._state_dir / "shell" if self._state_dir is not None else Path(tempfile.gettempdir())
+                base = (
+                    self._state_dir / "shell" if self._state_dir is not None else Path(tempfile.gettempdir())
+                )
                 self._directory = ConversationDirectory(base, "toolglot-shell-")
-            # One /tmp for all commands of a conversation, and long output, which no other conversation can read.
+            # One /tmp for all commands of a conversation, and long output, which no other conversation can
+            # read.
             scratch, spills = self._directory.path / "tmp", self._directory.path / "output"
             if not scratch.exists():
                 scratch.mkdir(mode=0o700)
@@ -297,7 +317,10 @@ class ShellManager:
                     write_git_config(scratch, self._workspace.roots)
         protected: tuple[Path, ...] = ()
         if level is SandboxLevel.BUBBLEWRAP:
-            protected = (*plan.read_only, *(path for path in self._workspace.closed_paths.programs if path.exists()))
+            protected = (
+                *plan.read_only,
+                *(path for path in self._workspace.closed_paths.programs if path.exists()),
+            )
         return Confinement(
             level=level,
             roots=self._narrow_roots(level, plan),
@@ -315,7 +338,8 @@ class ShellManager:
         """Return what a command may write, so that the kernel keeps it from what is closed in the workspace."""
         closed, roots = self._workspace.closed_paths, self._workspace.roots
         hidden = [*closed.own, *(Path(os.path.realpath(path)) for path in self.options.hidden)]
-        if level is SandboxLevel.LANDLOCK:  # it can allow, but not deny: nothing above a hidden path can be writable
+        # it can allow, but not deny: nothing above a hidden path can be writable
+        if level is SandboxLevel.LANDLOCK:
             return tuple(_narrow_all(roots, [*closed.list_read_only(), *hidden, *plan.read_only]))
         parts = _narrow_all(roots, closed.list_home_settings())
         if level is SandboxLevel.NONE:
@@ -332,8 +356,9 @@ class ShellManager:
     def find_session(self, handle: str, purpose: Literal["read", "type", "kill"] = "kill") -> ShellSession:
         """Return a session by its handle or its process id. Raises ToolError.
 
-        A template stands for the only command that is running: a model that starts one and goes on with it in the same turn
-        does not know the handle yet. Ending a command needs its handle; what has ended can only be read.
+        A template stands for the only command that is running: a model that starts one and goes on with it in
+        the same turn does not know the handle yet. Ending a command needs its handle; what has ended can only
+        be read.
         """
         key = handle.strip()
         sessions = self.list_sessions()
@@ -368,13 +393,18 @@ class ShellManager:
                 self._sessions.pop(session.handle, None)
 
     def build_result(self, session: ShellSession, excerpt: Excerpt, handle: str | None = None) -> ShellResult:
-        """Return the result of a command so far, with a part of its output. `handle`: as the model named it."""
+        """Return the result of a command so far, with a part of its output.
+
+        `handle`: as the model named it.
+        """
         confinement, output = session.confinement, session.output
         is_running = session.is_running
         report = self.guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
         if handle is not None and _PLACEHOLDER.fullmatch(handle.strip()):
-            notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; taken for {session.command[:80]!r}")
+            notes.append(
+                f"repaired: {handle.strip()[:80]!r} is no handle; taken for {session.command[:80]!r}"
+            )
         if output.spill_path is not None:
             self.state.output_files.add(str(output.spill_path))
         exit_code = signal = None
@@ -419,7 +449,9 @@ class ShellManager:
         return to_plain_text(os.fsencode(self.state.display_path(path))).replace("\n", " ")
 
     def _collect_notes(self, session: ShellSession, report: ProtectionReport, output: str) -> list[str]:
-        """Return what the model should know besides the output; make the next command run where this one ended."""
+        """Return what the model should know besides the output; make the next command run where this one
+        ended.
+        """
         confinement = session.confinement
         notes = self._describe_protection(report)
         if confinement.level in _LEVEL_NOTES:
@@ -430,7 +462,9 @@ class ShellManager:
         if path and path != str(session.start_cwd):
             notes += self._follow_directory(path)
         if session.is_out_of_memory:
-            notes.append(f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB")
+            notes.append(
+                f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB"
+            )
         if session.exit_code:
             notes += self._explain_failure(session, output)
         return notes
@@ -445,7 +479,9 @@ class ShellManager:
         if len(report.removed) > 10:
             notes.append(f"{len(report.removed) - 10} more protected files were moved to the same directory")
         if not report.is_complete:
-            notes.append("the command created more directories than can be checked for protected files: tell the user")
+            notes.append(
+                "the command created more directories than can be checked for protected files: tell the user"
+            )
         if report.restored:
             names = ", ".join(self._show_path(path) for path, _ in report.restored[:10])
             notes.append(f"protected files were restored: {names}")
@@ -455,13 +491,18 @@ class ShellManager:
         return notes
 
     def _follow_directory(self, path: str) -> list[str]:
-        """Make the next command run in a directory, or in the root if it is outside the workspace; return a note about that."""
+        """Make the next command run in a directory, or in the root if it is outside the workspace; return a
+        note about that.
+        """
         directory = None
         with suppress(ToolError):
             directory = self._find_directory(path)
         self.state.cwd = ""
         if directory is None:
-            return [f"the next command runs in the workspace's root: {path[:200]} is not a directory of the workspace"]
+            return [
+                f"the next command runs in the workspace's root: {path[:200]} is not a directory of the "
+                "workspace"
+            ]
         if directory != self._workspace.root:
             self.state.cwd = self.state.display_path(directory)
         return []
@@ -492,7 +533,9 @@ class ShellManager:
         notes: list[str] = []
         if narrow and confinement.level is SandboxLevel.LANDLOCK and session.options.background:
             names = ", ".join(map(self._show_path, narrow[:5]))
-            notes.append(f"in the background nothing can be created directly in {names}; in the foreground it may be")
+            notes.append(
+                f"in the background nothing can be created directly in {names}; in the foreground it may be"
+            )
         crowded = [path for path in narrow if len(list_names(path)) > MAX_CHILDREN]
         for path in crowded[:5]:
             notes.append(f"only {MAX_CHILDREN} entries of {self._show_path(path)} can be writable here")

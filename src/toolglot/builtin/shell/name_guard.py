@@ -1,4 +1,6 @@
-"""Guards protected names for the commands of one conversation: before they start, while they run, and when they have ended."""
+"""Guards protected names for the commands of one conversation: before they start, while they run, and when
+they have ended.
+"""
 
 import os
 import threading
@@ -51,7 +53,9 @@ class GuardedProcess(Protocol):
 
 
 class NameGuard:
-    """Plans the protection of a command and watches it, as new protected files may not stay until its result is asked for."""
+    """Plans the protection of a command and watches it, as new protected files may not stay until its result
+    is asked for.
+    """
 
     def __init__(self, workspace: Workspace, quarantine: Path) -> None:
         self._names, self._quarantine = workspace.protected_names, quarantine
@@ -63,7 +67,9 @@ class NameGuard:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def plan(self, roots: Iterable[Root], cwd: Path, level: SandboxLevel, *, is_background: bool) -> GuardPlan:
+    def plan(
+        self, roots: Iterable[Root], cwd: Path, level: SandboxLevel, *, is_background: bool
+    ) -> GuardPlan:
         """Record the protected files of all roots, and decide which of them the kernel keeps read-only."""
         if level is SandboxLevel.NONE:
             return GuardPlan()
@@ -102,7 +108,8 @@ class NameGuard:
             for session in list(self._watched.values()):
                 with suppress(OSError):
                     self.check(session)
-            # In a large workspace a look takes long: no more than a twentieth of the time, but not too late, either.
+            # In a large workspace a look takes long: no more than a twentieth of the time, but not too late,
+            # either.
             pause = min(max(_WATCH_SECONDS, 20 * (time.monotonic() - started_at)), _MAX_WATCH_SECONDS)
             with self._lock:
                 if not self._watched:
@@ -124,7 +131,11 @@ class NameGuard:
             for line in lines[: max(0, _MAX_WARNINGS - count)]:
                 log.warning("%s", line)
             if not is_running and count + len(lines) > _MAX_WARNINGS:
-                log.warning("the same happened to %d more; see %s", count + len(lines) - _MAX_WARNINGS, self._quarantine)
+                log.warning(
+                    "the same happened to %d more; see %s",
+                    count + len(lines) - _MAX_WARNINGS,
+                    self._quarantine,
+                )
             if not is_running:
                 del self._watched[session.handle]
 
@@ -140,11 +151,17 @@ class NameGuard:
 
 
 def _choose_read_only(
-    root: Path, cwd: Path, sites: Sites, candidates: Iterable[str], level: SandboxLevel, *, is_background: bool
+    root: Path,
+    cwd: Path,
+    sites: Sites,
+    candidates: Iterable[str],
+    level: SandboxLevel,
+    *,
+    is_background: bool,
 ) -> list[str]:
     """Return the sites that the kernel keeps read-only for a command, those near to it first."""
-    # Landlock cannot make a file read-only in a directory where files can be created, so it does that only for commands that
-    # run while the user works.
+    # Landlock cannot make a file read-only in a directory where files can be created, so it does that only
+    # for commands that run while the user works.
     if level is SandboxLevel.LANDLOCK and not is_background:
         return []
     near = _find_near(root, cwd, sites)
@@ -157,7 +174,9 @@ def _choose_read_only(
 
 
 def _find_near(root: Path, cwd: Path, sites: Sites) -> set[str]:
-    """Return the sites in the root, in the current directory, or above that; what a link leads to may be anywhere."""
+    """Return the sites in the root, in the current directory, or above that; what a link leads to may be
+    anywhere.
+    """
     around = {str(path) for path in (root, cwd, *cwd.parents)}
     near: set[str] = set()
     for name, parent in sites.parents.items():

@@ -1,7 +1,9 @@
-"""The output of a command: its beginning and end are kept in memory, and all of it goes to a private file once it is long.
+"""The output of a command: its beginning and end are kept in memory, and all of it goes to a private file
+once it is long.
 
-Memory does not grow with the output. Whatever the bytes are, a model gets text without escape sequences or control characters,
-or with them where its own harness keeps them: who shows the text to a person has to remove them.
+Memory does not grow with the output. Whatever the bytes are, a model gets text without escape sequences or
+control characters, or with them where its own harness keeps them: who shows the text to a person has to
+remove them.
 """
 
 import os
@@ -24,14 +26,16 @@ KEEP_BYTES = 512 * 1024
 """Bytes of the beginning, and of the end, that are kept in memory."""
 MAX_SPILL_BYTES = 100 * 1024 * 1024
 _FILTER_TIMEOUT = 2
-# Escape sequences of ECMA-48. The lengths are bounded because a command may write an introducer without an end.
+# Escape sequences of ECMA-48. The lengths are bounded because a command may write an introducer without an
+# end.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?"  # CSI: colours, cursor
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links
     r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]{0,4096}(?:\x1b\\|\x9c)?"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]{0,8}[0-~]?"
 )
-# Line and paragraph separators and bidirectional overrides, too: they can make a text read differently than it is.
+# Line and paragraph separators and bidirectional overrides, too: they can make a text read differently than
+# it is.
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
@@ -106,7 +110,10 @@ class Excerpt(msgspec.Struct, frozen=True):
 
 
 def make_excerpt(head: bytes, gap: int, tail: bytes, limit: OutputLimit) -> Excerpt:
-    """Return as much of the output as the limit allows. `gap`: bytes between head and tail that are not in memory."""
+    """Return as much of the output as the limit allows.
+
+    `gap`: bytes between head and tail that are not in memory.
+    """
     max_chars = limit.max_chars
     to_text = _to_raw_text if limit.keep_escapes else to_plain_text
     if not gap:
@@ -169,7 +176,8 @@ class OutputBuffer:
                 self.spill_path = self._spill_dir / f"output-{secrets.token_hex(6)}.txt"
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._spill_fd = os.open(self.spill_path, flags, 0o600)
-                data = bytes(self._head + self._tail)  # everything so far, as less than KEEP_BYTES came before
+                # everything so far, as less than KEEP_BYTES came before
+                data = bytes(self._head + self._tail)
             if self._spill_fd >= 0:
                 room = MAX_SPILL_BYTES - self._spill_size
                 os.write(self._spill_fd, data[:room])
@@ -198,7 +206,9 @@ class OutputBuffer:
                 self.spill_path.unlink()
 
     def read_from(self, offset: int) -> tuple[bytes, int, bytes]:
-        """Return what is kept from an offset on: bytes of the start, the number of lost bytes after them, bytes of the end."""
+        """Return what is kept from an offset on: bytes of the start, the number of lost bytes after them,
+        bytes of the end.
+        """
         with self._lock:
             head = bytes(self._head[offset:])
             start = self.total_bytes - len(self._tail)

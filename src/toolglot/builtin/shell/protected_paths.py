@@ -1,9 +1,11 @@
-"""Names that other programs obey (`.git`, `.envrc` …), anywhere below a root: where they are, and what a command did to them.
+"""Names that other programs obey (`.git`, `.envrc` …), anywhere below a root: where they are, and what a
+command did to them.
 
-Where the kernel can enforce it, existing protected files are read-only. What a command creates under a protected name is moved
-out of the workspace before any other program can obey it. Where the kernel cannot keep a command from changing existing files,
-they are restored, or the change is reported. Of a git directory only those parts are protected that git runs or obeys, and
-a new one stays as long as there is nothing in it that git would run.
+Where the kernel can enforce it, existing protected files are read-only. What a command creates under a
+protected name is moved out of the workspace before any other program can obey it. Where the kernel cannot
+keep a command from changing existing files, they are restored, or the change is reported. Of a git directory
+only those parts are protected that git runs or obeys, and a new one stays as long as there is nothing in it
+that git would run.
 """
 
 import os
@@ -24,17 +26,27 @@ from toolglot.builtin.shell.git_directories import GIT_NESTED, GIT_SENSITIVE, is
 from toolglot.builtin.shell.quarantine import move_away, open_parent, read_beneath
 from toolglot.confine.private_dirs import make_accessible, prune_directory
 
-__all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites", "revert_changes", "take_snapshot"]
+__all__ = [
+    "ProtectedScanner",
+    "ProtectedSnapshot",
+    "ProtectionReport",
+    "Sites",
+    "revert_changes",
+    "take_snapshot",
+]
 
-# Directories that are looked at before a command, and after one; the second is more, as a command may create them to hide.
+# Directories that are looked at before a command, and after one; the second is more, as a command may create
+# them to hide.
 _MAX_DIRECTORIES, _MAX_DIRECTORIES_AFTER = 20_000, 200_000
-# Entries of protected directories that are recorded; content that is kept for restoring, per file and in total.
+# Entries of protected directories that are recorded; content that is kept for restoring, per file and in
+# total.
 _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 1024
 _MAX_ENTRIES_AFTER = 200_000
 # Protected files in protected directories: so often what is new is searched.
 _MAX_PASSES = 50
 _GIT_MARKS = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
-# A directory that changed this recently may change again without a new time stamp, as file systems round the time.
+# A directory that changed this recently may change again without a new time stamp, as file systems round the
+# time.
 _SETTLED_NS = 100_000_000
 
 
@@ -50,12 +62,15 @@ class Sites(msgspec.Struct, frozen=True):
     """The protected files and directories below a root, by their path below it."""
 
     parents: dict[str, tuple[int, int]]
-    """Each one -> device and inode of the directory that it is in; zeros for what a link of a protected name leads to."""
+    """Each one -> device and inode of the directory that it is in; zeros for what a link of a protected name
+    leads to."""
     is_complete: bool = True
     """False: there are more directories than are looked at."""
 
     def is_git_directory(self, name: str) -> bool:
-        return name.rpartition("/")[2] == ".git" and any(f"{name}/{part}" in self.parents for part in GIT_SENSITIVE)
+        return name.rpartition("/")[2] == ".git" and any(
+            f"{name}/{part}" in self.parents for part in GIT_SENSITIVE
+        )
 
     def add_link_targets(self, root: Path) -> "Sites":
         """Return these and what links among them lead to, if that is below the root."""
@@ -78,10 +93,15 @@ class ProtectedScanner:
         self._listings: dict[str, dict[str, _Listing]] = {}
 
     def find_sites(self, root: Path, limit: int = _MAX_DIRECTORIES, *, unlock: bool = False) -> Sites:
-        """Search a root, the directories closest to it first. `unlock`: make unreadable directories readable."""
+        """Search a root, the directories closest to it first.
+
+        `unlock`: make unreadable directories readable.
+        """
         base = str(root)
         # What commands cannot write is not searched: it may be a large virtual environment.
-        closed = {str(path) for path in self._closed.list_read_only()} if self._closed is not None else set[str]()
+        closed = (
+            {str(path) for path in self._closed.list_read_only()} if self._closed is not None else set[str]()
+        )
         known, seen = self._listings.get(base, {}), dict[str, _Listing]()
         parents: dict[str, tuple[int, int]] = {}
         pending = deque([""])
@@ -90,14 +110,18 @@ class ProtectedScanner:
             if (listing := self._list(base, directory, known.get(directory), unlock=unlock)) is not None:
                 seen[directory] = listing
                 if listing.sites:
-                    parents |= {name: listing.stamp[:2] for name in listing.sites if f"{base}/{name}" not in closed}
+                    parents |= {
+                        name: listing.stamp[:2] for name in listing.sites if f"{base}/{name}" not in closed
+                    }
                 if listing.subdirectories:
                     pending += [name for name in listing.subdirectories if f"{base}/{name}" not in closed]
         self._listings[base] = seen
         return Sites(parents, not pending)
 
     def _list(self, base: str, directory: str, known: _Listing | None, *, unlock: bool) -> _Listing | None:
-        """Return what is of interest in a directory, as it is known if it has not changed; None if it has gone."""
+        """Return what is of interest in a directory, as it is known if it has not changed; None if it has
+        gone.
+        """
         path, entries = f"{base}/{directory}", dict[str, bool]()
         try:
             status = os.lstat(path)
@@ -117,14 +141,17 @@ class ProtectedScanner:
         directories = [name for name, is_directory in entries.items() if is_directory]
         sites, subdirectories = self._select(path, entries.keys(), directories)
         prefix = f"{directory}/" if directory else ""
-        return _Listing(stamp, tuple(prefix + name for name in sites), tuple(prefix + name for name in subdirectories))
+        return _Listing(
+            stamp, tuple(prefix + name for name in sites), tuple(prefix + name for name in subdirectories)
+        )
 
     def _select(self, path: str, names: Set[str], directories: list[str]) -> tuple[Set[str], list[str]]:
         """Return which names in a directory are protected, and which directories in it are searched."""
         if ".git" in self._names and _is_git_directory(path, names):
             return names & GIT_SENSITIVE, [name for name in directories if name in GIT_NESTED]
         sites = {name for name in names if name.casefold() in self._names}  # some file systems obey .GIT, too
-        # Of protected directories only .git is searched; where it is not protected, it is not searched, either.
+        # Of protected directories only .git is searched; where it is not protected, it is not searched,
+        # either.
         return sites, [name for name in directories if (name in sites) == (name == ".git")]
 
 
@@ -193,7 +220,9 @@ def take_snapshot(
 def _read_states(
     root: Path, sites: Sites, closed: Collection[str], previous: Mapping[str, _FileState] | None = None
 ) -> dict[str, _FileState]:
-    """Return the states of sites, and of what is in them unless they are `closed`; with content if there is a `previous`."""
+    """Return the states of sites, and of what is in them unless they are `closed`; with content if there is a
+    `previous`.
+    """
     states: dict[str, _FileState] = {}
     remaining, max_entries = (0, _MAX_ENTRIES_AFTER) if previous is None else (_MAX_TOTAL_BYTES, _MAX_ENTRIES)
     limit = len(sites.parents) + max_entries
@@ -215,7 +244,11 @@ def _read_states(
         known = previous.get(name) if previous is not None else None
         if known is not None and known.data is not None and state.is_same(known):
             state = known
-        elif stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE) and name not in closed:
+        elif (
+            stat.S_ISREG(status.st_mode)
+            and status.st_size <= min(remaining, _MAX_FILE_SIZE)
+            and name not in closed
+        ):
             state = replace(state, data=read_beneath(root, name, _MAX_FILE_SIZE))
         states[name] = state
         remaining -= len(state.data or b"")
@@ -250,11 +283,18 @@ class ProtectionReport(msgspec.Struct):
 
     def describe(self) -> list[str]:
         """Return a line about each file."""
-        lines = [f"{old} is protected: while a command was running it was moved to {new}" for old, new in self.removed]
+        lines = [
+            f"{old} is protected: while a command was running it was moved to {new}"
+            for old, new in self.removed
+        ]
         for old, new in self.restored:
             kept = f"; the changed file is {new}" if new else ""
-            lines.append(f"{old} is protected: it was changed while a command was running, and is as before{kept}")
-        return lines + [f"{path} is protected: it was changed while a command was running" for path in self.changed]
+            lines.append(
+                f"{old} is protected: it was changed while a command was running, and is as before{kept}"
+            )
+        return lines + [
+            f"{path} is protected: it was changed while a command was running" for path in self.changed
+        ]
 
     def merge(self, other: "ProtectionReport") -> "ProtectionReport":
         lists = (self.removed + other.removed, self.restored + other.restored, self.changed + other.changed)
@@ -262,9 +302,16 @@ class ProtectionReport(msgspec.Struct):
 
 
 def revert_changes(
-    scanner: ProtectedScanner, snapshots: Iterable[ProtectedSnapshot], quarantine: Path, *, new_only: bool = False
+    scanner: ProtectedScanner,
+    snapshots: Iterable[ProtectedSnapshot],
+    quarantine: Path,
+    *,
+    new_only: bool = False,
 ) -> ProtectionReport:
-    """Move new protected files to the quarantine, restore changed ones, and report the rest. `new_only`: leave changed ones."""
+    """Move new protected files to the quarantine, restore changed ones, and report the rest.
+
+    `new_only`: leave changed ones.
+    """
     report = ProtectionReport()
     for snapshot in snapshots:
         _Reversal(scanner, snapshot, quarantine, report).run(new_only=new_only)
@@ -287,7 +334,11 @@ class _Reversal:
     """Finds out what happened to the protected files of one root, and undoes it."""
 
     def __init__(
-        self, scanner: ProtectedScanner, snapshot: ProtectedSnapshot, quarantine: Path, report: ProtectionReport
+        self,
+        scanner: ProtectedScanner,
+        snapshot: ProtectedSnapshot,
+        quarantine: Path,
+        report: ProtectionReport,
     ) -> None:
         self._scanner, self._snapshot, self._quarantine, self._report = scanner, snapshot, quarantine, report
         self._root, self._before = snapshot.root, snapshot.sites
@@ -300,7 +351,8 @@ class _Reversal:
         if self._before.is_complete and not sites.is_complete:
             self._report.is_complete = False
         old_names = self._match_old_names(sites)
-        # First directories that were renamed to make place for others, then what is new, then what has changed.
+        # First directories that were renamed to make place for others, then what is new, then what has
+        # changed.
         replaced = _find_new(old_names) & self._before.parents.keys()
         has_removed = self._remove(replaced)
         has_moved_back = self._move_back(sites.parents.keys() - replaced)
@@ -309,7 +361,9 @@ class _Reversal:
             old_names = self._match_old_names(sites)
         for _ in range(_MAX_PASSES):  # what could not leave the workspace may have others in it
             new = _find_new(old_names)
-            self._exempt |= {name for name in new - self._before.parents.keys() if is_harmless(self._root, name)}
+            self._exempt |= {
+                name for name in new - self._before.parents.keys() if is_harmless(self._root, name)
+            }
             if not self._remove(new):
                 break
             sites = self._find_sites(limit)
@@ -325,7 +379,9 @@ class _Reversal:
         return Sites({**targets, **sites.parents}, sites.is_complete)
 
     def _match_old_names(self, sites: Sites) -> dict[str, str | None]:
-        """Return each site with its name before the command: another one if the directory that it is in was moved."""
+        """Return each site with its name before the command: another one if the directory that it is in was
+        moved.
+        """
         states = _read_states(self._root, sites, sites.parents)  # of the sites alone
         still_there = self._find_unmoved(states)
         gone: dict[object, str] = {}
@@ -340,7 +396,10 @@ class _Reversal:
         return old_names
 
     def _find_unmoved(self, states: Mapping[str, _FileState]) -> set[str]:
-        """Return the sites that are what and where they were. Exempt those that only the user can have changed."""
+        """Return the sites that are what and where they were.
+
+        Exempt those that only the user can have changed.
+        """
         snapshot = self._snapshot
         unmoved: set[str] = set()
         for name, parent in self._before.parents.items():
@@ -388,7 +447,9 @@ class _Reversal:
             return False
 
     def _move_back(self, present: Collection[str]) -> bool:
-        """Give directories their names back that have other ones now, beside them; return whether there were any."""
+        """Give directories their names back that have other ones now, beside them; return whether there were
+        any.
+        """
         restored: list[tuple[Path, Path | None]] = []
         for name in self._before.parents.keys() - present:
             state = self._snapshot.states.get(name)
@@ -422,7 +483,9 @@ class _Reversal:
                 self._restore(name, old)
 
     def _move_states(self, watched: Mapping[str, str]) -> dict[str, _FileState]:
-        """Return the states before the command, by the names that these sites (new -> old name) have given them."""
+        """Return the states before the command, by the names that these sites (new -> old name) have given
+        them.
+        """
         new_names = {old: new for new, old in watched.items()}
         states: dict[str, _FileState] = {}
         for name, state in self._snapshot.states.items():
@@ -449,7 +512,9 @@ class _Reversal:
         return False
 
     def _has_old_content(self, name: str, old: _FileState, state: _FileState | None) -> bool:
-        """Whether a file that was written or replaced is as it was, without a new name by which it could be changed later."""
+        """Whether a file that was written or replaced is as it was, without a new name by which it could be
+        changed later.
+        """
         if state is None or old.data is None:
             return False
         if state.mode != old.mode or state.links > old.links:

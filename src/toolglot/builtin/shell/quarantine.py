@@ -1,4 +1,7 @@
-"""Takes files out of the places where other programs would obey them. Nothing is copied or deleted: they may be the user's."""
+"""Takes files out of the places where other programs would obey them.
+
+Nothing is copied or deleted: they may be the user's.
+"""
 
 import os
 import secrets
@@ -58,9 +61,12 @@ def move_away(root: Path, name: str, quarantine: Path) -> Path:
 
 
 def read_beneath(root: Path, name: str, limit: int) -> bytes | None:
-    """Read a file below the root, at most one byte more than the limit; None if it cannot be read, or is a link."""
+    """Read a file below the root, at most one byte more than the limit; None if it cannot be read, or is a
+    link.
+    """
     with suppress(OSError), open_parent(root, name) as parent:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
+        # a pipe of this name must not block us
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(name.rpartition("/")[2], flags, dir_fd=parent), "rb") as file:
             return file.read(limit + 1)
     return None

@@ -51,7 +51,9 @@ class ServerSandbox:
             raise UsageError(f"the MCP server {name} was not started: no sandbox works here ({hint})")
         cwd = Path(os.path.realpath(server.cwd or self._workspace.root))
         if not any(cwd.is_relative_to(root.path) for root in self._workspace.roots):
-            raise UsageError(f"the MCP server {name} was not started: its directory {str(cwd)!r} is outside the workspace")
+            raise UsageError(
+                f"the MCP server {name} was not started: its directory {str(cwd)!r} is outside the workspace"
+            )
         confinement, plan = manager.confine_program(cwd)
         with self._lock:
             number = len(self._servers)

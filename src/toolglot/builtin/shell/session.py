@@ -1,8 +1,8 @@
 """One running command, which a thread of its own starts, reads, writes to and kills.
 
-The thread lives as long as the command, because the kernel kills a sandbox together with the thread that made it
-(PR_SET_PDEATHSIG). Nothing that a command started outlives it. Output is always read, so that a command never blocks on us, and
-timeouts are kept here to some milliseconds, whatever else the process is doing.
+The thread lives as long as the command, because the kernel kills a sandbox together with the thread that made
+it (PR_SET_PDEATHSIG). Nothing that a command started outlives it. Output is always read, so that a command
+never blocks on us, and timeouts are kept here to some milliseconds, whatever else the process is doing.
 """
 
 import atexit
@@ -164,9 +164,14 @@ class ShellSession:
     def send_input(self, data: bytes) -> None:
         """Write to the command's stdin. Raises ToolError."""
         if not self.is_running:
-            raise ToolError(f"the command of session {self.handle} has ended: it takes no input", code="stdin_closed")
+            raise ToolError(
+                f"the command of session {self.handle} has ended: it takes no input", code="stdin_closed"
+            )
         if not self._accepts_input:
-            message = f"the command of session {self.handle} takes no input: start it in the background or with a terminal"
+            message = (
+                f"the command of session {self.handle} takes no input: start it in the background or "
+                "with a terminal"
+            )
             raise ToolError(message, code="stdin_closed")
         with self._lock:
             if len(self._pending_input) + len(data) > MAX_PENDING_INPUT:
@@ -211,7 +216,8 @@ class ShellSession:
                 assert self._launch is not None
                 if self._launch.wait_for_namespace() or self.end_reason or process.returncode != 1:
                     break
-                # While bwrap made its mounts, another command may have exchanged what is there: it then exits with 1.
+                # While bwrap made its mounts, another command may have exchanged what is there: it then exits
+                # with 1.
                 reason = self.output.last_line().removeprefix("bwrap: ")
                 is_exchanged = bool(_MOUNT_ERROR.search(reason))
                 if is_last or not is_exchanged:
@@ -244,15 +250,22 @@ class ShellSession:
             else:
                 argv = build_program_argv(self._argv, confinement)
             program = Program(
-                argv=argv, cwd=self.start_cwd, variables=options.variables, pass_fds=(cwd_write,), tty=options.tty
+                argv=argv,
+                cwd=self.start_cwd,
+                variables=options.variables,
+                pass_fds=(cwd_write,),
+                tty=options.tty,
             )
             # The sandbox is prepared in this thread: bubblewrap dies with the thread that started it.
             self._launch = prepare_launch(confinement, program, self._ours, theirs)
-            self.snapshots = tuple(snapshot.without_mounts(self._launch.unmounted) for snapshot in self.snapshots)
+            self.snapshots = tuple(
+                snapshot.without_mounts(self._launch.unmounted) for snapshot in self.snapshots
+            )
             process = start_program(
                 self._launch.argv,
                 roots=confinement.roots,
-                env=safe_environment(),  # for the program that makes the sandbox; a model's variables are in its arguments
+                # for the program that makes the sandbox; a model's variables are in its arguments
+                env=safe_environment(),
                 pass_fds=self._launch.pass_fds,
                 stdin=stdin,
                 stdout=output,
@@ -368,7 +381,9 @@ class ShellSession:
         return bool(data)
 
     def _watch_stdin(self, selector: selectors.BaseSelector) -> None:
-        """Wait for a writable stdin only while there is input; close it after input that was given at the start."""
+        """Wait for a writable stdin only while there is input; close it after input that was given at the
+        start.
+        """
         if self._stdin_fd < 0:
             return
         is_watched = self._stdin_fd in selector.get_map()

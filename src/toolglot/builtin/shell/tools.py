@@ -1,7 +1,8 @@
-"""The shell tools: `shell` runs commands; `shell_output`, `shell_kill` and `shell_list` manage those that are still running.
+"""The shell tools: `shell` runs commands; `shell_output`, `shell_kill` and `shell_list` manage those that are
+still running.
 
-Commands run in the best sandbox that works here, and every result names it. Only what the user has approved runs outside it.
-Everything ends with the conversation, and with the process.
+Commands run in the best sandbox that works here, and every result names it. Only what the user has approved
+runs outside it. Everything ends with the conversation, and with the process.
 """
 
 import asyncio
@@ -45,7 +46,8 @@ from toolglot.values.failures import invalid_argument
 __all__ = ["close_shell", "reset_shell", "shell_tools"]
 
 NO_SANDBOX = (
-    "no sandbox works here (`toolglot doctor` says why); --no-sandbox, or ShellOptions(level=SandboxLevel.NONE) in Python,"
+    "no sandbox works here (`toolglot doctor` says why); --no-sandbox, or "
+    "ShellOptions(level=SandboxLevel.NONE) in Python,"
     " allows commands without one"
 )
 _MAX_FILTERED_CHARS = 2_000_000
@@ -67,7 +69,10 @@ def reset_shell(state: ToolState) -> None:
 
 
 def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[Tool]:
-    """Return the four tools. Where no sandbox works, each command needs an answer of its own, unless the level is NONE."""
+    """Return the four tools.
+
+    Where no sandbox works, each command needs an answer of its own, unless the level is NONE.
+    """
     manager = ShellManager(state, options)
     _managers.setdefault(state, []).append(manager)
     weakref.finalize(state, manager.close)
@@ -75,7 +80,13 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
     network = () if has_sandbox and not manager.options.network else ("network",)
     examples = [
         {"input": {"command": "git status --short"}},
-        {"input": {"command": "npm run dev", "background": True, "description": "start the development server"}},
+        {
+            "input": {
+                "command": "npm run dev",
+                "background": True,
+                "description": "start the development server",
+            }
+        },
     ]
     timeout, max_result = MAX_TIMEOUT + 60, 2 * MAX_OUTPUT  # the executor's limits must not come before ours
     return [
@@ -97,7 +108,8 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
             effects=("read", "execute"),
             action="execute",
             verb="Output of",
-            quiet=lambda arguments: not arguments.get("input"),  # what is typed into a command is like a command
+            # what is typed into a command is like a command
+            quiet=lambda arguments: not arguments.get("input"),
             timeout=timeout,
             max_result=max_result,
             always_ask=methods.why_input_asks,
@@ -157,7 +169,11 @@ class _ShellTools:
         """Return why input for a command needs an answer of its own; "" if it does not."""
         if (session := self._find_typing(arguments)) is None:
             return ""
-        return "it is typed into a command outside the sandbox" if self._is_outside(session) else self.why_shell_asks({})
+        return (
+            "it is typed into a command outside the sandbox"
+            if self._is_outside(session)
+            else self.why_shell_asks({})
+        )
 
     def preview_input(self, arguments: dict[str, Any]) -> str:
         """Return what would be typed, and into which command."""
@@ -165,7 +181,9 @@ class _ShellTools:
             return ""
         command = session.command.replace("\n", "\n> ")
         place = ["OUTSIDE THE SANDBOX, with all rights of the user"] if self._is_outside(session) else []
-        return "\n".join(["types into", f"$ {command}", *place, "input:", preview_input(str(arguments["input"]))])
+        return "\n".join(
+            ["types into", f"$ {command}", *place, "input:", preview_input(str(arguments["input"]))]
+        )
 
     def _find_typing(self, arguments: dict[str, Any]) -> ShellSession | None:
         if not arguments.get("input"):
@@ -220,13 +238,20 @@ class _ShellTools:
         if restart:
             await asyncio.to_thread(self._manager.restart)
             if not command and argv is None:
-                return ToolOutput("All commands were killed; the next one runs in the workspace's root.", {"restarted": True})
+                return ToolOutput(
+                    "All commands were killed; the next one runs in the workspace's root.",
+                    {"restarted": True},
+                )
         lines = check_commands(command, argv, then)
         needs_session = background or yield_after is not None or tty or stdin is not None
         if then and needs_session:
-            raise invalid_argument("then", "works only for commands that run in the foreground without a terminal or input")
+            raise invalid_argument(
+                "then", "works only for commands that run in the foreground without a terminal or input"
+            )
         has_sandbox = self._manager.level is not SandboxLevel.NONE
-        times = check_times(timeout, inactivity_timeout, yield_after, background=background, on_timeout=on_timeout)
+        times = check_times(
+            timeout, inactivity_timeout, yield_after, background=background, on_timeout=on_timeout
+        )
         options = CommandOptions(
             cwd=cwd,
             **times,
@@ -283,7 +308,9 @@ class _ShellTools:
             if seconds is not None:
                 pause = seconds
             await _wait_for_end(session, max(pause, first or 0.0), context)
-        output = await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter, handle, started_at)
+        output = await asyncio.to_thread(
+            self._build_output, session, limit, tail_lines, filter, handle, started_at
+        )
         if forget_ended and not output.data["running"]:
             self._manager.forget(session)
         return output
@@ -313,9 +340,17 @@ class _ShellTools:
         for session in sessions:
             status = f"running for {session.seconds:.1f} s"
             if not session.running:
-                status = f"ended ({session.ended})" if session.ended else f"ended with exit code {session.exit_code}"
-            lines.append(f"{session.handle}: {status}, {session.unread_bytes} unread bytes: {session.command[:200]}")
-        return ToolOutput("\n".join(lines) or "There are no background commands.", {"sessions": to_data(sessions)})
+                status = (
+                    f"ended ({session.ended})"
+                    if session.ended
+                    else f"ended with exit code {session.exit_code}"
+                )
+            lines.append(
+                f"{session.handle}: {status}, {session.unread_bytes} unread bytes: {session.command[:200]}"
+            )
+        return ToolOutput(
+            "\n".join(lines) or "There are no background commands.", {"sessions": to_data(sessions)}
+        )
 
     # ---- running commands
 
@@ -339,7 +374,9 @@ class _ShellTools:
             return ToolOutput(text, data)
         return ToolOutput(text, data, is_error=True, error_kind=failure.error_kind)
 
-    async def _run_command(self, context: Context, options: CommandOptions, line: str, argv: list[str] | None) -> ToolOutput:
+    async def _run_command(
+        self, context: Context, options: CommandOptions, line: str, argv: list[str] | None
+    ) -> ToolOutput:
         session = await self._start(line, argv, options)
         seconds = 0.0 if options.background and options.yield_after is None else options.yield_after
         try:
@@ -388,7 +425,9 @@ class _ShellTools:
         if not session.is_running and isinstance(session.failure, Exception):
             self._manager.forget(session)
             raise session.failure
-        result = self._manager.build_result(session, _excerpt_output(session, limit, tail_lines, pattern), handle)
+        result = self._manager.build_result(
+            session, _excerpt_output(session, limit, tail_lines, pattern), handle
+        )
         notes = [f"[{note}]" for note in (*result.describe_end(), *result.notes)]
         text = "\n".join([result.output.rstrip("\n") or "(no output)", *notes])
         is_error = result.timed_out and not result.running
@@ -399,7 +438,10 @@ class _ShellTools:
 
 
 def _require_approval(context: Context) -> None:
-    """Raises ToolError unless somebody has approved this very call. The policy asks; this holds if it was not consulted."""
+    """Raises ToolError unless somebody has approved this very call.
+
+    The policy asks; this holds if it was not consulted.
+    """
     if not context.approved:
         message = "nobody has approved this outside the sandbox: run it inside"
         raise ToolError(message, kind="not_allowed", code="user_unavailable")

@@ -1,8 +1,10 @@
-"""A real Chrome or Chromium that renders pages: started with the first page, with a fresh profile for each call.
+"""A real Chrome or Chromium that renders pages: started with the first page, with a fresh profile for each
+call.
 
-Invariants: the browser reaches nothing but the proxy: it resolves no names, loopback is no exception, UDP is off. Chromium's
-own sandbox stays on, except for root, who cannot have it, and if the user turns it off. It sees nothing of our environment.
-A page has limits for its time, its bytes as transferred and its bytes decompressed; what is there then is shown, with a note.
+Invariants: the browser reaches nothing but the proxy: it resolves no names, loopback is no exception, UDP is
+off. Chromium's own sandbox stays on, except for root, who cannot have it, and if the user turns it off. It
+sees nothing of our environment. A page has limits for its time, its bytes as transferred and its bytes
+decompressed; what is there then is shown, with a note.
 """
 
 import asyncio
@@ -25,7 +27,14 @@ from toolglot.builtin.web.page_text import clean_text
 from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
 from toolglot.confine.child_process import measure_memory
-from toolglot.confine.programs import find_package, find_program, is_outside, is_startable, safe_programs, safe_search_path
+from toolglot.confine.programs import (
+    find_package,
+    find_program,
+    is_outside,
+    is_startable,
+    safe_programs,
+    safe_search_path,
+)
 from toolglot.confine.roots import Root
 from toolglot.confine.web_address import parse_site
 from toolglot.errors import ToolError
@@ -33,7 +42,14 @@ from toolglot.errors import ToolError
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Response, Route
 
-__all__ = ["NO_SANDBOX_NOTE", "BrowserUnavailable", "Chromium", "DownloadStarted", "can_sandbox", "find_browser"]
+__all__ = [
+    "NO_SANDBOX_NOTE",
+    "BrowserUnavailable",
+    "Chromium",
+    "DownloadStarted",
+    "can_sandbox",
+    "find_browser",
+]
 
 SETTLE_SECONDS = 3.0
 POLL_SECONDS = 0.1
@@ -90,7 +106,8 @@ _READ_SCRIPT = """limit => {
   return [document.contentType, document.title.slice(0, 300), document.documentElement.outerHTML.slice(0, limit)];
 }"""
 _DISABLE_UDP_SCRIPT = (
-    "for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport']) delete globalThis[name];"
+    "for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport']) "
+    "delete globalThis[name];"
 )
 _ERROR_MESSAGES = {
     "ERR_CERT": "its certificate is not trusted",
@@ -106,7 +123,9 @@ _ERROR_MESSAGES = {
     "crashed": "the page used more memory than allowed",
 }
 _NOT_ALLOWED_ERRORS = frozenset({"ERR_UNSAFE_REDIRECT", "ERR_UNSAFE_PORT", "ERR_BLOCKED"})
-_STATE_SCRIPT = "() => [document.readyState, document.documentElement ? document.documentElement.textContent.length : 0]"
+_STATE_SCRIPT = (
+    "() => [document.readyState, document.documentElement ? document.documentElement.textContent.length : 0]"
+)
 
 
 _driver_lock = threading.Lock()  # stderr is that of the whole program
@@ -125,13 +144,17 @@ def find_browser(configured_path: str = "", roots: Sequence[Root] = ()) -> str:
     if configured_path == "none":
         raise BrowserUnavailable("the user has disabled it")
     if not find_package("playwright", roots):
-        raise BrowserUnavailable("playwright is not installed outside the workspace (pip install 'toolglot[web]')")
+        raise BrowserUnavailable(
+            "playwright is not installed outside the workspace (pip install 'toolglot[web]')"
+        )
     if configured_path:
         path = os.path.abspath(configured_path)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
             raise BrowserUnavailable(f"the browser {configured_path!r} does not exist or is not executable")
         if not is_outside(path, roots):
-            raise BrowserUnavailable(f"the browser {configured_path!r} is inside the workspace, where a command can replace it")
+            raise BrowserUnavailable(
+                f"the browser {configured_path!r} is inside the workspace, where a command can replace it"
+            )
         return path
     programs = (find_program(name, roots) for name in _PROGRAM_NAMES)
     installed = (path for path in _INSTALL_PATHS if os.access(path, os.X_OK) and is_outside(path, roots))
@@ -169,16 +192,24 @@ class Chromium:
             if self._start_failure:
                 raise BrowserUnavailable(self._start_failure)
             path = find_browser(self._config.browser, self._roots)
-            node = os.environ.get("PLAYWRIGHT_NODEJS_PATH", "")  # starts the package's driver instead of its own Node
+            # starts the package's driver instead of its own Node
+            node = os.environ.get("PLAYWRIGHT_NODEJS_PATH", "")
             if node and not (os.path.isabs(node) and is_startable(node, self._roots)):
-                raise BrowserUnavailable(f"PLAYWRIGHT_NODEJS_PATH is {node!r}, which is not a path outside the workspace")
+                raise BrowserUnavailable(
+                    f"PLAYWRIGHT_NODEJS_PATH is {node!r}, which is not a path outside the workspace"
+                )
             from playwright.async_api import Error, async_playwright
 
             home = self._home = tempfile.mkdtemp(prefix="toolglot-web-")
             variables: dict[str, str | float | bool] = {
                 name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ
             }
-            variables |= {"PATH": safe_search_path(self._roots), "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
+            variables |= {
+                "PATH": safe_search_path(self._roots),
+                "HOME": home,
+                "XDG_CONFIG_HOME": home,
+                "XDG_CACHE_HOME": home,
+            }
             try:
                 async with asyncio.timeout(START_SECONDS):
                     async with _hide_terminal():
@@ -227,7 +258,12 @@ class Chromium:
         try:
             async with asyncio.timeout(seconds):
                 context = await browser.new_context(
-                    proxy={"server": self._proxy.url, "bypass": _PROXY_BYPASS, "username": ticket.name, "password": "-"},
+                    proxy={
+                        "server": self._proxy.url,
+                        "bypass": _PROXY_BYPASS,
+                        "username": ticket.name,
+                        "password": "-",
+                    },
                     accept_downloads=False,
                     service_workers="block",
                     ignore_https_errors=False,
@@ -250,13 +286,19 @@ class Chromium:
             raise visit.translate_error(str(e)) from None
 
     async def _limit_memory(self) -> None:
-        """While the browser uses too much memory, kill its largest page, or if it has none, its largest process."""
+        """While the browser uses too much memory, kill its largest page, or if it has none, its largest
+        process.
+        """
         while True:
             await asyncio.sleep(MEMORY_POLL_SECONDS)
             usage = await asyncio.to_thread(measure_memory, f"HOME={self._home}")
             if sum(usage.values()) > self._config.max_memory:
                 with suppress(OSError):  # one of them has ended meanwhile
-                    pages = [pid for pid in usage if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+                    pages = [
+                        pid
+                        for pid in usage
+                        if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                    ]
                     os.kill(max(pages or usage, key=lambda pid: usage[pid]), signal.SIGKILL)
 
 
@@ -277,8 +319,8 @@ class _StreamElsewhere:
 async def _hide_terminal() -> AsyncGenerator[None]:
     """While this lasts, Playwright gives its driver no terminal as stderr.
 
-    Node restores the modes of every terminal that it inherits when it exits: a chat that has switched the echo off meanwhile,
-    and on again, would leave the user without it.
+    Node restores the modes of every terminal that it inherits when it exits: a chat that has switched the
+    echo off meanwhile, and on again, would leave the user without it.
     """
     while not _driver_lock.acquire(blocking=False):  # another thread's event loop starts one
         await asyncio.sleep(POLL_SECONDS)
@@ -306,7 +348,10 @@ class _PageVisit:
         self._background_tasks: set[asyncio.Future[Any]] = set()
 
     async def load(self, context: "BrowserContext", seconds: float, is_sandboxed: bool) -> LoadedPage:
-        """Open the page, wait until it is idle or its time is over, read it. Raises playwright's errors, ToolError."""
+        """Open the page, wait until it is idle or its time is over, read it.
+
+        Raises playwright's errors, ToolError.
+        """
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as LoadTimeout
 
@@ -316,7 +361,8 @@ class _PageVisit:
         self._response = await page.goto(self._url, wait_until="commit", timeout=_remaining_ms(deadline))
         try:
             await page.wait_for_load_state("domcontentloaded", timeout=_remaining_ms(deadline))
-            # Idle: loaded, the same for one poll, and no requests. Pages that are never idle get SETTLE_SECONDS.
+            # Idle: loaded, the same for one poll, and no requests. Pages that are never idle get
+            # SETTLE_SECONDS.
             end, last = min(deadline, monotonic() + SETTLE_SECONDS), None
             while monotonic() < end:
                 state = await page.evaluate(_STATE_SCRIPT)
@@ -396,10 +442,14 @@ class _PageVisit:
         session = cast(Any, await context.new_cdp_session(page))
         session.on("Network.loadingFailed", on_failure)
         session.on("Network.dataReceived", on_data)
-        await session.send("Network.enable", {"maxTotalBufferSize": 1_000_000, "maxResourceBufferSize": 1_000_000})
+        await session.send(
+            "Network.enable", {"maxTotalBufferSize": 1_000_000, "maxResourceBufferSize": 1_000_000}
+        )
 
     async def _route(self, route: "Route", request: "Request") -> None:
-        """Let the page, its scripts, styles and data pass; frames stay empty, and what has no text is not loaded."""
+        """Let the page, its scripts, styles and data pass; frames stay empty, and what has no text is not
+        loaded.
+        """
         is_main = self._is_main_navigation(request)
         try:
             parse_site(request.url)
@@ -417,7 +467,11 @@ class _PageVisit:
         from playwright.async_api import Error
 
         try:
-            return request.is_navigation_request() and self._page is not None and request.frame == self._page.main_frame
+            return (
+                request.is_navigation_request()
+                and self._page is not None
+                and request.frame == self._page.main_frame
+            )
         except Error:  # the request of a popup that has no frame yet
             return False
 
@@ -450,8 +504,12 @@ class _PageVisit:
             return TimeoutError()
         sign = next((sign for sign in _ERROR_MESSAGES if sign in message), "")
         if sign in _NOT_ALLOWED_ERRORS:
-            return ToolError(f"{shown}: {_ERROR_MESSAGES[sign]}", kind="not_allowed", code="address_not_allowed")
-        return ToolError(f"{shown}: {_ERROR_MESSAGES.get(sign, 'the browser could not open it')}", code="url_failed")
+            return ToolError(
+                f"{shown}: {_ERROR_MESSAGES[sign]}", kind="not_allowed", code="address_not_allowed"
+            )
+        return ToolError(
+            f"{shown}: {_ERROR_MESSAGES.get(sign, 'the browser could not open it')}", code="url_failed"
+        )
 
 
 def _remaining_ms(deadline: float) -> float:

@@ -1,7 +1,7 @@
 """Opens pages for one conversation, in a browser if there is one, and stores what it opened.
 
-Invariants: every byte of a page comes through the proxy. The result says how a page was opened. Nothing is started before it is
-needed, and everything ends with `close`, with the object, or with the program.
+Invariants: every byte of a page comes through the proxy. The result says how a page was opened. Nothing is
+started before it is needed, and everything ends with `close`, with the object, or with the program.
 """
 
 import asyncio
@@ -35,7 +35,10 @@ STOP_SECONDS = 10.0
 
 
 class WebClient:
-    """Opens pages by URL. Safe under any number of calls and event loops. A browser inside `roots` is not started."""
+    """Opens pages by URL.
+
+    Safe under any number of calls and event loops. A browser inside `roots` is not started.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,9 @@ class WebClient:
         roots: Sequence[Root] = (),
     ) -> None:
         self.config, self.pages = config or WebConfig(), PageStore()
-        self._backend = _Backend(self.config, AddressGuard(self.config.allow_private, resolve), connect, ssl, roots)
+        self._backend = _Backend(
+            self.config, AddressGuard(self.config.allow_private, resolve), connect, ssl, roots
+        )
         self._loop_thread = _LoopThread(self._backend.close)
         self._finalizer = weakref.finalize(self, self._loop_thread.stop)
 
@@ -81,7 +86,9 @@ class _LoopThread:
             if self._is_stopped:
                 raise ToolError("the web tools are closed", code="url_failed")
             if self._thread is None:
-                self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="toolglot-web", daemon=True)
+                self._thread = threading.Thread(
+                    target=asyncio.run, args=(self._serve(),), name="toolglot-web", daemon=True
+                )
                 self._thread.start()
         loop, _ = self._started.result()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(factory(), loop))
@@ -100,7 +107,8 @@ class _LoopThread:
         if thread is not None and thread.is_alive():
             loop, stop = self._started.result()
             loop.call_soon_threadsafe(stop.set)
-            if thread is not threading.current_thread():  # the garbage collector may run in any thread, also in this one
+            # the garbage collector may run in any thread, also in this one
+            if thread is not threading.current_thread():
                 thread.join(2 * STOP_SECONDS)
 
 
@@ -108,7 +116,12 @@ class _Backend:
     """The part that lives in the loop thread."""
 
     def __init__(
-        self, config: WebConfig, guard: AddressGuard, connect: Connect, ssl: "SSLContext | None", roots: Sequence[Root]
+        self,
+        config: WebConfig,
+        guard: AddressGuard,
+        connect: Connect,
+        ssl: "SSLContext | None",
+        roots: Sequence[Root],
     ) -> None:
         self._config, self._guard, self._ssl = config, guard, ssl
         self._proxy = EgressProxy(guard, connect)
@@ -122,12 +135,15 @@ class _Backend:
     async def open(self, url: str, seconds: float) -> Page:
         """Open a page in whatever way is available. Raises ToolError."""
         site = parse_site(url)
-        await self._guard.resolve_allowed(site.host, site.port)  # the proxy checks again; this one spares starting a browser
+        # the proxy checks again; this one spares starting a browser
+        await self._guard.resolve_allowed(site.host, site.port)
         await self._proxy.start()
         ticket = self._proxy.issue(self._config.max_bytes)
         try:
             try:
-                return await _build_page(url, await self._browser.render(ticket, url, self._config.max_bytes, seconds))
+                return await _build_page(
+                    url, await self._browser.render(ticket, url, self._config.max_bytes, seconds)
+                )
             except BrowserUnavailable as e:
                 reason = str(e)
             except DownloadStarted:
@@ -145,12 +161,18 @@ class _Backend:
 
 async def _build_page(url: str, loaded: LoadedPage, *notes: str) -> Page:
     """Return a page with its text: its article, or all of its text if finding the article takes too long."""
-    fields: dict[str, Any] = {**msgspec.structs.asdict(loaded), "notes": (*notes, *loaded.notes), "requested": url}
+    fields: dict[str, Any] = {
+        **msgspec.structs.asdict(loaded),
+        "notes": (*notes, *loaded.notes),
+        "requested": url,
+    }
     if not loaded.is_html:
         fields["markup"] = ""
         return Page(**fields, text=clean_text(loaded.markup))
     try:
-        text = await asyncio.wait_for(asyncio.to_thread(extract_article, loaded.markup, loaded.url), EXTRACT_SECONDS)
+        text = await asyncio.wait_for(
+            asyncio.to_thread(extract_article, loaded.markup, loaded.url), EXTRACT_SECONDS
+        )
     except TimeoutError:
         text = await asyncio.to_thread(html_to_markdown, loaded.markup, loaded.url)
     return Page(**fields, text=text)

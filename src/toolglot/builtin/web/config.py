@@ -12,7 +12,8 @@ from toolglot.errors import UsageError
 __all__ = ["NO_SEARCH_SERVICE", "Secret", "WebConfig", "resolve_secret"]
 
 NO_SEARCH_SERVICE = (
-    "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or builtin.searxng_url (in Python: WebConfig)"
+    "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or "
+    "builtin.searxng_url (in Python: WebConfig)"
 )
 
 if TYPE_CHECKING:
@@ -51,12 +52,16 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("brave_key", "tavily_key"):
             if not isinstance(key := getattr(self, name), str) and not callable(key):
                 raise UsageError(
-                    f"{name} of WebConfig: expected a text or a function that returns one, got {type(key).__name__}"
+                    f"{name} of WebConfig: expected a text or a function that returns one, got "
+                    f"{type(key).__name__}"
                 )
 
     @property
     def can_search(self) -> bool:
-        """Whether there is a search service. A function that gets a key counts as one: it is not called before a search."""
+        """Whether there is a search service.
+
+        A function that gets a key counts as one: it is not called before a search.
+        """
         return bool(self.searxng_url or self.brave_key or self.tavily_key)
 
     def __repr__(self) -> str:
@@ -65,7 +70,11 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         """Without keys."""
-        return [("searxng_url", self.searxng_url), ("allow_private", self.allow_private), ("browser", self.browser)]
+        return [
+            ("searxng_url", self.searxng_url),
+            ("allow_private", self.allow_private),
+            ("browser", self.browser),
+        ]
 
 
 def resolve_secret(secret: Secret) -> str:

@@ -1,7 +1,8 @@
-"""Opens a page without a browser: plain requests through the proxy, with redirects followed here and every byte counted.
+"""Opens a page without a browser: plain requests through the proxy, with redirects followed here and every
+byte counted.
 
-Invariants: certificates are checked. No cookies, no `.netrc`, no proxy but ours. A body is decompressed chunk by chunk and
-never beyond its limit, however small it arrived.
+Invariants: certificates are checked. No cookies, no `.netrc`, no proxy but ours. A body is decompressed chunk
+by chunk and never beyond its limit, however small it arrived.
 """
 
 import asyncio
@@ -27,7 +28,14 @@ __all__ = ["fetch_page"]
 MAX_REDIRECTS = 10
 _CHUNK_SIZE = 64 * 1024
 _TEXT_TYPES = (
-    *("text/", "application/xhtml", "application/json", "application/xml", "application/javascript", "application/x-ndjson"),
+    *(
+        "text/",
+        "application/xhtml",
+        "application/json",
+        "application/xml",
+        "application/javascript",
+        "application/x-ndjson",
+    ),
     "application/yaml",
 )
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -61,7 +69,8 @@ async def fetch_page(
                 raise ToolError(message, code="url_failed")
             visited.append(url)
             try:
-                # A tunnel is requested from the proxy itself; a plain request carries the proxy's header along.
+                # A tunnel is requested from the proxy itself; a plain request carries the proxy's header
+                # along.
                 carrier = "proxy_headers" if site.scheme == "https" else "headers"
                 options: dict[str, Any] = {carrier: authorization}
                 if ssl is not None:
@@ -91,7 +100,9 @@ async def _read_body(
     body, truncated = bytearray(), False
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        message = f"the page is compressed with {encoding[:40]!r}, which was not requested and is not supported"
+        message = (
+            f"the page is compressed with {encoding[:40]!r}, which was not requested and is not supported"
+        )
         raise ToolError(message, code="url_failed")
     decompressor = zlib.decompressobj(47) if encoding not in ("", "identity") else None  # 47: gzip or zlib
     try:
@@ -113,10 +124,13 @@ async def _read_body(
     return bytes(body[:max_bytes]), notes
 
 
-def _decode_body(response: "aiohttp.ClientResponse", url: str, body: bytes, notes: tuple[str, ...]) -> LoadedPage:
+def _decode_body(
+    response: "aiohttp.ClientResponse", url: str, body: bytes, notes: tuple[str, ...]
+) -> LoadedPage:
     media_type = response.content_type
     is_text = media_type.startswith(_TEXT_TYPES)
-    with suppress(UnicodeDecodeError):  # valid UTF-8 without NUL is text too; the sample may end within a character
+    # valid UTF-8 without NUL is text too; the sample may end within a character
+    with suppress(UnicodeDecodeError):
         is_text = is_text or "\0" not in body[:4096][:-4].decode("utf-8")
     if not is_text:
         size = f"over {len(body)} bytes" if notes else f"{len(body)} bytes"
@@ -124,7 +138,13 @@ def _decode_body(response: "aiohttp.ClientResponse", url: str, body: bytes, note
     markup = decode_page(body, response.charset or "")
     title = extract_title(markup) if "html" in media_type else ""
     return LoadedPage(
-        url=url, method="http", title=title, status=response.status, media_type=media_type, markup=markup, notes=notes
+        url=url,
+        method="http",
+        title=title,
+        status=response.status,
+        media_type=media_type,
+        markup=markup,
+        notes=notes,
     )
 
 

@@ -1,7 +1,8 @@
 """The text of a page as a model reads it: headings, lists, tables, code and links as Markdown.
 
-Invariants: our own conversion takes time linear in the length of the page, whatever the page is. trafilatura's article is
-preferred; if it is only a small part of the page, the whole page is converted by us. No control character survives.
+Invariants: our own conversion takes time linear in the length of the page, whatever the page is.
+trafilatura's article is preferred; if it is only a small part of the page, the whole page is converted by us.
+No control character survives.
 """
 
 import codecs
@@ -38,11 +39,51 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,2000})\]\(([^()\s]{0,4000})\)")
 _MARKDOWN_MARKS = re.compile(r"\\([\\`*_{}\[\]()#+.!|~>-])|(\*{1,3}|`+|~~)")
 _OPAQUE_TAGS = frozenset(
-    {"script", "style", "template", "svg", "math", "iframe", "object", "canvas", "noscript", "select", "textarea"}
+    {
+        "script",
+        "style",
+        "template",
+        "svg",
+        "math",
+        "iframe",
+        "object",
+        "canvas",
+        "noscript",
+        "select",
+        "textarea",
+    }
 )
 _BLOCK_TAGS = frozenset(
-    {"address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog", "div", "dl", "dt"}
-    | {"fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", "main", "nav", "ol", "p", "section"}
+    {
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "dialog",
+        "div",
+        "dl",
+        "dt",
+    }
+    | {
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hr",
+        "html",
+        "main",
+        "nav",
+        "ol",
+        "p",
+        "section",
+    }
     | {"summary", "table", "tbody", "tfoot", "thead", "ul", "option", "label", "legend"}
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
@@ -54,7 +95,9 @@ _BREAKS = {
     "br": (1, ""),
     "li": (1, "- "),
 }
-_UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined", "mbcs", "oem"})
+_UNSAFE_CODECS = frozenset(
+    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined", "mbcs", "oem"}
+)
 
 
 # ---- bytes
@@ -84,13 +127,19 @@ def clean_text(text: str) -> str:
 
 
 def extract_article(html: str, url: str) -> str:
-    """Return the main content as Markdown: by trafilatura if it is installed and finds it, otherwise the whole page."""
+    """Return the main content as Markdown: by trafilatura if it is installed and finds it, otherwise the
+    whole page.
+    """
     whole = html_to_markdown(html, url)
     article = clean_text(_run_trafilatura(html, url)) if len(html) <= MAX_ARTICLE_HTML else ""
     # A page that consists mostly of links is about those links, which an article would leave out.
     link_chars = sum(len(match[1]) for match in _LINK.finditer(whole))
     is_link_page = link_chars > len(_LINK.sub(lambda match: match[1], whole)) / 2
-    is_enough = len(article) >= MIN_ARTICLE_CHARS and len(article) >= MIN_ARTICLE_SHARE * len(whole) and not is_link_page
+    is_enough = (
+        len(article) >= MIN_ARTICLE_CHARS
+        and len(article) >= MIN_ARTICLE_SHARE * len(whole)
+        and not is_link_page
+    )
     return article if is_enough or not whole else whole
 
 
@@ -132,11 +181,17 @@ def extract_title(html: str) -> str:
 
 def extract_links(text: str) -> list[str]:
     """Return the targets of the links in a page's text, in order; images are not links."""
-    return [match[2] for match in _LINK.finditer(text) if match[2].startswith("http") and not match[0].startswith("!")]
+    return [
+        match[2]
+        for match in _LINK.finditer(text)
+        if match[2].startswith("http") and not match[0].startswith("!")
+    ]
 
 
 def strip_markdown(line: str) -> str:
-    """Return a line of Markdown without its marks: links become their text, escapes the characters they stand for."""
+    """Return a line of Markdown without its marks: links become their text, escapes the characters they stand
+    for.
+    """
     line = _LINK.sub(lambda match: match[1], line)
     return _MARKDOWN_MARKS.sub(lambda match: match[1] or "", line)
 
@@ -145,7 +200,9 @@ def strip_markdown(line: str) -> str:
 
 
 def _tokenize(html: str) -> Iterator[tuple[str, str, str]]:
-    """Yield ("text", text, ""), ("open", tag, attributes) and ("close", tag, "") in order; opaque elements are skipped."""
+    """Yield ("text", text, ""), ("open", tag, attributes) and ("close", tag, "") in order; opaque elements
+    are skipped.
+    """
     lower, position, end = html.lower(), 0, len(html)
     if len(lower) != end:  # a few characters have a longer lower case, which would shift all offsets
         lower = html

@@ -1,7 +1,8 @@
-"""Pages that were opened, under short refs: shown part by part, searched, and dropped when there are too many.
+"""Pages that were opened, under short refs: shown part by part, searched, and dropped when there are too
+many.
 
-Invariants: a ref keeps its meaning for the whole conversation, also after its page is dropped. Lines count from 1, characters
-from 0. A part ends at the end of a line, unless one line is longer than a part.
+Invariants: a ref keeps its meaning for the whole conversation, also after its page is dropped. Lines count
+from 1, characters from 0. A part ends at the end of a line, unless one line is longer than a part.
 """
 
 import re
@@ -40,7 +41,9 @@ _SPACES = re.compile(r"\s+")
 
 
 class LoadedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page as a browser or a plain request delivers it. markup: HTML, or plain text if the media type says so."""
+    """A page as a browser or a plain request delivers it. markup: HTML, or plain text if the media type says
+    so.
+    """
 
     url: str
     method: Literal["chromium", "http"]
@@ -114,13 +117,20 @@ class PageStore:
         return self._refs[url]
 
     def resolve_target(self, target: str) -> str:
-        """Return the URL behind a ref; a URL stands for itself. Raises ToolError if a ref was never assigned."""
+        """Return the URL behind a ref; a URL stands for itself.
+
+        Raises ToolError if a ref was never assigned.
+        """
         target = target.strip()
         ref = target.strip("[]")
         if not re.fullmatch(r"w\d{1,9}", ref):
             return target
         if ref not in self._urls:
-            known = f"refs go from w1 to w{len(self._urls)}" if self._urls else "no page has been opened or found yet"
+            known = (
+                f"refs go from w1 to w{len(self._urls)}"
+                if self._urls
+                else "no page has been opened or found yet"
+            )
             raise ToolError(f"there is no ref {ref!r}: {known}", kind="not_found", code="ref_not_found")
         return self._urls[ref]
 
@@ -148,14 +158,18 @@ class PageStore:
 # ---- text
 
 
-def slice_text(text: str, limit: int, start_line: int | None = None, start_char: int | None = None) -> PageSlice:
+def slice_text(
+    text: str, limit: int, start_line: int | None = None, start_char: int | None = None
+) -> PageSlice:
     """Return a part of at most `limit` characters. Raises ToolError if it begins after the end."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     total = len(text)
     if start_line is not None and not 1 <= start_line <= len(starts):
         raise invalid_argument("start_line", f"is {start_line}; the page has lines 1 to {len(starts)}")
     if start_char is not None and not 0 <= start_char <= max(total - 1, 0):
-        raise invalid_argument("start_char", f"is {start_char}; the page has characters 0 to {max(total - 1, 0)}")
+        raise invalid_argument(
+            "start_char", f"is {start_char}; the page has characters 0 to {max(total - 1, 0)}"
+        )
     begin = start_char or 0
     if start_line is not None:
         begin = starts[start_line - 1]
@@ -168,11 +182,15 @@ def slice_text(text: str, limit: int, start_line: int | None = None, start_char:
     next_char = end if end < total else None
     is_line_start = end == starts[bisect_right(starts, end) - 1]
     next_line = bisect_right(starts, end) if next_char is not None and is_line_start else None
-    return PageSlice(text[begin:end].rstrip("\n"), first, last, len(starts), begin, end, total, next_line, next_char)
+    return PageSlice(
+        text[begin:end].rstrip("\n"), first, last, len(starts), begin, end, total, next_line, next_char
+    )
 
 
 def find_lines(text: str, pattern: str) -> tuple[list[LineMatch], int]:
-    """Return lines that contain the pattern (ignoring case, whitespace and Markdown marks), and how many there are."""
+    """Return lines that contain the pattern (ignoring case, whitespace and Markdown marks), and how many
+    there are.
+    """
 
     def fold(value: str) -> str:
         return _SPACES.sub(" ", value).casefold().strip()

@@ -1,8 +1,10 @@
-"""The only way to the web: a proxy on loopback that resolves names itself, checks every address and connects to that address.
+"""The only way to the web: a proxy on loopback that resolves names itself, checks every address and connects
+to that address.
 
-Invariants: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers what was
-refused. A connection carries one request (or one tunnel), so that no address slips in behind a checked one. Redirects and
-changing answers of a name server make no difference: each connection is checked anew.
+Invariants: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers
+what was refused. A connection carries one request (or one tunnel), so that no address slips in behind a
+checked one. Redirects and changing answers of a name server make no difference: each connection is checked
+anew.
 """
 
 import asyncio
@@ -30,7 +32,13 @@ _HOP_HEADERS = frozenset(
 # What browsers ask about pages on their own, with the rights of the page.
 _BROWSER_SERVICES = frozenset(
     f"{name}.googleapis.com"
-    for name in ("content-autofill", "optimizationguide-pa", "passwordsleakcheck-pa", "safebrowsing", "translate-pa")
+    for name in (
+        "content-autofill",
+        "optimizationguide-pa",
+        "passwordsleakcheck-pa",
+        "safebrowsing",
+        "translate-pa",
+    )
 )
 _AUTH_REQUIRED = b'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="gate"\r\n'
 
@@ -102,7 +110,9 @@ class EgressProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, ValueError, asyncio.CancelledError):
+            with suppress(
+                OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, ValueError, asyncio.CancelledError
+            ):
                 await self._serve((reader, writer))
         finally:
             self._tasks.discard(task)
@@ -135,13 +145,19 @@ class EgressProxy:
                 host = parts.netloc.rpartition("@")[2]
                 # One request per connection: another one on it could go to a path that was not checked.
                 head = [f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode("ascii")]
-                head += [name + b":" + value + b"\r\n" for name, value in headers if name.lower() not in _HOP_HEADERS]
+                head += [
+                    name + b":" + value + b"\r\n"
+                    for name, value in headers
+                    if name.lower() not in _HOP_HEADERS
+                ]
                 upstream[1].write(b"".join(head) + b"\r\n")
             await _relay_streams(client, upstream, ticket, has_head=not is_tunnel)
         finally:
             ticket.connections.discard(writer)
 
-    async def _connect_allowed(self, host: str, port: int, ticket: Ticket, client: asyncio.StreamWriter) -> Streams | None:
+    async def _connect_allowed(
+        self, host: str, port: int, ticket: Ticket, client: asyncio.StreamWriter
+    ) -> Streams | None:
         """Connect to an address that passed the check. Returns None if an error response was sent."""
         key = host.rstrip(".").lower(), port
         if key[0] in _BROWSER_SERVICES:  # nobody asked for it
@@ -168,7 +184,10 @@ class EgressProxy:
 
 
 def _parse_head(data: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """Return the first line, and the headers as they are. Raises ValueError if a line is folded or has no colon."""
+    """Return the first line, and the headers as they are.
+
+    Raises ValueError if a line is folded or has no colon.
+    """
     first, *lines = data[:-4].split(b"\r\n")
     headers: list[tuple[bytes, bytes]] = []
     for line in lines:
@@ -194,7 +213,9 @@ async def _respond(writer: asyncio.StreamWriter, status_lines: bytes) -> None:
     await writer.drain()
 
 
-async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, has_head: bool = False) -> None:
+async def _relay_streams(
+    client: Streams, upstream: Streams, ticket: Ticket, *, has_head: bool = False
+) -> None:
     """Copy bytes in both directions until the upstream ends, or the ticket is exhausted."""
 
     async def send() -> None:
@@ -210,7 +231,10 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
         while status.startswith(b"1"):  # interim responses, then the final one
             first, headers = _parse_head(await upstream[0].readuntil(b"\r\n\r\n"))
             status = first.partition(b" ")[2]
-            lines = [first, *(name + b":" + value for name, value in headers if name.lower() not in _HOP_HEADERS)]
+            lines = [
+                first,
+                *(name + b":" + value for name, value in headers if name.lower() not in _HOP_HEADERS),
+            ]
             # Marked as the last one, so that the client sends no second request on this connection.
             client[1].write(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n")
         while data := await upstream[0].read(_CHUNK_SIZE):

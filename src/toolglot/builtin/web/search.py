@@ -1,7 +1,7 @@
 """Searches the web with SearXNG, Brave or Tavily, whichever the user has configured.
 
-Invariants: a key appears in a header and nowhere else: no error, result or URL shows it. Domains and limits hold whatever the
-service makes of them: its results are filtered again.
+Invariants: a key appears in a header and nowhere else: no error, result or URL shows it. Domains and limits
+hold whatever the service makes of them: its results are filtered again.
 """
 
 import asyncio
@@ -43,7 +43,9 @@ class SearchQuery(msgspec.Struct, frozen=True):
         """The query with its domains as operators, which most engines support."""
         sites = " OR ".join(f"site:{domain}" for domain in self.allowed_domains)
         sites = f"({sites})" if len(self.allowed_domains) > 1 else sites
-        return " ".join(filter(None, (self.query, sites, *(f"-site:{domain}" for domain in self.blocked_domains))))
+        return " ".join(
+            filter(None, (self.query, sites, *(f"-site:{domain}" for domain in self.blocked_domains)))
+        )
 
     @property
     def time_range(self) -> str:
@@ -96,7 +98,11 @@ class _ServiceRequest(msgspec.Struct, frozen=True):
         service = f"the search service {self.service} ({host})"
         try:
             timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-            options: dict[str, Any] = {"params": self.params or None, "headers": self.headers, "json": self.json}
+            options: dict[str, Any] = {
+                "params": self.params or None,
+                "headers": self.headers,
+                "json": self.json,
+            }
             async with (
                 aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
                 session.request(self.method, self.url, **options, allow_redirects=False) as response,
@@ -107,7 +113,11 @@ class _ServiceRequest(msgspec.Struct, frozen=True):
                 async for chunk in response.content.iter_chunked(1 << 16):
                     data += chunk
                     if len(data) > MAX_RESPONSE_BYTES:
-                        raise ToolError(f"{service} sent over {MAX_RESPONSE_BYTES} bytes", kind="limit", code="search_failed")
+                        raise ToolError(
+                            f"{service} sent over {MAX_RESPONSE_BYTES} bytes",
+                            kind="limit",
+                            code="search_failed",
+                        )
             return loads(bytes(data))
         except TimeoutError:
             message = f"{service} did not answer within {TIMEOUT_SECONDS:g} s"
@@ -176,7 +186,9 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
             today = datetime.now(UTC).date()
             params["freshness"] = f"{today - timedelta(days=min(query.max_age_days, 36_500))}to{today}"
         headers, dates = {"X-Subscription-Token": key, "Accept": "application/json"}, ("page_age", "age")
-        return _ServiceRequest("brave", "GET", config.brave_url, "description", dates, headers, params, key=key)
+        return _ServiceRequest(
+            "brave", "GET", config.brave_url, "description", dates, headers, params, key=key
+        )
     if key := resolve_secret(config.tavily_key):
         body: dict[str, Any] = {"query": query.query, "max_results": min(query.limit, 20)}
         if query.allowed_domains:
@@ -186,7 +198,9 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
         if query.time_range:
             body["time_range"] = query.time_range
         headers, dates = {"Authorization": f"Bearer {key}"}, ("published_date",)
-        return _ServiceRequest("tavily", "POST", config.tavily_url, "content", dates, headers, json=body, key=key)
+        return _ServiceRequest(
+            "tavily", "POST", config.tavily_url, "content", dates, headers, json=body, key=key
+        )
     raise ToolError(NO_SEARCH_SERVICE, kind="not_allowed", code="search_unavailable")
 
 

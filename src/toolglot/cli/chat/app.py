@@ -1,7 +1,7 @@
 """The chat loop: read a prompt, run a turn, show it, until the user leaves.
 
-Whatever happens in a turn, the chat continues and the conversation stays valid. Ctrl-C stops the turn; at the prompt, it exits
-if it is pressed twice within two seconds.
+Whatever happens in a turn, the chat continues and the conversation stays valid. Ctrl-C stops the turn; at the
+prompt, it exits if it is pressed twice within two seconds.
 """
 
 import asyncio
@@ -62,9 +62,14 @@ class Chat:
         builtins: "Builtins | None" = None,
         servers: CliServers | None = None,
     ) -> None:
-        self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
+        self.setup = setup
+        self.agent = agent
+        self.screen = screen
+        self.reader = reader
+        self.keyboard = keyboard
         self.attachments: list[Text | Media] = []
-        self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is withdrawn
+        # restored if the prompt they were sent with is withdrawn
+        self._last_attachments: list[Text | Media] = []
         self._last_mentions: set[Path] = set()  # files that the last prompt mentioned and that were attached
         self._resendable: set[Path] = set()  # those of a withdrawn prompt: it need not be typed again
         self.instructions = instructions or Instructions()
@@ -146,14 +151,20 @@ class Chat:
         files, self.attachments = [*self.attachments, *(files or ())], []
         if files:
             # A text file is a text block that starts with its name in brackets.
-            names = [block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in files]
+            names = [
+                block.name if isinstance(block, Media) else block.text[1:].partition("]")[0]
+                for block in files
+            ]
             self.screen.note(f"attached: {', '.join(names)}", "dim")
         self._turn_task = asyncio.create_task(self.mcp.wait())  # Ctrl-C stops it
         await asyncio.wait({self._turn_task})
         await self._run_turn(self.agent.stream([*prompt, *files]))
 
     async def _attach_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
-        """Return a prompt and the files that it mentions. Pasted text alone attaches nothing. Raises UsageError."""
+        """Return a prompt and the files that it mentions.
+
+        Pasted text alone attaches nothing. Raises UsageError.
+        """
         prompt = text
         files: list[Text | Media] = []
         resendable, self._resendable = self._resendable, set()
@@ -166,7 +177,10 @@ class Chat:
             is_outside = not is_resent and not path.is_relative_to(root)
             if is_inserted and not mention.is_prompt:
                 if mention.path is not None:
-                    self.screen.note(f"{mention.text} was not typed and is not attached: use /attach to send a file", "yellow")
+                    self.screen.note(
+                        f"{mention.text} was not typed and is not attached: use /attach to send a file",
+                        "yellow",
+                    )
                 continue
             if mention.path is None:
                 self.screen.note(f"no such file: {mention.text[1:]!r}; sent as text", "yellow")
@@ -190,7 +204,9 @@ class Chat:
     async def confirm(self, question: str) -> bool:
         """Ask the user a yes/no question between two turns; without a terminal, the answer is no."""
         self.screen.print_rows([Line("? ", "bold yellow").append(escape_line(question))])
-        return self.keyboard.is_terminal and await self.reader.choose("  y yes · n no: ", ("yes", "no")) == "yes"
+        return (
+            self.keyboard.is_terminal and await self.reader.choose("  y yes · n no: ", ("yes", "no")) == "yes"
+        )
 
     # ---- a turn
 
@@ -220,12 +236,16 @@ class Chat:
             if not isinstance(error, ToolglotError):
                 raise error
             self.screen.note(await describe_error(error, self.agent.view().engine, self.agent.tools), "red")
-            # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
+            # If nothing was answered, remove the prompt, so that the next one does not follow another user
+            # message.
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
-            if is_prompt and len(self.agent.conversation) == length:  # also if the agent withdrew what a provider rejected
+            # also if the agent withdrew what a provider rejected
+            if is_prompt and len(self.agent.conversation) == length:
                 self.attachments, self._resendable = self._last_attachments, self._last_mentions
-                self.screen.note("the prompt was removed from the conversation: press Up to edit and resend it", "dim")
+                self.screen.note(
+                    "the prompt was removed from the conversation: press Up to edit and resend it", "dim"
+                )
 
     async def approve(self, approval: ApprovalRequest) -> Decision:
         """Ask the user to approve a call."""

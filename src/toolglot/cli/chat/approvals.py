@@ -18,13 +18,15 @@ _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)
 def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool = False) -> bool:
     """Print the request; return whether all of it was printed.
 
-    Only its first line, and a warning, begin at the left edge: nothing in a call can look like another question.
+    Only its first line, and a warning, begin at the left edge: nothing in a call can look like another
+    question.
     """
     effects = ", ".join(sorted(approval.effects))
     head = Line("? ", "bold yellow").append(_escape_line(approval.tool), "bold")
     kinds = f" ({effects})" if len(approval.effects) < 4 else ""
     head.append(f" wants to run{kinds}", "yellow")
-    # A command is its own target: a long one is not shown twice. Text that a model writes cannot look like one: it has no "$ ".
+    # A command is its own target: a long one is not shown twice. Text that a model writes cannot look like
+    # one: it has no "$ ".
     commands = {line[2:] for line in approval.preview.split("\n") if line.startswith(("$ ", "> "))}
     is_repeated = len(approval.target) > 60 and commands.issuperset(approval.target.split("\n"))
     if approval.target and not is_repeated:
@@ -40,7 +42,9 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
     printed = described if show_all or len(described) <= _MAX_LINES else described[:_MAX_LINES]
     rows = screen.print_rows([*lines, *printed])
     if len(printed) < len(described):
-        screen.note(f"  … {len(described) - len(printed)} more lines are not shown: press s to show them", "bold red")
+        screen.note(
+            f"  … {len(described) - len(printed)} more lines are not shown: press s to show them", "bold red"
+        )
     if rows > screen.console.height - 2:
         screen.note(f"  ↑ the question has {rows} lines: scroll up to read all of it", "bold yellow")
     return len(printed) == len(described)

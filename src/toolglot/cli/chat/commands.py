@@ -37,7 +37,8 @@ __all__ = ["COMMANDS", "Command", "find_command"]
 
 _KEYS = (
     "Enter sends · Alt-Enter or \\ Enter inserts a new line · Up recalls earlier prompts · Tab completes",
-    "@path attaches a file · Ctrl-C stops the turn, twice exits · Ctrl-D exits · //text sends text with one leading slash",
+    "@path attaches a file · Ctrl-C stops the turn, twice exits · Ctrl-D exits · //text sends text with one "
+    "leading slash",
 )
 _MAX_NAME_COLUMN = 40
 
@@ -59,7 +60,9 @@ class Command(msgspec.Struct, frozen=True):
 COMMANDS: dict[str, Command] = {}
 
 
-def command(usage: str, description: str, completions: Completions | None = None) -> Callable[[Handler], Handler]:
+def command(
+    usage: str, description: str, completions: Completions | None = None
+) -> Callable[[Handler], Handler]:
     """Register a function as a slash command; `usage` is its name and its arguments."""
 
     def register(handler: Handler) -> Handler:
@@ -107,7 +110,10 @@ def complete_model_name(chat: "Chat", typed: str) -> Iterable[str]:
 
 
 def _list_usable_models(*, keyring: bool = False) -> list[str]:
-    """Return the default models of the providers for which there is a key. Looking into the system keyring is slow."""
+    """Return the default models of the providers for which there is a key.
+
+    Looking into the system keyring is slow.
+    """
     names = (f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items())
     usable = [name for name in names if describe_key_origin(find_profile(name), keyring=keyring)]
     return [*usable, "simulator"]
@@ -130,7 +136,11 @@ async def show_help(chat: "Chat", argument: str) -> None:
         chat.screen.note(line, "dim")
 
 
-@command("model [NAME]", "switch to another model and show what is lost, or list those with keys", complete_model_name)
+@command(
+    "model [NAME]",
+    "switch to another model and show what is lost, or list those with keys",
+    complete_model_name,
+)
 async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if not name:
@@ -148,7 +158,10 @@ async def switch_model(chat: "Chat", name: str) -> None:
     agent.switch(engine)
     screen.mark_losses_shown(after.losses)
     await chat.update_context_usage()
-    screen.note(f"switched to {agent.model} ({engine.profile.wire}) from {previous.name} ({previous.profile.wire})", "green")
+    screen.note(
+        f"switched to {agent.model} ({engine.profile.wire}) from {previous.name} ({previous.profile.wire})",
+        "green",
+    )
     losses = Counter(f"{loss.subject}: {loss.reason}" for loss in after.losses if loss not in before.losses)
     if not losses:
         screen.note("  nothing in the conversation is lost", "dim")
@@ -168,13 +181,17 @@ async def show_tools(chat: "Chat", name: str) -> None:
         screen.note("no tools: load some with --tools module:object", "dim")
         return
     if name:
-        rows = [row for row in rows if any(fnmatchcase(each, name) for each in (row.name, *row.visible_names))]
+        rows = [
+            row for row in rows if any(fnmatchcase(each, name) for each in (row.name, *row.visible_names))
+        ]
     heads = [row.format_head() for row in rows]
     column = min(_MAX_NAME_COLUMN, max((cell_width(str(head)) for head in heads), default=0))
     for row, line in zip(rows, heads, strict=True):
         line.append(" " * (column - cell_width(str(line))))
         available = max(20, screen.console.width - cell_width(str(line)) - len(row.remark) - 2)
-        line.append(f"  {Line(shorten(row.description, 500)).truncate(available)}", "dim").append(row.remark, "yellow")
+        line.append(f"  {Line(shorten(row.description, 500)).truncate(available)}", "dim").append(
+            row.remark, "yellow"
+        )
         screen.console.print(line)
     counts = [pluralize(len(rows), "tool")]
     for word in ("deferred", "loaded"):
@@ -271,7 +288,11 @@ async def show_context(chat: "Chat", argument: str) -> None:
     for source, tokens in chat.instructions.estimate_tokens(agent.view().profile.model).items():
         screen.note(f"  instructions: {tokens:,} tokens from {source}", "dim")
     if (deferral := agent.view().deferral) is not None:
-        loaded = f"; {pluralize(len(agent.view().loaded_tools), 'tool')} loaded" if agent.view().loaded_tools else ""
+        loaded = (
+            f"; {pluralize(len(agent.view().loaded_tools), 'tool')} loaded"
+            if agent.view().loaded_tools
+            else ""
+        )
         screen.note(f"  {deferral.message}{loaded}", "dim")
     for line in chat.mcp.describe_tokens():
         screen.note(f"  {line}", "dim")
@@ -279,7 +300,10 @@ async def show_context(chat: "Chat", argument: str) -> None:
         screen.note(f"  {usage.omitted_messages} older messages are no longer sent", "yellow")
     if usage.window:
         room = f", {usage.budget:,} available for a request" if usage.budget else ""
-        screen.note(f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.view().when_full}", "dim")
+        screen.note(
+            f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.view().when_full}",
+            "dim",
+        )
     else:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
 
@@ -293,7 +317,9 @@ async def show_skills(chat: "Chat", name: str) -> None:
     if name:
         if name not in skills:
             raise UnknownName("skill", name, skills)
-        chat.attachments.append(Text(f"[skill {name} in {skills[name].directory}]\n{read_skill_text(skills[name])}"))
+        chat.attachments.append(
+            Text(f"[skill {name} in {skills[name].directory}]\n{read_skill_text(skills[name])}")
+        )
         screen.note(f"the skill {name} will be sent with the next prompt", "green")
         return
     for skill in skills.values():
@@ -304,9 +330,15 @@ async def show_skills(chat: "Chat", name: str) -> None:
     for problem in chat.instructions.problems:
         screen.note(problem, "yellow")
     if not skills:
-        screen.note("no skills: add directories with a SKILL.md to .agents/skills in the project or your home directory", "dim")
+        screen.note(
+            "no skills: add directories with a SKILL.md to .agents/skills in the project or your home "
+            "directory",
+            "dim",
+        )
     elif not any(skill.is_listed for skill in skills.values()):
-        screen.note("models cannot see the skills without the built-in tool load_skill (try --builtin)", "yellow")
+        screen.note(
+            "models cannot see the skills without the built-in tool load_skill (try --builtin)", "yellow"
+        )
 
 
 @command(

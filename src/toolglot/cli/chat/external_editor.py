@@ -25,5 +25,10 @@ def open_in_editor(filename: str) -> bool:
         if not os.path.isabs(program):
             program = find_program(program, workspace)
         with suppress(OSError):  # it does not exist, or is in the workspace
-            return run_program([program, *options, filename], roots=workspace, env=variables, cwd=os.getcwd()).returncode == 0
+            return (
+                run_program(
+                    [program, *options, filename], roots=workspace, env=variables, cwd=os.getcwd()
+                ).returncode
+                == 0
+            )
     return False

@@ -22,7 +22,9 @@ async def answer_form(
     """Let the user fill in a server's form while its call runs. Raises EndOfInput, KeyboardInterrupt."""
     lines = escape_deceptive(approval.preview.expandtabs(4)).split("\n")
     reason = escape_line(approval.reason)
-    screen.print_rows([Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)])
+    screen.print_rows(
+        [Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)]
+    )
     screen.note("  your answer will be sent to this MCP server", "dim")
     while not (answer := await reader.choose("  y answer · n decline: ", ("yes", "no"))):
         screen.note("please answer y or n", "dim")

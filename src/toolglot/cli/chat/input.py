@@ -1,4 +1,6 @@
-"""Read prompts and answers: from a terminal with history, completion and multi-line editing, or from a pipe, line by line."""
+"""Read prompts and answers: from a terminal with history, completion and multi-line editing, or from a pipe,
+line by line.
+"""
 
 import asyncio
 import re
@@ -65,12 +67,17 @@ class PipeReader:
             try:
                 text = line.decode().removeprefix("\ufeff").strip()
             except UnicodeDecodeError:
-                raise UsageError(f"line {self._line_number} of the input is not UTF-8 text and was skipped") from None
+                raise UsageError(
+                    f"line {self._line_number} of the input is not UTF-8 text and was skipped"
+                ) from None
             if text:
                 return text
 
     def drop_typeahead(self) -> bool:
-        """Discard what was typed ahead; return whether there was any. Here the terminal itself discards it on Ctrl-C."""
+        """Discard what was typed ahead; return whether there was any.
+
+        Here the terminal itself discards it on Ctrl-C.
+        """
         return False
 
     def print_above(self, show: Callable[[], None]) -> None:
@@ -100,7 +107,10 @@ async def _run_in_thread(work: Callable[[], bytes]) -> bytes:
 
 
 class TerminalReader:
-    """A line editor. `status` returns the line below it, `completions` the words that can end a given text."""
+    """A line editor.
+
+    `status` returns the line below it, `completions` the words that can end a given text.
+    """
 
     def __init__(
         self,
@@ -139,9 +149,13 @@ class TerminalReader:
         self._session.default_buffer.on_text_changed += self._note_insertion
         # The package would start $EDITOR by its name, and PATH may begin with a directory of the workspace.
         self._session.default_buffer._open_file_in_editor = open_in_editor  # pyright: ignore[reportPrivateUsage]
-        # Use only the lines that are needed; by default the editor fills the screen and pushes the toolbar to the bottom.
+        # Use only the lines that are needed; by default the editor fills the screen and pushes the toolbar to
+        # the bottom.
         for window in self._session.layout.find_all_windows():
-            if isinstance(window.content, BufferControl) and window.content.buffer is self._session.default_buffer:
+            if (
+                isinstance(window.content, BufferControl)
+                and window.content.buffer is self._session.default_buffer
+            ):
                 window.dont_extend_height = Always()
 
     async def read(self) -> str:
@@ -175,7 +189,9 @@ class TerminalReader:
         return await self._ask(question, default=default)
 
     async def _ask(self, question: str, answers: Sequence[str] = (), default: str = "") -> str:
-        """Ask in an editor of its own, where the first letter of an answer is enough if nothing else was typed."""
+        """Ask in an editor of its own, where the first letter of an answer is enough if nothing else was
+        typed.
+        """
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.key_binding import KeyBindings
@@ -193,7 +209,8 @@ class TerminalReader:
 
             for key in (answer[0], answer[0].upper()):
                 bindings.add(key, filter=is_empty, eager=True)(accept)
-        # A key that was meant for something else must not answer a question that appears just then, nor the rest of a paste.
+        # A key that was meant for something else must not answer a question that appears just then, nor the
+        # rest of a paste.
         is_quiet = False
         while not is_quiet:
             self._save_typeahead()
@@ -224,7 +241,8 @@ class TerminalReader:
             run_in_terminal(show)
 
     def _save_typeahead(self) -> bool:
-        """Keep what was typed before a question appeared: it is not an answer, but the start of the next prompt.
+        """Keep what was typed before a question appeared: it is not an answer, but the start of the next
+        prompt.
 
         Return whether there was anything.
         """

@@ -26,7 +26,9 @@ class Keyboard:
 
     @contextmanager
     def reserve(self) -> Generator[None]:
-        """Keep typed keys for the chat: they go to the next prompt without an echo, and other readers find stdin empty."""
+        """Keep typed keys for the chat: they go to the next prompt without an echo, and other readers find
+        stdin empty.
+        """
         with self._without_echo(), _empty_stdin():
             yield
 
@@ -57,7 +59,8 @@ def open_keyboard() -> Generator[Keyboard]:
     except (OSError, ValueError):  # stdin has no file descriptor, for example in tests
         yield Keyboard(sys.stdin.buffer)
         return
-    with open(duplicate, "rb", buffering=0) as file:  # unbuffered: closing a buffer would wait for a thread that reads a line
+    # unbuffered: closing a buffer would wait for a thread that reads a line
+    with open(duplicate, "rb", buffering=0) as file:
         yield Keyboard(file)
 
 
@@ -68,7 +71,8 @@ def _empty_stdin() -> Generator[None]:
     try:
         fd = original.fileno()
         duplicate = os.dup(fd)
-    except (OSError, ValueError):  # stdin has no file descriptor that a child process could inherit, for example in tests
+    except (OSError, ValueError):
+        # stdin has no file descriptor that a child process could inherit, for example in tests
         yield
         return
     with open(os.devnull, encoding="utf-8") as empty:

@@ -40,8 +40,8 @@ _LINE_TERMINALS = ("dumb", "unknown")
 def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     """Chat with a model that can call tools.
 
-    PROMPT, if given, is sent first. The simulator answers if neither a model nor a key is configured. A loaded conversation
-    continues with its own model, unless -m names another one.
+    PROMPT, if given, is sent first. The simulator answers if neither a model nor a key is configured. A
+    loaded conversation continues with its own model, unless -m names another one.
     """
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import PipeReader, TerminalReader
@@ -65,7 +65,9 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
         with open_keyboard() as keyboard:
             keyboard.has_line_editor = has_user
             if has_user:
-                reader = TerminalReader(keyboard, _history_file(), status=link.status, completions=link.completions)
+                reader = TerminalReader(
+                    keyboard, _history_file(), status=link.status, completions=link.completions
+                )
             else:
                 reader = PipeReader(keyboard, lambda text: write_text(screen.console.file, text))
             session = Chat(
@@ -143,7 +145,9 @@ def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Agent") -> No
         tools += f", called from {language}"
     screen.note(f"toolglot · {agent.model} · {tools} · /help", "bold")
     if cli_setup.builtins is not None:
-        _describe_builtins(screen, cli_setup.builtins, asks_first=cli_setup.configuration.settings.policy.ask is None)
+        _describe_builtins(
+            screen, cli_setup.builtins, asks_first=cli_setup.configuration.settings.policy.ask is None
+        )
     sources = [str(path) for path in cli_setup.instructions.files]
     skills = [skill for skill in cli_setup.instructions.skills if skill.is_listed]
     if skills:
@@ -156,7 +160,11 @@ def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Agent") -> No
     if reason:
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:
-        screen.note('try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": "2026-12-24"}', "dim")
+        screen.note(
+            'try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": '
+            '"2026-12-24"}',
+            "dim",
+        )
 
 
 def _describe_builtins(screen: "Screen", builtins: "Builtins", *, asks_first: bool) -> None:

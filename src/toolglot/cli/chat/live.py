@@ -34,7 +34,9 @@ class LiveArea:
 
     def __init__(self, console: Console, render: Callable[[int, int], list[Line]]) -> None:
         self._render = render
-        self._live = Live(self, console=console, transient=True, refresh_per_second=10, vertical_overflow="crop")
+        self._live = Live(
+            self, console=console, transient=True, refresh_per_second=10, vertical_overflow="crop"
+        )
         self._live.start()
 
     def stop(self) -> None:

@@ -1,12 +1,13 @@
 """Split streaming Markdown into blocks that can be rendered for good.
 
-A block ends at a blank line (a list continues after one) and where a code fence closes. Blocks of very many lines are split so
-that nothing waits for their end.
+A block ends at a blank line (a list continues after one) and where a code fence closes. Blocks of very many
+lines are split so that nothing waits for their end.
 """
 
 import re
 
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")  # backticks followed by others on the line are inline code
+# backticks followed by others on the line are inline code
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _LIST_ITEM = re.compile(r" {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
 _MAX_LINES = 120
 
@@ -71,7 +72,9 @@ class BlockSplitter:
 
     def _add_code_line(self, line: str) -> list[str]:
         closing = _FENCE.match(line)
-        closes = closing is not None and closing[1].startswith(self._fence) and not line[closing.end() :].strip()
+        closes = (
+            closing is not None and closing[1].startswith(self._fence) and not line[closing.end() :].strip()
+        )
         blocks: list[str] = []
         if not closes and len(self._lines) > _MAX_LINES and _FENCE.match(self._lines[0]):
             # Close the fence and open it again, so that both halves render as code.

@@ -65,7 +65,9 @@ class ChatServers:
             return
         starting = [status.name for status in self.servers.status() if status.state == "connecting"]
         if starting and self.client is not None:
-            self._chat.screen.note(f"waiting for MCP servers: {', '.join(starting)} (Ctrl-C: continue without them)", "dim")
+            self._chat.screen.note(
+                f"waiting for MCP servers: {', '.join(starting)} (Ctrl-C: continue without them)", "dim"
+            )
             try:
                 await self.client.wait_ready_async()
             except asyncio.CancelledError:
@@ -86,11 +88,18 @@ class ChatServers:
         if text.startswith("/"):
             return (f"/{prompt.command}" for prompt in self.client.prompts)
         if text.rpartition(" ")[2].startswith("@"):
-            return (f"@{typed_name(each.server)}:{each.uri}" for each in self.client.resources if not each.is_template)
+            return (
+                f"@{typed_name(each.server)}:{each.uri}"
+                for each in self.client.resources
+                if not each.is_template
+            )
         return ()
 
     async def find_prompt(self, text: str) -> list[Text | Media] | None:
-        """Return what a line such as `/github:review 12` sends; None if it is not a server's prompt. Raises UsageError."""
+        """Return what a line such as `/github:review 12` sends; None if it is not a server's prompt.
+
+        Raises UsageError.
+        """
         if not text.startswith("/"):
             return None
         word, _, rest = text.removeprefix("/").partition(" ")
@@ -124,7 +133,9 @@ class ChatServers:
                 continue
             text = text.replace(f"@{server}:{uri}", f"[{uri}]")
             is_inserted = any(match[0] in inserted for inserted in self._chat.reader.inserted)
-            if is_inserted and not await self._chat.confirm(f"send the resource {uri} from the MCP server {server}"):
+            if is_inserted and not await self._chat.confirm(
+                f"send the resource {uri} from the MCP server {server}"
+            ):
                 continue
             blocks += await client.read_resource(self._typed_names()[server], uri)
         return text, blocks
@@ -147,14 +158,19 @@ class ChatServers:
             raise UsageError("no MCP servers are configured: add one with toolglot mcp add")
         if action == "restart":
             status = await asyncio.to_thread(servers.restart, name.strip())
-            screen.note(f"{status.name}: {describe(servers, status.name)}", "green" if status.state == "ready" else "red")
+            screen.note(
+                f"{status.name}: {describe(servers, status.name)}",
+                "green" if status.state == "ready" else "red",
+            )
             return
         if argument:
             self._show_one(argument)
             return
         for status in servers.status():
             style = {"ready": "", "failed": "red"}.get(status.state, "dim")
-            screen.print_rows([Line(status.name, "bold").append(f"  {describe(servers, status.name)}", style)])
+            screen.print_rows(
+                [Line(status.name, "bold").append(f"  {describe(servers, status.name)}", style)]
+            )
         for entry in servers.catalog.withheld:
             screen.note(f"{entry.name}  not trusted: run toolglot trust", "dim")
         screen.note("/mcp NAME shows what a server offers; /mcp restart NAME reconnects", "dim")
@@ -171,7 +187,10 @@ class ChatServers:
                 screen.note(f"/{prompt.command} {prompt.usage}  {shorten(prompt.description, 200)}", "dim")
         for resource in client.resources:
             if resource.server == name:
-                screen.note(f"@{typed_name(name)}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
+                screen.note(
+                    f"@{typed_name(name)}:{resource.uri}  {shorten(resource.title or resource.name, 200)}",
+                    "dim",
+                )
 
     def describe_tokens(self) -> list[str]:
         """Return how much of a request each server's tools use if they are not deferred."""

@@ -24,7 +24,10 @@ def show_question(question: UserQuestion, screen: Screen) -> None:
 
 
 def parse_answer(question: UserQuestion, text: str) -> UserAnswer | None:
-    """Parse an answer; return None if it is empty or not a valid option number. Other text is taken literally."""
+    """Parse an answer; return None if it is empty or not a valid option number.
+
+    Other text is taken literally.
+    """
     labels = [option.label for option in question.options]
     parts = [part.strip() for part in text.split(",")] if question.multi else [text]
     answers: list[str] = []

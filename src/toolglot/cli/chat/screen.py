@@ -1,7 +1,8 @@
 """Show the events of a turn: text as Markdown, folded thinking and results, tool calls while they run.
 
-Finished output scrolls away like that of any program; only a few lines at the bottom change, and only on a terminal. Output of
-models and tools is escaped, so that the terminal never interprets it. Folded text is kept for `/show`.
+Finished output scrolls away like that of any program; only a few lines at the bottom change, and only on a
+terminal. Output of models and tools is escaped, so that the terminal never interprets it. Folded text is kept
+for `/show`.
 """
 
 import io
@@ -69,7 +70,9 @@ class _CallCard(msgspec.Struct):
 
 
 class Screen:
-    """Shows a chat on a rich console, or on a PlainConsole: in a pipe, or in a terminal that only prints lines."""
+    """Shows a chat on a rich console, or on a PlainConsole: in a pipe, or in a terminal that only prints
+    lines.
+    """
 
     def __init__(self, console: Any, settings: ChatSettings | None = None) -> None:
         self.console = console
@@ -320,7 +323,9 @@ class Screen:
         usage = result.usage
         if usage.input or usage.output:
             cached = f" ({_format_count(usage.cached)} cached)" if usage.cached else ""
-            summary.append(f"{_format_count(usage.input)} tokens in{cached}, {_format_count(usage.output)} out")
+            summary.append(
+                f"{_format_count(usage.input)} tokens in{cached}, {_format_count(usage.output)} out"
+            )
         if result.cost is not None and not self.is_simulated:
             summary.append(f"${result.cost:.4f}")
         self.note(" · ".join(summary), "dim")
@@ -340,7 +345,10 @@ class Screen:
             self.console.clear()
 
     def print_rows(self, lines: Iterable[Line]) -> int:
-        """Print the lines of a question, and return their number of rows. Rows that continue a line are indented."""
+        """Print the lines of a question, and return their number of rows.
+
+        Rows that continue a line are indented.
+        """
         width = max(12, self.console.width - 1)
         continuation = CONTINUATION if width > 24 else CONTINUATION[-4:]
         rows = [row for line in lines for row in line.wrap(width, continuation)]
@@ -378,12 +386,20 @@ class Screen:
         for card in cards[-(limit - is_thinking) :]:
             arguments = format_arguments(card.call) if card.call else "".join(card.argument_parts[-200:])
             elapsed = f" {now - card.started_at:.0f} s" if card.started_at else ""
-            lines.append(_live_line(f"{frame} {card.name}{elapsed}  ", card.progress or arguments, width, "cyan"))
+            lines.append(
+                _live_line(f"{frame} {card.name}{elapsed}  ", card.progress or arguments, width, "cyan")
+            )
         silence = now - self._last_event_at
         if lines and not cards and silence > _STALL_SECONDS:
-            lines.append(_live_line(f"{frame} no output for {silence:.0f} s  ", "Ctrl-C to stop", width, "dim"))
+            lines.append(
+                _live_line(f"{frame} no output for {silence:.0f} s  ", "Ctrl-C to stop", width, "dim")
+            )
         if not lines and self._is_waiting:
-            lines.append(_live_line(f"{frame} waiting {now - self._turn_started_at:.0f} s  ", "Ctrl-C to stop", width, "dim"))
+            lines.append(
+                _live_line(
+                    f"{frame} waiting {now - self._turn_started_at:.0f} s  ", "Ctrl-C to stop", width, "dim"
+                )
+            )
         return lines
 
 
@@ -403,7 +419,9 @@ class PrintCapture(io.TextIOBase):
 
 
 def _drop_script_head(lines: list[str]) -> list[str]:
-    """Return the lines of a result without what Codex writes above the output of a script, unless that says more."""
+    """Return the lines of a result without what Codex writes above the output of a script, unless that says
+    more.
+    """
     if len(lines) < 4 or lines[2] != "Output:":
         return lines
     state, wall_time = lines[:2]

@@ -1,8 +1,9 @@
 """Sign-in with GitHub, for Copilot: a long-lived login is exchanged for tokens of about half an hour.
 
-Not part of the core install: it needs the extra `copilot`, and loads only for that provider. The login comes from GitHub's
-device flow ("Authorizing OAuth apps" on docs.github.com) and is stored in the system keyring, or else in a file that only its
-owner can read. A token names the address it is valid at; only https is accepted, except on this machine.
+Not part of the core install: it needs the extra `copilot`, and loads only for that provider. The login comes
+from GitHub's device flow ("Authorizing OAuth apps" on docs.github.com) and is stored in the system keyring,
+or else in a file that only its owner can read. A token names the address it is valid at; only https is
+accepted, except on this machine.
 """
 
 import asyncio
@@ -48,7 +49,8 @@ _BASE_HEADERS = {"accept": "application/json", "user-agent": "toolglot"}
 _REFUSAL_MESSAGES = {
     401: f"GitHub no longer accepts the login for Copilot: {_LOGIN_COMMAND}",
     **dict.fromkeys(
-        (403, 404), f"GitHub refused a Copilot token for this login: {_LOGIN_COMMAND} with an account that has Copilot"
+        (403, 404),
+        f"GitHub refused a Copilot token for this login: {_LOGIN_COMMAND} with an account that has Copilot",
     ),
 }
 
@@ -144,7 +146,9 @@ def check_installed() -> None:
 async def exchange_login(login: Login, clock: Callable[[], float] = time.time) -> Token:
     """Exchange a login for a token. Raises AuthenticationFailed and other errors of ours."""
     if not _is_secure_url(login.api):
-        raise AuthenticationFailed(f"the stored login for Copilot names an address that is not https: {_LOGIN_COMMAND}")
+        raise AuthenticationFailed(
+            f"the stored login for Copilot names an address that is not https: {_LOGIN_COMMAND}"
+        )
     headers = {
         **_BASE_HEADERS,
         # The same editor headers as for the API.
@@ -162,7 +166,9 @@ async def exchange_login(login: Login, clock: Callable[[], float] = time.time) -
         raise AuthenticationFailed(f"GitHub's response contains no token for Copilot: {_LOGIN_COMMAND}")
     api = reply.endpoints.api if reply.endpoints else ""
     if api and not _is_secure_url(api):
-        raise AuthenticationFailed("GitHub named an address for Copilot that is not https: set GITHUB_COPILOT_BASE_URL")
+        raise AuthenticationFailed(
+            "GitHub named an address for Copilot that is not https: set GITHUB_COPILOT_BASE_URL"
+        )
     # `refresh_in` goes first: it is relative, so a wrong clock on this machine does not matter.
     expiry = clock() + reply.refresh_in if reply.refresh_in > 0 else reply.expires_at or None
     return Token(reply.token, expiry, base_url=api)
@@ -182,12 +188,16 @@ def _is_secure_url(url: str) -> bool:
 
 async def request_device_code(github: GitHub) -> DeviceCode:
     """Start a sign-in: a code to enter at GitHub."""
-    body = await _post_form(f"{github.site}/login/device/code", {"client_id": CLIENT_ID, "scope": "read:user"})
+    body = await _post_form(
+        f"{github.site}/login/device/code", {"client_id": CLIENT_ID, "scope": "read:user"}
+    )
     try:
         return msgspec.json.decode(body, type=DeviceCode, strict=False)  # numbers may come as strings
     except msgspec.DecodeError:
         reason = _error_code(_decode_reply(body, _LoginReply))
-        raise AuthenticationFailed(f"GitHub did not start the sign-in ({reason}): {_LOGIN_COMMAND} later") from None
+        raise AuthenticationFailed(
+            f"GitHub did not start the sign-in ({reason}): {_LOGIN_COMMAND} later"
+        ) from None
 
 
 async def wait_for_login(code: DeviceCode, github: GitHub, *, sleep: Sleep = asyncio.sleep) -> Login:
@@ -215,7 +225,8 @@ async def wait_for_login(code: DeviceCode, github: GitHub, *, sleep: Sleep = asy
                 raise AuthenticationFailed(f"the sign-in was denied at GitHub: {_LOGIN_COMMAND} to try again")
             case _:
                 raise AuthenticationFailed(
-                    f"GitHub did not complete the sign-in ({_error_code(reply)}): {_LOGIN_COMMAND} to try again"
+                    f"GitHub did not complete the sign-in ({_error_code(reply)}): {_LOGIN_COMMAND} to try "
+                    "again"
                 )
     raise AuthenticationFailed(f"the code was not entered in time: {_LOGIN_COMMAND} for a new one")
 
@@ -243,7 +254,9 @@ def _decode_reply(body: bytes, kind: type[_Reply]) -> _Reply:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError:
-        raise MalformedReply("GitHub's response to the sign-in cannot be read: check the network and try again") from None
+        raise MalformedReply(
+            "GitHub's response to the sign-in cannot be read: check the network and try again"
+        ) from None
 
 
 # ---- storing the login

@@ -1,7 +1,8 @@
-"""Sign-in with Microsoft Entra, for Azure: whatever `azure.identity.DefaultAzureCredential` finds on this machine.
+"""Sign-in with Microsoft Entra, for Azure: whatever `azure.identity.DefaultAzureCredential` finds on this
+machine.
 
-A secret that was removed from the environment is passed to the credential directly: putting it back, even for a moment, would
-expose it to processes that tools start.
+A secret that was removed from the environment is passed to the credential directly: putting it back, even for
+a moment, would expose it to processes that tools start.
 """
 
 import asyncio
@@ -24,20 +25,28 @@ SCOPE = "https://cognitiveservices.azure.com/.default"
 _INSTALL_HINT = "run `pip install 'toolglot[azure]'` to sign in with Entra"
 _LOGIN_HINT = "sign in with Entra: `az login`, a managed identity, or AZURE_TENANT_ID with AZURE_CLIENT_ID"
 _TENANT, _CLIENT = {"tenant_id": "AZURE_TENANT_ID"}, {"client_id": "AZURE_CLIENT_ID"}
-# The credentials that take a secret, with their required and optional arguments. The order and the variables are those of
-# azure.identity.EnvironmentCredential, which cannot see hidden variables.
+# The credentials that take a secret, with their required and optional arguments. The order and the variables
+# are those of azure.identity.EnvironmentCredential, which cannot see hidden variables.
 _SECRET_CREDENTIALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
     ("ClientSecretCredential", {**_TENANT, **_CLIENT, "client_secret": "AZURE_CLIENT_SECRET"}, {}),
     (
         "CertificateCredential",
         {**_TENANT, **_CLIENT, "certificate_path": "AZURE_CLIENT_CERTIFICATE_PATH"},
-        {"password": "AZURE_CLIENT_CERTIFICATE_PASSWORD", "send_certificate_chain": "AZURE_CLIENT_SEND_CERTIFICATE_CHAIN"},
+        {
+            "password": "AZURE_CLIENT_CERTIFICATE_PASSWORD",
+            "send_certificate_chain": "AZURE_CLIENT_SEND_CERTIFICATE_CHAIN",
+        },
     ),
-    ("UsernamePasswordCredential", {**_CLIENT, "username": "AZURE_USERNAME", "password": "AZURE_PASSWORD"}, _TENANT),
+    (
+        "UsernamePasswordCredential",
+        {**_CLIENT, "username": "AZURE_USERNAME", "password": "AZURE_PASSWORD"},
+        _TENANT,
+    ),
 )
 # AZURE_TOKEN_CREDENTIALS restricts the credentials; with these values the environment's are among them.
 _ENVIRONMENT_CREDENTIAL_NAMES = ("", "prod", "environmentcredential")
-# DefaultAzureCredential raises a plain ClientAuthenticationError when nothing is configured; only its text tells.
+# DefaultAzureCredential raises a plain ClientAuthenticationError when nothing is configured; only its text
+# tells.
 _NO_CREDENTIALS_TEXT = "failed to retrieve a token from the included credentials"
 _NULL_HANDLER = NullHandler()  # azure-identity's warnings repeat what our error says
 # What a machine has on which somebody can sign in.
@@ -58,7 +67,9 @@ class EntraSignIn(CachedSignIn):
         except (ImportError, ValueError):  # the namespace package `azure` is missing, or half removed
             return None
         directories = (os.environ.get("AZURE_CONFIG_DIR") or _LOGIN_DIRECTORIES[0], *_LOGIN_DIRECTORIES[1:])
-        has_login = any(map(read_key_variable, _LOGIN_VARIABLES)) or any(Path(d).expanduser().is_dir() for d in directories)
+        has_login = any(map(read_key_variable, _LOGIN_VARIABLES)) or any(
+            Path(d).expanduser().is_dir() for d in directories
+        )
         return "Entra sign-in" if has_login else None
 
 
@@ -69,7 +80,10 @@ def _fetch_blocking() -> Token:
         raise not_signed_in_error(_INSTALL_HINT) from None
     getLogger("azure").addHandler(_NULL_HANDLER)
     try:
-        with safe_programs(), _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
+        with (
+            safe_programs(),
+            _environment_credential(identity) or identity.DefaultAzureCredential() as credential,
+        ):
             token = credential.get_token(SCOPE)
     except (errors.AzureError, ValueError, OSError) as error:
         message, kind = redact(str(error), secret_values()).strip(), type(error).__name__
@@ -86,7 +100,11 @@ def _environment_credential(identity: Any) -> Any:
     if os.environ.get("AZURE_TOKEN_CREDENTIALS", "").strip().lower() not in _ENVIRONMENT_CREDENTIAL_NAMES:
         return None
     for kind, required, optional in _SECRET_CREDENTIALS:
-        values = {field: value for field, name in {**required, **optional}.items() if (value := read_key_variable(name))}
+        values = {
+            field: value
+            for field, name in {**required, **optional}.items()
+            if (value := read_key_variable(name))
+        }
         if required.keys() <= values.keys():
             return getattr(identity, kind)(**values)
     return None

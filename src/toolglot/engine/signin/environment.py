@@ -1,7 +1,7 @@
 """Environment variables that hold keys. The library reads them and leaves them in place.
 
-A program that runs tools removes them from the environment first (`hide_environment`), so that the processes its tools start do
-not inherit them; `read_key_variable` still returns them.
+A program that runs tools removes them from the environment first (`hide_environment`), so that the processes
+its tools start do not inherit them; `read_key_variable` still returns them.
 """
 
 import os
@@ -15,7 +15,9 @@ __all__ = ["add_key_variables", "hide_environment", "read_key_variable", "secret
 
 # What an Entra sign-in reads, besides the providers' keys.
 ENTRA_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
-KEY_VARIABLES = frozenset({*ENTRA_SECRETS, *(name for row in PROFILES.values() for name in (*row.key_env, *row.token_env))})
+KEY_VARIABLES = frozenset(
+    {*ENTRA_SECRETS, *(name for row in PROFILES.values() for name in (*row.key_env, *row.token_env))}
+)
 
 _extra_names: set[str] = set()
 _kept_names: frozenset[str] | None = None  # once the environment is hidden
@@ -23,7 +25,10 @@ _hidden_keys: dict[str, str] = {}
 
 
 def hide_environment(keep: Iterable[str] = (), extra: Iterable[str] = ()) -> None:
-    """Remove every variable that holds a key from the environment, except those in `keep`. `extra`: more names of such."""
+    """Remove every variable that holds a key from the environment, except those in `keep`.
+
+    `extra`: more names of such.
+    """
     global _kept_names
     _kept_names = frozenset(keep)
     _extra_names.update(extra)
@@ -48,11 +53,13 @@ def add_key_variables(names: Iterable[str]) -> None:
 def _wipe_initial_environment() -> None:
     """Overwrite the hidden values in this process's memory.
 
-    Linux shows the environment a process was started with to its children (/proc/PID/environ), whatever was removed since.
+    Linux shows the environment a process was started with to its children (/proc/PID/environ), whatever was
+    removed since.
     """
     names = {name.encode() for name in _hidden_keys}
     with open("/proc/self/stat", "rb") as stat:
-        start, end = map(int, stat.read().rpartition(b")")[2].split()[47:49])  # env_start and env_end, see proc(5)
+        # env_start and env_end, see proc(5)
+        start, end = map(int, stat.read().rpartition(b")")[2].split()[47:49])
     with open("/proc/self/mem", "r+b", buffering=0) as memory:
         memory.seek(start)
         for entry in memory.read(end - start).split(b"\0"):

@@ -1,7 +1,7 @@
 """Keys in the system keyring, if the package `keyring` is installed and finds a backend.
 
-Providers of one vendor share a key. A keyring that fails counts as empty; the log records the type of the failure only, because
-its message may contain the key.
+Providers of one vendor share a key. A keyring that fails counts as empty; the log records the type of the
+failure only, because its message may contain the key.
 """
 
 from functools import cache
@@ -24,7 +24,11 @@ _NULL_BACKENDS = ("keyring.backends.fail", "keyring.backends.null")
 def keyring_account(profile_id: str) -> str:
     """The name a key is stored under: the vendor's, if several of its providers accept the same key."""
     variables = PROFILES[profile_id].key_env if profile_id in PROFILES else ()
-    shared = (vendor for vendor, rows in SURFACES.items() if any(PROFILES[row].key_env == variables for _, row in rows))
+    shared = (
+        vendor
+        for vendor, rows in SURFACES.items()
+        if any(PROFILES[row].key_env == variables for _, row in rows)
+    )
     return next(shared, profile_id)
 
 

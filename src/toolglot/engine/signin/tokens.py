@@ -1,7 +1,7 @@
 """What a sign-in is: something that returns a token, and another one when that was refused.
 
-A token is cached until shortly before it expires. Concurrent callers share one fetch, and cancelling one of them does not
-cancel it for the others. A token never appears in a repr.
+A token is cached until shortly before it expires. Concurrent callers share one fetch, and cancelling one of
+them does not cancel it for the others. A token never appears in a repr.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from toolglot.errors import AuthenticationFailed
 
 __all__ = ["NOT_SIGNED_IN", "CachedSignIn", "SignIn", "Token", "not_signed_in_error"]
 
-# Seconds before its expiry at which a token is no longer used: a request may wait for a connection before it is sent.
+# Seconds before its expiry at which a token is no longer used: a request may wait for a connection before it
+# is sent.
 EXPIRY_MARGIN = 120.0
 # The code of the error "there is nothing to sign in with"; its message says what to do about it.
 NOT_SIGNED_IN = "not_signed_in"
@@ -95,4 +96,5 @@ class CachedSignIn:
     def _finish_fetch(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Token]") -> None:
         del self._pending_fetches[loop]
         if not task.cancelled():
-            task.exception()  # mark it retrieved: every caller may have been cancelled, and asyncio would log it
+            # mark it retrieved: every caller may have been cancelled, and asyncio would log it
+            task.exception()

@@ -1,4 +1,5 @@
-"""DATA: code mode, the harness of GPT-5.6 and newer: the model writes JavaScript that calls the other tools, and waits for it.
+"""DATA: code mode, the harness of GPT-5.6 and newer: the model writes JavaScript that calls the other tools,
+and waits for it.
 
 Codex declares `exec` as free text that a first line `// @exec: {…}` may precede (observed with 0.166).
 """
@@ -26,7 +27,10 @@ _OPTIONS: dict[str, tuple[str, Callable[[int], float]]] = {
     "yield_time_ms": ("seconds", lambda value: value / 1000),
     "max_output_tokens": ("max_output", lambda value: value * _CHARS_PER_TOKEN),
 }
-_FORM = 'the first line may be `// @exec: {"yield_time_ms": 10000, "max_output_tokens": 10000}`; JavaScript follows it'
+_FORM = (
+    'the first line may be `// @exec: {"yield_time_ms": 10000, "max_output_tokens": 10000}`; JavaScript '
+    "follows it"
+)
 
 
 def _invalid(problem: str) -> ToolError:
@@ -83,7 +87,8 @@ def wait_from_base(base: Arguments) -> Arguments | None:
 
 EXEC = View(
     name="exec",
-    description="Run JavaScript that calls the other tools: use it for all work. A script that is still running after "
+    description="Run JavaScript that calls the other tools: use it for all work. A script that is still "
+    "running after "
     "yield_time_ms (10000, or as its first line says) returns a cell ID for wait.",
     parameters=None,
     kind="freeform",
@@ -93,17 +98,22 @@ EXEC = View(
 )
 WAIT = make_view(
     "wait",
-    "Wait for a script that exec left running, and return what it has shown since, or its end. Use it only after exec returned "
+    "Wait for a script that exec left running, and return what it has shown since, or its end. Use it only "
+    "after exec returned "
     "a cell ID.",
     "run_code",
     {
         "cell_id!": field("script", string("The cell ID that exec returned.")),
         "max_tokens": field(
-            "max_output", number("Tokens of output to show (default 10000)."), lambda tokens: int(tokens * _CHARS_PER_TOKEN)
+            "max_output",
+            number("Tokens of output to show (default 10000)."),
+            lambda tokens: int(tokens * _CHARS_PER_TOKEN),
         ),
         "terminate": field("stop", boolean("Stop the script instead of waiting for it (default false).")),
         "yield_time_ms": field(
-            "seconds", number("Milliseconds to wait for more (default 10000)."), lambda value: max(0.0, value / 1000)
+            "seconds",
+            number("Milliseconds to wait for more (default 10000)."),
+            lambda value: max(0.0, value / 1000),
         ),
     },
     closed=True,

@@ -1,6 +1,7 @@
 """How Codex writes the output of commands, in its generations, and what the API's own shell wants.
 
-Lengths are tokens of four characters, in its oldest generation characters. Codex marks no result as failed: the text says so.
+Lengths are tokens of four characters, in its oldest generation characters. Codex marks no result as failed:
+the text says so.
 """
 
 from collections.abc import Callable
@@ -69,7 +70,9 @@ def _render_each(prefix: str) -> Callable[[Renderer], Renderer]:
         def render(context: RenderContext) -> str:
             results = context.data_list("results")
             if results:
-                return "\n".join(render(replace(context, data=result, text="not run", kind=None)) for result in results)
+                return "\n".join(
+                    render(replace(context, data=result, text="not run", kind=None)) for result in results
+                )
             if context.data is not None and "output" in context.data:
                 return renderer(context)
             if context.kind in _EXECUTION_KINDS:
@@ -130,7 +133,9 @@ def render_exec_patch(context: RenderContext) -> str:
 
 def render_patch_result(context: RenderContext) -> str:
     """Return a patch that was applied, in the form of a command's output."""
-    return f"Exit code: 0\nWall time: {round(context.data['seconds'], 1):g} seconds\nOutput:\n{context.text}\n"
+    return (
+        f"Exit code: 0\nWall time: {round(context.data['seconds'], 1):g} seconds\nOutput:\n{context.text}\n"
+    )
 
 
 def _timeout_message(context: RenderContext) -> str:
@@ -167,13 +172,18 @@ def render_patch_json(context: RenderContext) -> str:
 
 
 def _format_json(output: str, exit_code: int, seconds: float) -> str:
-    return dumps_text({"output": output, "metadata": {"exit_code": exit_code, "duration_seconds": round(seconds, 1)}})
+    return dumps_text(
+        {"output": output, "metadata": {"exit_code": exit_code, "duration_seconds": round(seconds, 1)}}
+    )
 
 
 def render_session_failure(context: RenderContext) -> str:
     """Return why write_stdin did not reach its session."""
     if context.code == "stdin_closed":
-        return "write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true to keep stdin open"
+        return (
+            "write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true to "
+            "keep stdin open"
+        )
     if context.code == "session_not_found":
         sentence = f"write_stdin failed: Unknown process id {context.details.session}"
         running = ", ".join(context.details.running)

@@ -1,7 +1,8 @@
 """Commands as GPT models call them: the tool of Codex in its generations, and the API's own.
 
-Whatever name and form of the tool a model remembers is understood; only one is shown. Times are milliseconds, lengths are
-tokens of four characters (characters in the API's own tool). Each command starts in the workspace.
+Whatever name and form of the tool a model remembers is understood; only one is shown. Times are milliseconds,
+lengths are tokens of four characters (characters in the API's own tool). Each command starts in the
+workspace.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,15 @@ from toolglot.schema.arguments import Issue, explain_issues
 from toolglot.values.request import Schema
 from toolglot.wire.spec import OPENAI_RESPONSES
 
-__all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "LOCAL_SHELL", "SHELL_COMMAND", "STOP_SESSION", "WRITE_STDIN", "make_shell"]
+__all__ = [
+    "EXEC_COMMAND",
+    "HOSTED_SHELL",
+    "LOCAL_SHELL",
+    "SHELL_COMMAND",
+    "STOP_SESSION",
+    "WRITE_STDIN",
+    "make_shell",
+]
 
 DEFAULT_CHARS, MAX_CHARS = 40_000, 200_000
 _OLD_CHARS = 10_000  # of the tool `shell`: bytes in Codex 0.77, where others have as many tokens
@@ -100,7 +109,12 @@ def _patch_case(
         return {"text": rebase_patch(get_directory(native), extract_patch(get_command(native) or "") or "")}
 
     return Case(
-        base="patch", to_base=to_base, from_base=from_base, result=result, failure=render_patch_failure, native_data=native_data
+        base="patch",
+        to_base=to_base,
+        from_base=from_base,
+        result=result,
+        failure=render_patch_failure,
+        native_data=native_data,
     )
 
 
@@ -170,7 +184,10 @@ _ROWS: dict[str, Row] = {
     "command": _LINE_OR_ARGV,
     "shell": unmapped(string()),
     "sandbox_permissions": call_field(
-        "escalate", string(), escalate_to_base, lambda base: "require_escalated" if base.get("escalate") else UNSET
+        "escalate",
+        string(),
+        escalate_to_base,
+        lambda base: "require_escalated" if base.get("escalate") else UNSET,
     ),
     "with_escalated_permissions": unmapped(boolean()),
     "justification": field("description", string()),
@@ -222,7 +239,10 @@ def _make_command_view(
     for key, row in shown.items():
         all_rows[key] = row if isinstance(row, Row) else replace(_ROWS[key.rstrip("!")], schema=row)
     command_row = all_rows[command_key]
-    command_fields = (Field("", "command", get_line, write_command, True), Field("", "argv", get_argv, omit, True))
+    command_fields = (
+        Field("", "command", get_line, write_command, True),
+        Field("", "argv", get_argv, omit, True),
+    )
     all_rows[command_key] = replace(command_row, fields=(*command_fields, *command_row.fields))
 
     accepts = {**_ROWS, "max_output_length": call_field("max_output", number(), _output_limit(max_chars))}
@@ -281,7 +301,8 @@ EXEC_VALUE = closed_schema(
 """What code gets of a command."""
 EXEC_COMMAND = _codex_view(
     "exec_command",
-    "Run a command in a shell, in a sandbox, and return its output, or a session ID if it is still running after "
+    "Run a command in a shell, in a sandbox, and return its output, or a session ID if it is still running "
+    "after "
     "yield_time_ms. Each command starts in the workspace.",
     {
         "cmd!": _LINE,
@@ -291,7 +312,9 @@ EXEC_COMMAND = _codex_view(
         "prefix_rule": ignored(string_list("Ignored.")),
         "sandbox_permissions": string(_PERMISSIONS, enum=["use_default", "require_escalated"]),
         "shell": unmapped(string("Shell to run it in (default bash).")),
-        "tty": field("tty", boolean("Run it in a terminal, so that write_stdin can type into it (default false).")),
+        "tty": field(
+            "tty", boolean("Run it in a terminal, so that write_stdin can type into it (default false).")
+        ),
         "workdir": _WORKDIR,
         "yield_time_ms": field(
             "yield_after",
@@ -321,7 +344,8 @@ def wait_seconds(native: Arguments) -> float:
 
 WRITE_STDIN = make_view(
     "write_stdin",
-    "Type into a command that is still running and return what it has printed since. With empty chars it only waits for "
+    "Type into a command that is still running and return what it has printed since. With empty chars it "
+    "only waits for "
     "more output. U+0003 is Ctrl-C in a terminal.",
     "shell_output",
     {
@@ -336,7 +360,8 @@ WRITE_STDIN = make_view(
         "yield_time_ms": call_field(
             "timeout",
             number(
-                "Milliseconds to wait: 250 to 30000 after typing (default 250), 5000 to 300000 with empty chars (default 5000)."
+                "Milliseconds to wait: 250 to 30000 after typing (default 250), 5000 to 300000 with empty "
+                "chars (default 5000)."
             ),
             wait_seconds,
             lambda base: UNSET if base.get("timeout") is None else to_milliseconds(base["timeout"]),
@@ -360,7 +385,8 @@ STOP_SESSION = make_view(
 
 SHELL_COMMAND = _codex_view(
     "shell_command",
-    "Run a command line in a shell, in a sandbox, and return its output. Each command starts in the workspace.",
+    "Run a command line in a shell, in a sandbox, and return its output. Each command starts in the "
+    "workspace.",
     {
         "command!": _LINE,
         "justification": _JUSTIFICATION,
@@ -380,11 +406,15 @@ def patch_to_argv(base: Arguments) -> Arguments:
 
 
 def make_shell(*, applies_patches: bool) -> View:
-    """Return the older tool, which takes a program with arguments. `applies_patches`: files are changed through it alone."""
+    """Return the older tool, which takes a program with arguments.
+
+    `applies_patches`: files are changed through it alone.
+    """
     patches = f' ["apply_patch", PATCH] changes files. {PATCH_FORMAT}' if applies_patches else ""
     return _codex_view(
         "shell",
-        'Run a program, such as ["bash", "-lc", "ls -la"], in a sandbox and return its output. Each one starts in the '
+        'Run a program, such as ["bash", "-lc", "ls -la"], in a sandbox and return its output. Each one '
+        "starts in the "
         f"workspace.{patches}",
         {
             "command!": string_list("The program and its arguments."),
@@ -407,7 +437,9 @@ LOCAL_SHELL = _make_command_view(
     'Run a program, such as ["bash", "-lc", "ls -la"], in a sandbox and return its output.',
     {
         "command!": string_list("The program and its arguments."),
-        "env": replace(_ROWS["env"], schema={"type": "object", "description": "Environment variables to set."}),
+        "env": replace(
+            _ROWS["env"], schema={"type": "object", "description": "Environment variables to set."}
+        ),
         "timeout_ms": number(f"{_TIMEOUT} (default 120000)."),
         "working_directory": call_field("cwd", _WORKDIR, get_directory, lambda base: base.get("cwd", UNSET)),
     },

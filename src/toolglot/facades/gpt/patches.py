@@ -1,6 +1,7 @@
 """Patches as GPT models write them: as free text, as a function, as a command, or as one operation on a file.
 
-A command that is nothing but a patch is the patch. Whatever form a model remembers is understood; only one is shown.
+A command that is nothing but a patch is the patch. Whatever form a model remembers is understood; only one is
+shown.
 """
 
 import re
@@ -29,10 +30,14 @@ __all__ = [
 ]
 
 PATCH_FORMAT = (
-    "A patch starts with '*** Begin Patch' and ends with '*** End Patch'. Between them are sections: '*** Add File: PATH' with "
-    "its lines, each prefixed with '+'; '*** Delete File: PATH'; '*** Update File: PATH', optionally '*** Move to: PATH', then "
-    "chunks. A chunk starts with '@@', or '@@ ' and a line of the file to search after, then lines prefixed with ' ' "
-    "(context), '-' (removed) or '+' (added), with about three context lines around each change. Paths are relative."
+    "A patch starts with '*** Begin Patch' and ends with '*** End Patch'. Between them are sections: '*** "
+    "Add File: PATH' with "
+    "its lines, each prefixed with '+'; '*** Delete File: PATH'; '*** Update File: PATH', optionally '*** "
+    "Move to: PATH', then "
+    "chunks. A chunk starts with '@@', or '@@ ' and a line of the file to search after, then lines prefixed "
+    "with ' ' "
+    "(context), '-' (removed) or '+' (added), with about three context lines around each change. Paths are "
+    "relative."
 )
 GRAMMAR = r"""start: "*** Begin Patch" LF section+ "*** End Patch" LF?
 section: add | delete | update
@@ -124,19 +129,28 @@ def patch_to_base(native: Arguments) -> Arguments:
         problem = "input is missing; give the whole patch, from *** Begin Patch to *** End Patch"
         raise ToolError(f"apply_patch: {problem}", kind="validation", code="invalid_argument")
     if not operation.get("path"):
-        raise ToolError(f"apply_patch: {operation['type']} needs a path", kind="validation", code="invalid_argument")
-    return {"ops": [{name: operation[name] for name in ("type", "path", "diff") if operation.get(name) is not None}]}
+        raise ToolError(
+            f"apply_patch: {operation['type']} needs a path", kind="validation", code="invalid_argument"
+        )
+    return {
+        "ops": [
+            {name: operation[name] for name in ("type", "path", "diff") if operation.get(name) is not None}
+        ]
+    }
 
 
 def render_patch_failure(context: RenderContext) -> str:
     """Return why a patch was not applied."""
     if context.code == "path_not_allowed":
         return f"patch rejected: {context.text}"
-    is_about_patch = context.kind in ("validation", "execution", "not_found") and context.code not in _ARGUMENT_CODES
+    is_about_patch = (
+        context.kind in ("validation", "execution", "not_found") and context.code not in _ARGUMENT_CODES
+    )
     if not is_about_patch:
         return render_failure(context)
     text = context.text
-    match context.details:  # our own tool also says what is similar, for models that were not trained on patches
+    # our own tool also says what is similar, for models that were not trained on patches
+    match context.details:
         case InvalidPatch(problem=""):
             return "patch rejected: empty patch"
         case InvalidPatch(problem=problem, line=0):
@@ -193,7 +207,9 @@ APPLY_PATCH = _make_patch_view(
 def make_apply_patch_function(*, accepts: Schema | None = None) -> View:
     """Return the same for models without freeform tools. `accepts`: other forms of a patch."""
     parameters = closed_schema("input", input=string("The complete patch."))
-    return _make_patch_view(f"Change files with a patch. {PATCH_FORMAT}", parameters=parameters, accepts=accepts or {})
+    return _make_patch_view(
+        f"Change files with a patch. {PATCH_FORMAT}", parameters=parameters, accepts=accepts or {}
+    )
 
 
 # ---- one operation on a file, which the API's own tool takes
@@ -220,7 +236,8 @@ def operation_from_base(base: Arguments) -> Arguments | None:
 APPLY_PATCH_OPERATION = View(
     name="apply_patch",
     description=(
-        "Create, update or delete one file. A diff consists of chunks, each starting with '@@' or '@@ ' and a line of the file "
+        "Create, update or delete one file. A diff consists of chunks, each starting with '@@' or '@@ ' and "
+        "a line of the file "
         "to search after, then lines prefixed with ' ' (context), '-' (removed) or '+' (added)."
     ),
     parameters=object_schema(

@@ -1,5 +1,5 @@
-"""The web as GPT models call it: Codex's one tool that searches, opens pages and finds text in them, several at once; and a
-search that also accepts the form of the API's own.
+"""The web as GPT models call it: Codex's one tool that searches, opens pages and finds text in them, several
+at once; and a search that also accepts the form of the API's own.
 """
 
 from typing import Any, cast
@@ -114,7 +114,9 @@ def _render_part(data: Any, text: str) -> str:
     page = cast(Arguments, data) if isinstance(data, dict) else {}
     if "pages" in page:
         blocks = [_render_part(each, "") for each in page["pages"]]
-        return "\n\n---\n\n".join([*blocks, *(f"{each['target']}: {each['reason']}" for each in page.get("failed", []))])
+        return "\n\n---\n\n".join(
+            [*blocks, *(f"{each['target']}: {each['reason']}" for each in page.get("failed", []))]
+        )
     if not {"ref", "url", "text", "next_line"} <= page.keys():
         return text
     head = [f"[{page['ref']}] {page['title']}".rstrip(), page["url"], *page_notes(page)]
@@ -153,7 +155,10 @@ WEB_RUN = View(
             ),
             "Searches, at most four.",
         ),
-        open=array(object_schema("ref_id", ref_id=_REF, lineno=integer("First line to show (default 1).")), "Pages to read."),
+        open=array(
+            object_schema("ref_id", ref_id=_REF, lineno=integer("First line to show (default 1).")),
+            "Pages to read.",
+        ),
         find=array(
             object_schema("ref_id pattern", ref_id=_REF, pattern=string("Text to find, case-insensitively.")),
             "Text to find in pages.",
@@ -161,7 +166,9 @@ WEB_RUN = View(
     ),
     select_case=select_web_case,
     cases={
-        "search_query": Case(base="web_search", to_base=search_to_base, from_base=search_from_base, result=render_web),
+        "search_query": Case(
+            base="web_search", to_base=search_to_base, from_base=search_from_base, result=render_web
+        ),
         "open": _page_case("open", "web_open", "start_line", "lineno"),
         "find": _page_case("find", "web_find", "pattern", "pattern"),
         "click": _page_case("click", "web_open", "link", "id"),

@@ -20,7 +20,14 @@ from toolglot.common.value_checks import as_items, check_arguments
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions
 from toolglot.errors import MalformedData, UnknownName, UsageError
-from toolglot.loop.agent.config import AgentConfig, AgentOptions, AnyTools, OutputType, check_option, split_options
+from toolglot.loop.agent.config import (
+    AgentConfig,
+    AgentOptions,
+    AnyTools,
+    OutputType,
+    check_option,
+    split_options,
+)
 from toolglot.loop.agent.models import Models
 from toolglot.loop.agent.runs import Decisions, Runs
 from toolglot.loop.agent.setup import AgentSetup
@@ -47,7 +54,9 @@ log = get_logger("toolglot.loop")
 
 
 class Agent(Generic[Data, OutputValue]):
-    """A model, tools and a conversation. `Agent[Data, OutputValue]`: the types of `data` and of `result.output`.
+    """A model, tools and a conversation.
+
+    `Agent[Data, OutputValue]`: the types of `data` and of `result.output`.
 
     Args:
         model: PROVIDER:MODEL, or an engine.
@@ -55,7 +64,9 @@ class Agent(Generic[Data, OutputValue]):
     """
 
     @show_options(AgentOptions)
-    def __init__(self, model: str | Engine = "simulator", **options: Unpack[AgentOptions[Data, OutputValue]]) -> None:
+    def __init__(
+        self, model: str | Engine = "simulator", **options: Unpack[AgentOptions[Data, OutputValue]]
+    ) -> None:
         own, engine = split_options(options)
         conversation = own.get("conversation")
         check_option("conversation", conversation)
@@ -94,7 +105,8 @@ class Agent(Generic[Data, OutputValue]):
         self._state.caller = replace(self._state.caller, config=self._state.apply_settings(config))
 
     def __repr__(self) -> str:
-        tools, messages = pluralize(len(self._setup.config.tool_names), "tool"), pluralize(len(self.conversation), "message")
+        tools = pluralize(len(self._setup.config.tool_names), "tool")
+        messages = pluralize(len(self.conversation), "message")
         return f"<Agent {self.model}, {tools}, {messages}>"
 
     # ---- runs
@@ -109,16 +121,19 @@ class Agent(Generic[Data, OutputValue]):
     async def run(
         self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
     ) -> RunResult[Any]:
-        """Send the prompt, run the tools that the model calls and send it their results, until there is an answer.
+        """Send the prompt, run the tools that the model calls and send it their results, until there is an
+        answer.
 
         Args:
             prompt: Text, blocks or messages.
-            output_type: A type, or a JSON Schema, for `result.output`. This and the options override the agent's own for this
-                run.
+            output_type: A type, or a JSON Schema, for `result.output`. This and the options override the
+                agent's own for this run.
             options: See `RunOptions`.
         """
         state, settings = self._read_run(options, output_type)
-        return await self._runs.finish(state, lambda: self._runs.start(state, prompt, settings, streaming=False))
+        return await self._runs.finish(
+            state, lambda: self._runs.start(state, prompt, settings, streaming=False)
+        )
 
     run_sync = blocking(run)
 
@@ -126,7 +141,10 @@ class Agent(Generic[Data, OutputValue]):
     def stream(
         self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
     ) -> AsyncGenerator[RunEvent]:
-        """Like `run`, but yield events as they happen; the last one is `RunDone`. Leaving the stream interrupts the run."""
+        """Like `run`, but yield events as they happen; the last one is `RunDone`.
+
+        Leaving the stream interrupts the run.
+        """
         state, settings = self._read_run(options, output_type)
         return self._runs.watch(state, lambda: self._runs.start(state, prompt, settings, streaming=True))
 
@@ -138,22 +156,28 @@ class Agent(Generic[Data, OutputValue]):
         return iterate_sync(self.stream(prompt, output_type=output_type, **options))
 
     @show_options(ResumeOptions)
-    async def resume(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> RunResult[OutputValue]:
+    async def resume(
+        self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]
+    ) -> RunResult[OutputValue]:
         """Continue a run that is waiting for approvals.
 
         Args:
-            decisions: Keyed by the fingerprint of a request, or by the id of its call. If a call would no longer do what was
-                shown, it needs a new decision, and the run pauses again. An id is accepted only for a run that was paused in
-                this process, or whose saved form is intact.
+            decisions: Keyed by the fingerprint of a request, or by the id of its call. If a call would no
+                longer do what was shown, it needs a new decision, and the run pauses again. An id is accepted
+                only for a run that was paused in this process, or whose saved form is intact.
             options: See `ResumeOptions`.
         """
         state, changes = self._read_resume(options)
-        return await self._runs.finish(state, lambda: self._runs.resume(state, decisions, changes, streaming=False))
+        return await self._runs.finish(
+            state, lambda: self._runs.resume(state, decisions, changes, streaming=False)
+        )
 
     resume_sync = blocking(resume)
 
     @show_options(ResumeOptions)
-    def resume_stream(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> AsyncGenerator[RunEvent]:
+    def resume_stream(
+        self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]
+    ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, but yield events as they happen."""
         state, changes = self._read_resume(options)
         return self._runs.watch(state, lambda: self._runs.resume(state, decisions, changes, streaming=True))
@@ -179,7 +203,8 @@ class Agent(Generic[Data, OutputValue]):
             conversation.attachments = WeakKeyDictionary()
         state: ConversationState | None = conversation.attachments.get(self)
         if state is None:
-            # Not with the conversation itself: the cycle would keep everything until the garbage collector runs.
+            # Not with the conversation itself: the cycle would keep everything until the garbage collector
+            # runs.
             state = conversation.attachments[self] = self._setup.open_state(conversation.share())
         return state
 
@@ -191,7 +216,9 @@ class Agent(Generic[Data, OutputValue]):
         return self._state.paused is not None
 
     async def list_pending(self, conversation: Conversation | None = None) -> tuple[Suspended, ...]:
-        """Return the calls that are waiting for a decision, each with what it would do now (`request`). Nothing runs.
+        """Return the calls that are waiting for a decision, each with what it would do now (`request`).
+
+        Nothing runs.
 
         By default, those of the agent's own conversation. Works after `load`, too.
         """
@@ -199,7 +226,9 @@ class Agent(Generic[Data, OutputValue]):
         if state.paused is None:
             return ()
         view = setup.view(tool_config=state.apply_settings(self.config))
-        state.caller = setup.make_caller(state, view, state.caller.added_tools.values(), {}, state.caller.data)
+        state.caller = setup.make_caller(
+            state, view, state.caller.added_tools.values(), {}, state.caller.data
+        )
         waiting = await state.list_suspended(state.paused)
         for index, suspended in waiting.items():
             state.paused.suspend(index, suspended.record)
@@ -211,11 +240,16 @@ class Agent(Generic[Data, OutputValue]):
 
     @show_options(EngineOptions)
     def switch(self, model: str | Engine, **engine: Unpack[EngineOptions]) -> None:
-        """Continue with another model: same conversation, same tools. The next result's `losses` say what it cannot receive."""
+        """Continue with another model: same conversation, same tools.
+
+        The next result's `losses` say what it cannot receive.
+        """
         self._setup.switch(model, engine)
 
     def add_tools(self, tools: AnyTools, *, replace: bool = False) -> None:
-        """Add tools during a conversation; the model learns of them with the next request. Raises NameConflict.
+        """Add tools during a conversation; the model learns of them with the next request.
+
+        Raises NameConflict.
 
         `replace`: they may replace tools of the same name.
         """
@@ -229,7 +263,9 @@ class Agent(Generic[Data, OutputValue]):
         """
         items = as_items(tools)
         for item in items:
-            check_arguments({"tools": item}, {"tools": ((str, Tool), "the names of tools, or the tools themselves")})
+            check_arguments(
+                {"tools": item}, {"tools": ((str, Tool), "the names of tools, or the tools themselves")}
+            )
         keys = [(item.name, item.namespace) if isinstance(item, Tool) else (item, "") for item in items]
         for tool in [self.tools.get(*key) for key in keys]:
             self.tools.unregister(tool.name, tool.namespace)
@@ -237,7 +273,8 @@ class Agent(Generic[Data, OutputValue]):
     # ---- state
 
     def save(self, conversation: Conversation | None = None) -> bytes:
-        """Return a conversation and its paused run as JSON lines, which `Agent.load` can continue in any process.
+        """Return a conversation and its paused run as JSON lines, which `Agent.load` can continue in any
+        process.
 
         By default, the agent's own conversation.
         """
@@ -252,9 +289,16 @@ class Agent(Generic[Data, OutputValue]):
     @classmethod
     @show_options(AgentOptions)
     def load(
-        cls, saved: bytes | str, /, model: str | Engine | None = None, **options: Unpack[AgentOptions[OtherData, OtherOutput]]
+        cls,
+        saved: bytes | str,
+        /,
+        model: str | Engine | None = None,
+        **options: Unpack[AgentOptions[OtherData, OtherOutput]],
     ) -> "Agent[OtherData, OtherOutput]":
-        """Return an agent that continues what `save` wrote; pass all other options again. Raises MalformedData."""
+        """Return an agent that continues what `save` wrote; pass all other options again.
+
+        Raises MalformedData.
+        """
         if model is None and not isinstance(model := load(saved)[1].get("model", "simulator"), str):
             raise MalformedData("line 1: the saved model is not a string")
         agent = cast(type[Agent[OtherData, OtherOutput]], cls)(model, **options)
@@ -262,7 +306,10 @@ class Agent(Generic[Data, OutputValue]):
         return agent
 
     def restore(self, data: bytes | str) -> None:
-        """Continue what `save` wrote, with the current model. Raises MalformedData, in which case nothing changes."""
+        """Continue what `save` wrote, with the current model.
+
+        Raises MalformedData, in which case nothing changes.
+        """
         conversation, header = load(data)
         state = self._setup.open_state(conversation)
         run_state = state.restore_header(header)
@@ -271,13 +318,18 @@ class Agent(Generic[Data, OutputValue]):
                 log.warning("the tools have changed since the run was saved")
             saved = data.encode() if isinstance(data, str) else data
             distrust_reason = "" if is_intact(saved) else CHANGED_SINCE_SAVED
-            state.paused = self._setup.open_run(conversation, self.config, state=run_state, distrust_reason=distrust_reason)
+            state.paused = self._setup.open_run(
+                conversation, self.config, state=run_state, distrust_reason=distrust_reason
+            )
             state.has_approver = True  # a waiting run implies an approver, so later calls wait too
         self._check_idle()
         self._state = state
 
     def undo(self) -> tuple[Message, ...]:
-        """Remove the last prompt and everything after it, and return the removed messages. Tool effects are not undone."""
+        """Remove the last prompt and everything after it, and return the removed messages.
+
+        Tool effects are not undone.
+        """
         start = find_last_prompt(self.conversation)
         if start is None:
             return ()
@@ -303,7 +355,9 @@ class Agent(Generic[Data, OutputValue]):
         instructions = await setup.system_prompt(state, config.data)
         instruction_tokens = sum(map(estimate_message, view.system_messages(instructions)))
         head = state.head_tools(view, view.tools(setup.loop_tools(state)))
-        tool_tokens = sum(map(estimate_tool, state.timeline.offered_tools(head, state.meter.truncation.start)))
+        tool_tokens = sum(
+            map(estimate_tool, state.timeline.offered_tools(head, state.meter.truncation.start))
+        )
         meter = state.meter
         parts = meter.tokens_by_part(state.conversation, profile)  # with tools that messages have added
         parts["instructions"] = meter.scale_tokens(profile, instruction_tokens)
@@ -317,13 +371,18 @@ class Agent(Generic[Data, OutputValue]):
         )
 
     async def preview_request(self, model: str | Engine | None = None) -> EncodedBody:
-        """Return the next request, with a placeholder as the prompt, and its losses and repairs. Nothing is sent."""
+        """Return the next request, with a placeholder as the prompt, and its losses and repairs.
+
+        Nothing is sent.
+        """
         setup, state = self._setup, self._state
         engine = setup.models.engine if model is None else setup.models.create_engine(model)
         view = setup.view(engine)
         system_messages = view.system_messages(await setup.system_prompt(state, setup.config.data))
         conversation = [*state.conversation, user("…")]
-        messages = ConversationWindow(system_messages, conversation, state.meter.truncation, view.render_message)
+        messages = ConversationWindow(
+            system_messages, conversation, state.meter.truncation, view.render_message
+        )
         tools = state.head_tools(view, view.tools(setup.loop_tools(state)))
         request = Request(engine.model, messages, tools, options=setup.config.options)
         return PrefixEncoder(engine.profile).encode(request)
@@ -331,10 +390,11 @@ class Agent(Generic[Data, OutputValue]):
     # ---- connections
 
     async def aclose(self) -> None:
-        """Close all connections that the agent has opened in this event loop, including those to earlier models.
+        """Close all connections that the agent has opened in this event loop, including those to earlier
+        models.
 
-        The agent stays usable, and connections that other agents are using stay open. So does an engine or a transport that
-        was passed to the agent.
+        The agent stays usable, and connections that other agents are using stay open. So does an engine or a
+        transport that was passed to the agent.
         """
         await self._setup.models.aclose()
 

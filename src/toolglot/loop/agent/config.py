@@ -69,30 +69,41 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     """Functions, Tools, a ToolRegistry, or definitions of hosted tools."""
     hosted: Iterable[str]
     """Names of tools that the provider runs: web_search, code_execution."""
-    system: Annotated[SystemPrompt[Data] | None, Accepts((str, Callable, NoneType), "a text, or a function that returns one")]
+    system: Annotated[
+        SystemPrompt[Data] | None,
+        Accepts((str, Callable, NoneType), "a text, or a function that returns one"),
+    ]
     """The system prompt, or a function that writes it."""
     config: Annotated[ToolConfig, Accepts(ToolConfig, "a ToolConfig")]
     """How tools are run: which may be called, approvals, limits for each, retries."""
     approval_mode: Annotated[ApprovalMode, Accepts(str, "'ask' or 'sandboxed'")]
-    """"sandboxed": commands that a sandbox confines, without network, and edits of unprotected files in the workspace
-    need no approval. The same as `ToolConfig(mode=…)`; an error where no sandbox works."""
+    """"sandboxed": commands that a sandbox confines, without network, and edits of unprotected files in the
+    workspace need no approval. The same as `ToolConfig(mode=…)`; an error where no sandbox works."""
     limits: Annotated[RunLimits, Accepts(RunLimits, "RunLimits")]
-    """How much each run may use: requests, time, tokens, cost. A run can have its own: `run(prompt, limits=…)`."""
+    """How much each run may use: requests, time, tokens, cost. A run can have its own: `run(prompt,
+    limits=…)`."""
     options: Annotated[Options, Accepts(Options, "Options")]
     """How the model generates."""
     context: Annotated[ContextPolicy, Accepts(ContextPolicy, "a ContextPolicy")]
     """What to do when the conversation outgrows the model's context window."""
     facade: Annotated[str | Facade, Accepts((str, Facade), "the name of a facade, or a Facade")]
-    """How the built-in tools are presented; by default as in the model's own harness, whose note on using them follows the
-    system prompt."""
-    code_mode: Annotated[bool | Language | None, Accepts((bool, str, NoneType), "True, False, None, 'javascript' or 'python'")]
-    """Have the model write code that calls the tools, in "javascript" or "python" (True: whichever can run here); None: only if
-    its own harness works that way, as GPT-5.6's does. Needs `pip install 'toolglot[code]'`."""
+    """How the built-in tools are presented; by default as in the model's own harness, whose note on using
+    them follows the system prompt."""
+    code_mode: Annotated[
+        bool | Language | None, Accepts((bool, str, NoneType), "True, False, None, 'javascript' or 'python'")
+    ]
+    """Have the model write code that calls the tools, in "javascript" or "python" (True: whichever can run
+    here); None: only if its own harness works that way, as GPT-5.6's does. Needs `pip install
+    'toolglot[code]'`."""
     output_type: OutputType[OutputValue]
     """A type, or a JSON Schema, for `result.output`."""
-    approve: Annotated[Approve | None, Accepts((Callable, NoneType), "a function that takes an ApprovalRequest")]
+    approve: Annotated[
+        Approve | None, Accepts((Callable, NoneType), "a function that takes an ApprovalRequest")
+    ]
     """Called when a tool call needs approval; without it, the run pauses."""
-    summarize: Annotated[Summarize | None, Accepts((Callable, NoneType), "a function that takes messages and returns a text")]
+    summarize: Annotated[
+        Summarize | None, Accepts((Callable, NoneType), "a function that takes messages and returns a text")
+    ]
     """Summarizes the omitted part of a long conversation, in place of the model."""
     hooks: Iterable[Hooks]
     """Observe or change requests, replies and calls."""
@@ -103,19 +114,24 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     metrics: Annotated[ToolMetrics | None, Accepts((ToolMetrics, NoneType), "a ToolMetrics")]
     """Counts the calls of each tool."""
     data: Data | None
-    """Passed to tools in their Context, and to a function that writes the system prompt. A run can pass its own:
-    `run(prompt, data=…)`."""
+    """Passed to tools in their Context, and to a function that writes the system prompt. A run can pass its
+    own: `run(prompt, data=…)`."""
     conversation: Annotated[Conversation | None, Accepts((Conversation, NoneType), "a Conversation")]
     """A conversation to continue."""
     defer: Annotated[
         Defer,
-        Accepts((bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"),
+        Accepts(
+            (bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"
+        ),
     ]
-    """Tools that the model must search for before it sees them: True, names or tags, or a function; by default ("auto"), all
-    but the built-in ones if there are too many for the context window or the provider."""
-    telemetry: Annotated[Telemetry | bool | None, Accepts((bool, Telemetry, NoneType), "True, False, None or a Telemetry")]
-    """Spans and metrics for OpenTelemetry: True, False or a `Telemetry`; by default, only if the program has set up
-    OpenTelemetry."""
+    """Tools that the model must search for before it sees them: True, names or tags, or a function; by
+    default ("auto"), all but the built-in ones if there are too many for the context window or the
+    provider."""
+    telemetry: Annotated[
+        Telemetry | bool | None, Accepts((bool, Telemetry, NoneType), "True, False, None or a Telemetry")
+    ]
+    """Spans and metrics for OpenTelemetry: True, False or a `Telemetry`; by default, only if the program has
+    set up OpenTelemetry."""
 
 
 _EXPECTED: dict[str, tuple[Any, str]] = {
@@ -127,14 +143,20 @@ _NO_HOOKS = HookChain()
 
 
 def check_option(name: str, value: Any, *, shown_as: str = "") -> None:
-    """Raise UsageError if an option has a value of another type. `shown_as`: another option that takes the same."""
+    """Raise UsageError if an option has a value of another type.
+
+    `shown_as`: another option that takes the same.
+    """
     if name in _EXPECTED:
         shown_as = shown_as or name
         check_arguments({shown_as: value}, {shown_as: _EXPECTED[name]})
 
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The configuration of an agent, without its models and conversations. A change replaces it as a whole."""
+    """The configuration of an agent, without its models and conversations.
+
+    A change replaces it as a whole.
+    """
 
     tools: ToolRegistry
     hosted: HostedTools
@@ -168,7 +190,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             hosted=HostedTools(as_items(options.get("hosted", ())), definitions),
             metrics=options.get("metrics") or ToolMetrics(),
         )
-        return config.change({name: options[name] for name in (*_CHANGEABLE, "approval_mode") if name in options})
+        return config.change(
+            {name: options[name] for name in (*_CHANGEABLE, "approval_mode") if name in options}
+        )
 
     def change(self, options: Mapping[str, Any]) -> "AgentConfig":
         """Return this configuration with other options. Raises UsageError."""
@@ -178,7 +202,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if "approval_mode" in fields:
             fields["config"] = _use_mode(fields.get("config", self.config), fields.pop("approval_mode"))
         _check_mode(fields.get("config", self.config))
-        if "options" in fields and fields["options"].cache is None:  # options that do not mention the cache keep it on
+        # options that do not mention the cache keep it on
+        if "options" in fields and fields["options"].cache is None:
             fields["options"] = replace(fields["options"], cache=True)
         if "options" in fields:
             check_extras(fields["options"].extras)
@@ -202,7 +227,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return (*(tool.name for tool in self.tools), *self.hosted.all_names)
 
 
-_CHANGEABLE = tuple(name for name in AgentConfig.__struct_fields__ if name not in ("tools", "hosted", "metrics"))
+_CHANGEABLE = tuple(
+    name for name in AgentConfig.__struct_fields__ if name not in ("tools", "hosted", "metrics")
+)
 
 
 def _use_mode(config: ToolConfig, mode: ApprovalMode) -> ToolConfig:

@@ -1,4 +1,6 @@
-"""The models of an agent: the one that is asked now, those to fall back on, and the connections that were opened to them."""
+"""The models of an agent: the one that is asked now, those to fall back on, and the connections that were
+opened to them.
+"""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -17,7 +19,9 @@ _SHARED_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are n
 class Models:
     """The current model and those that may replace it."""
 
-    def __init__(self, model: str | Engine, options: EngineOptions, fallbacks: Iterable[str | Engine] = ()) -> None:
+    def __init__(
+        self, model: str | Engine, options: EngineOptions, fallbacks: Iterable[str | Engine] = ()
+    ) -> None:
         check_option("model", model)
         self._opened_transports = set[Transport]()
         self._fallbacks = tuple(fallbacks)
@@ -38,7 +42,10 @@ class Models:
         self._options, self._options_profile = merged, self.engine.profile.id
 
     def use_fallback(self, used: int) -> int | None:
-        """Switch to the next fallback after the first `used`. Return the new number used, or None if none is left."""
+        """Switch to the next fallback after the first `used`.
+
+        Return the new number used, or None if none is left.
+        """
         for index in range(used, len(self._fallbacks)):
             fallback = self._fallbacks[index]
             other = self.create_engine(fallback)
@@ -53,7 +60,8 @@ class Models:
         if isinstance(model, Engine):
             return model
         options = self._options
-        if select_row(*split_model(model)) != self._options_profile:  # another provider must not get this one's key
+        # another provider must not get this one's key
+        if select_row(*split_model(model)) != self._options_profile:
             options = {name: options[name] for name in _SHARED_OPTIONS if name in options}
         return self._open(model, options)
 

@@ -52,7 +52,10 @@ class Runs:
         return state.take_result(driver)
 
     def watch(self, state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
-        """Start a run when its events are read. If its reader goes away without closing it, the conversation is notified."""
+        """Start a run when its events are read.
+
+        If its reader goes away without closing it, the conversation is notified.
+        """
         reader_gone = Event()
         events = _stream(state, start, reader_gone)
         finalize(events, reader_gone.set).atexit = False
@@ -60,7 +63,9 @@ class Runs:
 
     # ---- the beginning of a run
 
-    async def start(self, state: ConversationState, prompt: Prompt, settings: RunSettings, *, streaming: bool) -> Driver:
+    async def start(
+        self, state: ConversationState, prompt: Prompt, settings: RunSettings, *, streaming: bool
+    ) -> Driver:
         """Begin a run with a prompt."""
         messages, names = to_messages(prompt), self._setup.names
         settings = self._resolve_allow(settings, names)
@@ -88,20 +93,28 @@ class Runs:
     async def _new_driver(self, state: ConversationState, run: Run, *, streaming: bool) -> Driver:
         setup, settings = self._setup, state.settings
         config = setup.config
-        output, output_type = None, config.output_type if settings.output_type is None else settings.output_type
+        output = None
+        output_type = config.output_type if settings.output_type is None else settings.output_type
         if output_type is not None:
             if FINAL_ANSWER_TOOL in config.tools:
-                raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
+                raise NameConflict(
+                    f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output"
+                )
             output = StructuredOutput(output_type)
         data = config.data if settings.data is None else settings.data
         if config.telemetry is not False:
             host = state.host
-            state.telemetry = start_run(config.telemetry, setup.models.engine, lambda: host.run_id, state.telemetry)
+            state.telemetry = start_run(
+                config.telemetry, setup.models.engine, lambda: host.run_id, state.telemetry
+            )
         parts = RunParts(setup, state, output, data, await setup.system_prompt(state, data))
         return Driver(run, RequestBuilder(parts), streaming=streaming)
 
     def _resolve_allow(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
-        """Return the settings with the agent's own names of the tools that the run may call. Raises UnknownName."""
+        """Return the settings with the agent's own names of the tools that the run may call.
+
+        Raises UnknownName.
+        """
         allowed = settings.allow
         if allowed is None:
             return settings
@@ -114,8 +127,12 @@ class Runs:
     def _check_tool_choice(self, choice: ToolChoice, names: PolicyNames) -> None:
         """Raise UnknownName for a choice of a tool that there is not, by any of its names."""
         config = self._setup.config
-        definitions = (*config.tools.definitions(), *self._setup.view().tools())  # by the caller's names, and by the model's
-        known = {*config.tool_names, *(name for item in definitions for name in (item.name, item.qualified_name))}
+        # by the caller's names, and by the model's
+        definitions = (*config.tools.definitions(), *self._setup.view().tools())
+        known = {
+            *config.tool_names,
+            *(name for item in definitions for name in (item.name, item.qualified_name)),
+        }
         for name in {*choice.names}.difference(known, LOOP_TOOLS):
             if not any(names.covers(name, tool) for tool in config.tool_names):
                 raise UnknownName("tool in tool_choice", name, known)
@@ -125,7 +142,10 @@ class Runs:
     async def resume(
         self, state: ConversationState, decisions: Decisions, changes: Mapping[str, Any], *, streaming: bool
     ) -> Driver:
-        """Continue a run that waits. `changes`: what the rest of it has instead of the settings that it was started with."""
+        """Continue a run that waits.
+
+        `changes`: what the rest of it has instead of the settings that it was started with.
+        """
         run = state.paused
         if run is None:
             raise UsageError("no run is waiting to be resumed")
@@ -143,7 +163,9 @@ class Runs:
     async def _check_can_run(
         self, state: ConversationState, run: Run, waiting: "_WaitingCalls", rulings: Mapping[int, Ruling]
     ) -> None:
-        """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are not valid."""
+        """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are
+        not valid.
+        """
         host, caller, can_ask = state.host, state.caller, self._setup.config.approve is not None
         for index, call in waiting.calls.items():
             answer = rulings[index].answer if index in rulings else None
@@ -154,7 +176,9 @@ class Runs:
             interpreted = call if suspended is not None else caller.interpret(call)
             if host.find_tool(interpreted, caller) is None:
                 name = base_call(interpreted).name
-                raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
+                raise UsageError(
+                    f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]"
+                )
             is_question = suspended is not None and suspended.needs == "answer"
             if answer is None or answer.arguments is None or is_question:
                 continue
@@ -171,7 +195,8 @@ class _WaitingCalls:
         self._state, self._run = state, run
         self.calls: dict[int, ToolCall] = dict(run.waiting_calls)
         self.started: dict[int, Suspended | None] = {}
-        """What calls wait for that have started: for one that their code has made, or with a question of their own."""
+        """What calls wait for that have started: for one that their code has made, or with a question of
+        their own."""
         ids: dict[str, int] = {}
         for index, call in run.waiting_calls:
             suspended = self.started[index] = state.host.find_suspended(call.id)
@@ -182,10 +207,16 @@ class _WaitingCalls:
         self._ids = ids
 
     async def read(self, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
-        """Return the decisions by call index, each with the fingerprint of the request it is about. Raises UsageError."""
+        """Return the decisions by call index, each with the fingerprint of the request it is about.
+
+        Raises UsageError.
+        """
         records = self._run.suspended
-        fingerprints = {fingerprint: index for index in self.calls if (fingerprint := records[index].fingerprint)}
-        if not decisions.keys() <= self._ids.keys() | fingerprints.keys():  # perhaps of what the calls would do now
+        fingerprints = {
+            fingerprint: index for index in self.calls if (fingerprint := records[index].fingerprint)
+        }
+        # perhaps of what the calls would do now
+        if not decisions.keys() <= self._ids.keys() | fingerprints.keys():
             suspended_calls = await self._state.list_suspended(self._run)
             fingerprints |= {suspended.fingerprint: index for index, suspended in suspended_calls.items()}
         rulings = dict[int, Ruling]()
@@ -203,10 +234,17 @@ class _WaitingCalls:
     def _find_by_id(self, id: str) -> int:
         if id not in self._ids:
             names = ", ".join(sorted(self._ids)) or "none"
-            raise UsageError(f"no call {id} is waiting for a decision; agent.list_pending() lists those that are: {names}")
+            raise UsageError(
+                f"no call {id} is waiting for a decision; agent.list_pending() lists those that are: {names}"
+            )
         if self._run.distrust_reason:
-            hint = "use a fingerprint from agent.list_pending(), or share a TOOLGLOT_APPROVAL_KEY between machines"
-            raise UsageError(f"the id {id} is not enough to decide on a call, as {self._run.distrust_reason}: {hint}")
+            hint = (
+                "use a fingerprint from agent.list_pending(), or share a TOOLGLOT_APPROVAL_KEY between "
+                "machines"
+            )
+            raise UsageError(
+                f"the id {id} is not enough to decide on a call, as {self._run.distrust_reason}: {hint}"
+            )
         return self._ids[id]
 
 

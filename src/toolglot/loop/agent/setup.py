@@ -1,4 +1,6 @@
-"""What an agent is at present, and what follows from it: what a model sees, who makes its calls, and where they run."""
+"""What an agent is at present, and what follows from it: what a model sees, who makes its calls, and where
+they run.
+"""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -38,7 +40,10 @@ log = get_logger("toolglot.loop")
 
 
 class AgentSetup:
-    """The configuration and the models of an agent. Its runs read them anew for each request, as both may change meanwhile."""
+    """The configuration and the models of an agent.
+
+    Its runs read them anew for each request, as both may change meanwhile.
+    """
 
     config: AgentConfig
     names: PolicyNames
@@ -62,7 +67,9 @@ class AgentSetup:
         self._check_names(config)
         self.config = config
         self.names = resolve_policy_names(config.tools, facade, config.hosted.all_names)
-        self.host_options = HostOptions(approve=config.approve, hooks=config.hooks, audit=config.audit, metrics=config.metrics)
+        self.host_options = HostOptions(
+            approve=config.approve, hooks=config.hooks, audit=config.audit, metrics=config.metrics
+        )
 
     def _check_names(self, config: AgentConfig) -> None:
         """Raise UnknownName for a name in the policies that is no tool."""
@@ -76,14 +83,20 @@ class AgentSetup:
         self.adapt()
 
     def use_fallback(self, used: int) -> int | None:
-        """Switch to the next fallback after the first `used`. Return the new number used, or None if none is left."""
+        """Switch to the next fallback after the first `used`.
+
+        Return the new number used, or None if none is left.
+        """
         index = self.models.use_fallback(used)
         if index is not None:
             self.adapt()
         return index
 
     def adapt(self) -> None:
-        """Adapt the configuration to the model and the tools, which have just changed. An agent's own is the same for all."""
+        """Adapt the configuration to the model and the tools, which have just changed.
+
+        An agent's own is the same for all.
+        """
 
     # ---- what a model sees
 
@@ -112,10 +125,14 @@ class AgentSetup:
     def is_current(self, view: ModelView, engine: Engine, tool_config: ToolConfig) -> bool:
         """Return whether a view is still what a model sees."""
         config = self.config
-        return view.is_current(engine.profile, config.facade, tool_config, config.defer, self.code_language(engine))
+        return view.is_current(
+            engine.profile, config.facade, tool_config, config.defer, self.code_language(engine)
+        )
 
     def code_language(self, engine: Engine) -> Language | None:
-        """Return the language in which a model writes code that calls its tools; None if it calls them directly."""
+        """Return the language in which a model writes code that calls its tools; None if it calls them
+        directly.
+        """
         config = self.config
         tools, facade = config.tools, config.facade
         if config.code_mode is False or not len(tools) or RUN_CODE in tools:
@@ -133,7 +150,9 @@ class AgentSetup:
         return language
 
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the loop adds: for structured output, to read the rest of long results, to run code."""
+        """Return the tools that the loop adds: for structured output, to read the rest of long results, to
+        run code.
+        """
         tools: list[Tool] = []
         if answer_tool is not None:
             tools.append(answer_tool)
@@ -148,12 +167,16 @@ class AgentSetup:
         """Return the system prompt: the caller's text, or what the caller's function returns."""
         prompt = self.config.system
         if callable(prompt):
-            tools = self.view(tool_config=state.apply_settings(self.config.config)).tools(self.loop_tools(state))
+            tools = self.view(tool_config=state.apply_settings(self.config.config)).tools(
+                self.loop_tools(state)
+            )
             prompt = prompt(PromptContext(self.models.engine.name, data, state.conversation, tools))
             if isawaitable(prompt):
                 prompt = await prompt
             if not isinstance(cast(Any, prompt), str):
-                raise UsageError(f"system: the function must return text, not {type(cast(Any, prompt)).__name__}")
+                raise UsageError(
+                    f"system: the function must return text, not {type(cast(Any, prompt)).__name__}"
+                )
         return prompt or ""
 
     # ---- conversations and runs
@@ -161,7 +184,9 @@ class AgentSetup:
     def open_state(self, conversation: Conversation) -> ConversationState:
         """Return the state of a conversation that the agent has not seen before."""
         config = self.config
-        caller = Caller(registry=config.tools, config=config.config, names=self.names, can_ask=config.approve is not None)
+        caller = Caller(
+            registry=config.tools, config=config.config, names=self.names, can_ask=config.approve is not None
+        )
         return ConversationState(conversation, self.host_options.open_host(), caller)
 
     def make_caller(
@@ -172,7 +197,10 @@ class AgentSetup:
         unloaded_tools: Mapping[str, ToolDefinition],
         data: Any,
     ) -> Caller:
-        """Return who makes the calls of the next reply. `unloaded_tools`: those whose definitions the model has not seen."""
+        """Return who makes the calls of the next reply.
+
+        `unloaded_tools`: those whose definitions the model has not seen.
+        """
         return view.tool_view.caller(
             model=self.models.engine.name,
             can_ask=self.config.approve is not None or state.has_approver,
@@ -206,7 +234,8 @@ class AgentSetup:
 
 
 def _check_policy_names(config: AgentConfig) -> None:
-    """Raise UnknownName for a name that is no tool: an allowed tool would be missing, a limit would not apply.
+    """Raise UnknownName for a name that is no tool: an allowed tool would be missing, a limit would not
+    apply.
 
     Patterns, and the names in `defer`, may be for tools that come later: without a match, they are a warning.
     """
@@ -248,7 +277,8 @@ def _warn_of_unknown_deferred(config: AgentConfig) -> None:
 def _is_known(config: AgentConfig, name: str) -> bool:
     """Return whether a name or pattern in a policy stands for a tool of this agent, or of an MCP server.
 
-    Names of built-in tools are known to every agent, so that agents with different tools can share a configuration.
+    Names of built-in tools are known to every agent, so that agents with different tools can share a
+    configuration.
     """
     tools = (*config.tool_names, *(tool.definition.qualified_name for tool in config.tools), *LOOP_TOOLS)
     if any(fnmatchcase(tool, name) for tool in tools) or may_come_later(name):

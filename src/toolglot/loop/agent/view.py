@@ -15,7 +15,10 @@ __all__ = ["AgentView"]
 
 
 class AgentView:
-    """What the current model sees in the agent's own conversation. It does not change: ask the agent for a new one."""
+    """What the current model sees in the agent's own conversation.
+
+    It does not change: ask the agent for a new one.
+    """
 
     def __init__(self, setup: AgentSetup, state: ConversationState) -> None:
         self._state = state

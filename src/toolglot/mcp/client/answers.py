@@ -1,7 +1,9 @@
-"""Reads a server's messages. An answer that cannot be read becomes an error, with which its request ends at once.
+"""Reads a server's messages.
 
-The SDK drops what it cannot read, and the request would wait until it times out. The errors that are made here carry a secret,
-because after some of them a call is retried: a server must not be able to imitate them.
+An answer that cannot be read becomes an error, with which its request ends at once.
+
+The SDK drops what it cannot read, and the request would wait until it times out. The errors that are made
+here carry a secret, because after some of them a call is retried: a server must not be able to imitate them.
 """
 
 import json
@@ -48,19 +50,25 @@ LISTS = {
 """The fields that hold lists, and the requests that return them: one bad item does not spoil the others."""
 # Unpaired surrogates, which JSON in Python and JavaScript may contain and the SDK refuses.
 _UNPAIRED_SURROGATE = re.compile(
-    r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
+    r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}",
+    re.IGNORECASE,
 )
-# The id of an answer that cannot be parsed: SDKs write it before or after the result. The patterns are anchored, because a
-# result may contain ids, too. A request that the server sends has a method instead of a result.
+# The id of an answer that cannot be parsed: SDKs write it before or after the result. The patterns are
+# anchored, because a result may contain ids, too. A request that the server sends has a method instead of a
+# result.
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID = rb'"id"\s*:\s*"?(\d{1,18})"?'
 _ANSWER = rb'"(?:result|error)"\s*:'
 # {"jsonrpc": "2.0", "id": 7, "result": …
-_ID_FIRST = re.compile(rb"\s*\{\s*(?:%s\s*,\s*)?%s\s*,\s*(?:%s\s*,\s*)?%s" % (_VERSION, _ID, _VERSION, _ANSWER))
+_ID_FIRST = re.compile(
+    rb"\s*\{\s*(?:%s\s*,\s*)?%s\s*,\s*(?:%s\s*,\s*)?%s" % (_VERSION, _ID, _VERSION, _ANSWER)
+)
 # {"jsonrpc": "2.0", "result": …
 _ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:%s\s*,\s*)?%s" % (_VERSION, _ANSWER))
 # …, "id": 7}
-_ID_LAST = re.compile(rb",\s*%s\s*(?:,\s*%s\s*)?\}\s*\Z|,\s*%s\s*,\s*%s\s*\}\s*\Z" % (_ID, _VERSION, _VERSION, _ID))
+_ID_LAST = re.compile(
+    rb",\s*%s\s*(?:,\s*%s\s*)?\}\s*\Z|,\s*%s\s*,\s*%s\s*\}\s*\Z" % (_ID, _VERSION, _VERSION, _ID)
+)
 _MAX_PER_LINE = 100
 _SEARCHED_BYTES = 300
 """Bytes at each end of an answer that are searched for its id."""
@@ -98,7 +106,9 @@ def report_overlong(request_id: int | str, size: int, limit: int) -> "JSONRPCErr
 
 
 def read_messages(line: bytes) -> "list[JSONRPCMessage]":
-    """Read a line: one message, or several that a server's threads wrote at once; none if it is a banner or debug output."""
+    """Read a line: one message, or several that a server's threads wrote at once; none if it is a banner or
+    debug output.
+    """
     messages: list[JSONRPCMessage] = []
     for _ in range(_MAX_PER_LINE):
         message, line = _read_first(line)
@@ -116,7 +126,8 @@ def _read_first(data: bytes) -> "tuple[JSONRPCMessage | None, bytes]":
     data = data.removeprefix(_BOM)
     with suppress(ValueError):  # pydantic's; most messages are valid
         return _make_reliable(jsonrpc_message_adapter.validate_json(data, by_name=False)), b""
-    # Bytes that are not UTF-8 and unpaired surrogates, which the SDK refuses, lose only the characters that they stand for.
+    # Bytes that are not UTF-8 and unpaired surrogates, which the SDK refuses, lose only the characters that
+    # they stand for.
     text = _UNPAIRED_SURROGATE.sub(r"\\ufffd", data.decode(errors="replace"))
     with suppress(ValueError):
         return _make_reliable(jsonrpc_message_adapter.validate_json(text, by_name=False)), b""
@@ -131,13 +142,17 @@ def _read_first(data: bytes) -> "tuple[JSONRPCMessage | None, bytes]":
 
 
 def read_answer(data: bytes, request_id: int | str) -> "JSONRPCMessage":
-    """Read a message that was sent in answer to this request alone. If it is not an answer to it, return a failure."""
+    """Read a message that was sent in answer to this request alone.
+
+    If it is not an answer to it, return a failure.
+    """
     from mcp_types import JSONRPCError, JSONRPCResponse
 
     message, _ = _read_first(data)
     if message is None:
         return _make_unreadable(request_id, "it is not a JSON-RPC message" if data.strip() else "it is empty")
-    if isinstance(message, JSONRPCError):  # servers that refuse a request before reading it do not know its id
+    # servers that refuse a request before reading it do not know its id
+    if isinstance(message, JSONRPCError):
         return JSONRPCError(jsonrpc="2.0", id=request_id, error=message.error)
     if isinstance(message, JSONRPCResponse) and str(message.id) != str(request_id):
         return _make_unreadable(request_id, f"it answers another request ({truncate(str(message.id), 40)})")
@@ -147,17 +162,21 @@ def read_answer(data: bytes, request_id: int | str) -> "JSONRPCMessage":
 def _make_reliable(message: "JSONRPCMessage") -> "JSONRPCMessage":
     """Return a message with an error code and values that mean what the SDK and conversations take them for.
 
-    The SDK validates the structure of a message only: its code may be one that the SDK uses itself, and its values such that
-    no JSON can be written of them.
+    The SDK validates the structure of a message only: its code may be one that the SDK uses itself, and its
+    values such that no JSON can be written of them.
     """
     from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCResponse
 
     if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
-        message.error.code = INTERNAL_ERROR  # the SDK uses the other to say that a connection has ended; servers, for anything
+        # the SDK uses the other to say that a connection has ended; servers, for anything
+        message.error.code = INTERNAL_ERROR
     if isinstance(message, JSONRPCResponse):
-        fields = {name: value for name, value in message.result.items() if name not in LISTS}  # whose items are checked singly
+        # whose items are checked singly
+        fields = {name: value for name, value in message.result.items() if name not in LISTS}
         if not is_portable(fields):
-            return _make_unreadable(message.id, f"it contains NaN or an infinity, or is nested more than {MAX_DEPTH} levels")
+            return _make_unreadable(
+                message.id, f"it contains NaN or an infinity, or is nested more than {MAX_DEPTH} levels"
+            )
     return message
 
 
@@ -168,7 +187,8 @@ def _read_odd_message(value: Any) -> "JSONRPCMessage | None":
     if not isinstance(value, dict):
         return None
     message = cast(dict[str, Any], value)
-    if "jsonrpc" not in message and not message.keys() <= {"id", "result", "error"}:  # a line of a log, perhaps
+    # a line of a log, perhaps
+    if "jsonrpc" not in message and not message.keys() <= {"id", "result", "error"}:
         return None
     request_id, method = message.get("id"), message.get("method")
     if isinstance(method, str) and "id" not in message:
@@ -177,25 +197,33 @@ def _read_odd_message(value: Any) -> "JSONRPCMessage | None":
         request_id = int(request_id)
     if not isinstance(request_id, int | str) or isinstance(request_id, bool):
         return None
-    if isinstance(method, str):  # without its malformed parameters, so that the server gets an error instead of no answer
+    # without its malformed parameters, so that the server gets an error instead of no answer
+    if isinstance(method, str):
         return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method)
     if (error := message.get("error")) is not None:
         text = cast(dict[str, Any], error).get("message") if isinstance(error, dict) else error
         text = text if isinstance(text, str) else dumps_text(error)
         return JSONRPCError(
-            jsonrpc="2.0", id=request_id, error=ErrorData(code=INTERNAL_ERROR, message=truncate(text, _MAX_ERROR_CHARS))
+            jsonrpc="2.0",
+            id=request_id,
+            error=ErrorData(code=INTERNAL_ERROR, message=truncate(text, _MAX_ERROR_CHARS)),
         )
     if "result" not in message:
         return _make_unreadable(request_id, "it has neither a result nor an error")
     if not isinstance(message["result"], dict):
-        return _make_unreadable(request_id, f"its result is {json_type_name(message['result'])} instead of an object")
+        return _make_unreadable(
+            request_id, f"its result is {json_type_name(message['result'])} instead of an object"
+        )
     if message.get("jsonrpc") != "2.0":
         return _make_unreadable(request_id, 'it is not JSON-RPC 2.0: the field "jsonrpc" is missing or wrong')
     return _make_unreadable(request_id, _TOO_DEEP)
 
 
 def _make_unreadable(request_id: int | str, reason: str) -> "JSONRPCError":
-    """Return the failure of a request whose answer cannot be read. `reason`: a clause whose subject, "it", is the answer."""
+    """Return the failure of a request whose answer cannot be read.
+
+    `reason`: a clause whose subject, "it", is the answer.
+    """
     return make_failure(request_id, "unreadable", f"its answer cannot be read: {reason}")
 
 

@@ -61,14 +61,19 @@ class ServerCalls:
     async def elicit(self, context: Any, params: "mcp_types.ElicitRequestParams") -> "mcp_types.ElicitResult":
         from mcp_types import ElicitResult
 
-        # Over stdio, the older protocol does not say which call a question belongs to: the latest is the best guess.
+        # Over stdio, the older protocol does not say which call a question belongs to: the latest is the best
+        # guess.
         call = _current_call.get() or (self._running[-1] if self._running else None)
         if call is None:
-            log.info("MCP server %s asked a question outside of a call; the question was declined", self._link.name)
+            log.info(
+                "MCP server %s asked a question outside of a call; the question was declined", self._link.name
+            )
             return ElicitResult(action="decline")
         return await call.elicit(params)
 
-    async def call(self, tool: str, context: Context, arguments: dict[str, Any], is_repeatable: bool) -> ToolOutput:
+    async def call(
+        self, tool: str, context: Context, arguments: dict[str, Any], is_repeatable: bool
+    ) -> ToolOutput:
         """Call a tool, from any event loop."""
         suspension = context.inner_tools.suspension if context.inner_tools is not None else None
         if isinstance(suspension, CallWaits):
@@ -76,13 +81,18 @@ class ServerCalls:
         call = RemoteCall(self._link.name, context, self._link.server.timeout, self._link.thread.loop)
         work = self._run_call(call, tool, arguments, is_repeatable)
         try:
-            self._link.thread.post(call.start, work)  # with the caller's context variables, so that its trace continues
+            # with the caller's context variables, so that its trace continues
+            self._link.thread.post(call.start, work)
         except UsageError:
             work.close()
-            raise ToolError(f"{self._link.name} is closed; the call did not run.", code="mcp_not_connected") from None
+            raise ToolError(
+                f"{self._link.name} is closed; the call did not run.", code="mcp_not_connected"
+            ) from None
         return await call.wait(context)
 
-    async def _run_call(self, call: RemoteCall, tool: str, arguments: dict[str, Any], is_repeatable: bool) -> ToolOutput:
+    async def _run_call(
+        self, call: RemoteCall, tool: str, arguments: dict[str, Any], is_repeatable: bool
+    ) -> ToolOutput:
         from mcp import MCPError
 
         _current_call.set(call)
@@ -102,13 +112,20 @@ class ServerCalls:
                             raise self._make_error(e) from None
             raise AssertionError("the second attempt returns or raises")
         except TimeoutError:
-            message = f"{self._link.name} did not answer within {self._link.server.timeout:g} s, and the call was cancelled."
-            raise ToolError(f"{message} It may have had effects.", kind="timeout", code="mcp_timeout") from None
+            message = (
+                f"{self._link.name} did not answer within {self._link.server.timeout:g} s, and the "
+                "call was cancelled."
+            )
+            raise ToolError(
+                f"{message} It may have had effects.", kind="timeout", code="mcp_timeout"
+            ) from None
         except ToolError:
             raise
         except Exception as e:  # a result that is not valid MCP, or too many questions
             message = f"{self._link.name} may have run the call, but {truncate(explain_error(e), 300)}."
-            raise ToolError(redact(message, {*self._link.server.secrets, *known_keys()}), code="mcp_error") from None
+            raise ToolError(
+                redact(message, {*self._link.server.secrets, *known_keys()}), code="mcp_error"
+            ) from None
         finally:
             self._running.remove(call)
 
@@ -122,7 +139,9 @@ class ServerCalls:
             self._sent_count -= 1
 
     async def drain(self) -> None:
-        """Wait briefly for the answers to the calls that were sent: each learns by its own 404 that it did not run."""
+        """Wait briefly for the answers to the calls that were sent: each learns by its own 404 that it did
+        not run.
+        """
         deadline = self._link.thread.loop.time() + _DRAIN_SECONDS
         while self._sent_count and self._link.thread.loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -139,7 +158,10 @@ class ServerCalls:
                     await self._link.settled.wait()
         if self._link.client is None or not self._link.is_connected:
             reason = self._link.status.error or "it did not start in time"
-            raise ToolError(f"{self._link.name} is not connected: {reason}. The call did not run.", code="mcp_not_connected")
+            raise ToolError(
+                f"{self._link.name} is not connected: {reason}. The call did not run.",
+                code="mcp_not_connected",
+            )
         return self._link.client
 
     async def _may_repeat(self, error: Any, client: "Client", is_repeatable: bool) -> bool:
@@ -156,7 +178,11 @@ class ServerCalls:
         if error.code != CONNECTION_CLOSED:
             return False
         deadline = self._link.thread.loop.time() + _CAUSE_SECONDS
-        while self._link.client is client and not self._link.lost.is_set() and self._link.thread.loop.time() < deadline:
+        while (
+            self._link.client is client
+            and not self._link.lost.is_set()
+            and self._link.thread.loop.time() < deadline
+        ):
             await asyncio.sleep(0.01)  # the SDK ends calls before it reports the cause
         if self._link.client is client and error.message == "Connection closed":
             self._link.end("it was closed")  # the SDK reports no cause if it closed the connection itself
@@ -181,7 +207,10 @@ class ServerCalls:
             reason = error.message
             if not cause:
                 reason = self._link.end_reason or self._link.status.error or reason
-            message = f"The connection to {name} was lost during the call ({reason}), which may or may not have run. "
+            message = (
+                f"The connection to {name} was lost during the call ({reason}), which may or may not "
+                "have run. "
+            )
             message += "Check its effects before you retry it."
             return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")
         message = f"{name}: {truncate(error.message, 2000)}"
@@ -189,11 +218,14 @@ class ServerCalls:
         if addresses:
             message += f" The user must open this URL first: {', '.join(addresses)}"
         kind = "validation" if error.code == INVALID_PARAMS else "execution"
-        return ToolError(redact(message, {*self._link.server.secrets, *known_keys()}), kind=kind, code="mcp_error")
+        return ToolError(
+            redact(message, {*self._link.server.secrets, *known_keys()}), kind=kind, code="mcp_error"
+        )
 
     @staticmethod
     async def accept_result(name: str, result: "mcp_types.CallToolResult") -> None:
-        """Replace the SDK's check against the output schema, which would discard the result of a call that has run.
+        """Replace the SDK's check against the output schema, which would discard the result of a call that
+        has run.
 
         A schema's pattern could also take forever to match, and block every thread of the program.
         """

@@ -1,7 +1,8 @@
 """MCP servers whose tools an agent can use, from any thread and any event loop.
 
-All servers share one event loop in a separate thread, so that a server that hangs does not block anything else, and several
-agents can use the same servers. Their state is replaced as a whole, so that it can be read at any time.
+All servers share one event loop in a separate thread, so that a server that hangs does not block anything
+else, and several agents can use the same servers. Their state is replaced as a whole, so that it can be read
+at any time.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["McpServers"]
 
 log = get_logger("toolglot.mcp")
-for _name in ("mcp", "client"):  # the SDK's loggers: if logging is not configured, their tracebacks would be printed
+# the SDK's loggers: if logging is not configured, their tracebacks would be printed
+for _name in ("mcp", "client"):
     getLogger(_name).addHandler(NullHandler())
 
 
@@ -42,17 +44,20 @@ class Agent(Protocol):
 
 
 class McpServers:
-    """MCP servers by name. As a context manager, it connects to all of them concurrently and waits until they are ready.
+    """MCP servers by name.
+
+    As a context manager, it connects to all of them concurrently and waits until they are ready.
 
     `status` reports servers that fail; the others still work.
 
     Args:
         servers: The servers to start or connect to.
         launch: Returns the server to start instead, for example with its command wrapped in a sandbox.
-        on_change: Called with one sentence for each change after the start ("github: 2 tools added") and each failure.
+        on_change: Called with one sentence for each change after the start ("github: 2 tools added") and each
+            failure.
         roots: Directories in which servers should work.
-        sign_in: Called with a server's name and a URL; shows the user where to sign in. Without it, a server that requires
-            signing in fails.
+        sign_in: Called with a server's name and a URL; shows the user where to sign in. Without it, a server
+            that requires signing in fails.
         authenticate: Returns an `httpx2.Auth` for a server, or None to sign in with OAuth.
     """
 
@@ -66,9 +71,12 @@ class McpServers:
         sign_in: Callable[[str, str], None] | None = None,
         authenticate: Callable[[str, McpServer], Any] | None = None,
     ) -> None:
-        if not isinstance(servers, Mapping) or not all(isinstance(each, McpServer) for each in servers.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
+        is_mapping = isinstance(servers, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+        items: Iterable[Any] = servers.values() if is_mapping else [None]
+        if not all(isinstance(item, McpServer) for item in items):
             raise UsageError(
-                "McpServers takes a dict of names to McpServer(…); toolglot.mcp.load_servers(FILE) reads one from a file"
+                "McpServers takes a dict of names to McpServer(…); toolglot.mcp.load_servers(FILE) reads one "
+                "from a file"
             )
         if servers and find_spec("mcp") is None:
             raise UsageError("MCP servers need the mcp package; install it with: pip install 'toolglot[mcp]'")
@@ -112,7 +120,9 @@ class McpServers:
             self._thread.post(run_all)
 
     def wait_ready(self, timeout: float | None = None) -> None:
-        """Wait until every server is ready or has failed, for at most `timeout` seconds; each also has its own limit."""
+        """Wait until every server is ready or has failed, for at most `timeout` seconds; each also has its
+        own limit.
+        """
         self._thread.submit(self._wait_settled(timeout)).result()
 
     async def wait_ready_async(self, timeout: float | None = None) -> None:
@@ -163,10 +173,13 @@ class McpServers:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools of all servers that are or have been connected, for an agent or a registry."""
-        return tuple(tool for connection in self._connections.values() for _, tool in [*connection.tools.values()])
+        return tuple(
+            tool for connection in self._connections.values() for _, tool in [*connection.tools.values()]
+        )
 
     def __iter__(self) -> Iterator[Tool]:
-        if not self._thread.is_started and self._connections:  # otherwise an agent would silently have no tools
+        # otherwise an agent would silently have no tools
+        if not self._thread.is_started and self._connections:
             raise UsageError("the MCP servers have not been started; use `with servers:` or servers.start()")
         return iter(self.tools)
 
@@ -178,7 +191,9 @@ class McpServers:
     @property
     def resources(self) -> tuple[McpResource, ...]:
         """The resources and resource templates of all servers."""
-        return tuple(resource for connection in self._connections.values() for resource in connection.resources)
+        return tuple(
+            resource for connection in self._connections.values() for resource in connection.resources
+        )
 
     def status(self) -> tuple[McpServerStatus, ...]:
         """Return the state of each server."""
@@ -193,12 +208,19 @@ class McpServers:
         return None
 
     async def read_resource(self, server: str, uri: str) -> tuple[Part, ...]:
-        """Return the contents of a resource. Raises UnknownName for the server, ToolError if it cannot be read."""
+        """Return the contents of a resource.
+
+        Raises UnknownName for the server, ToolError if it cannot be read.
+        """
         return await asyncio.wrap_future(self._thread.submit(self._get(server).calls.read_resource(uri)))
 
-    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> tuple[Message, ...]:
         """Return the messages of a prompt. Raises UnknownName for the server, ToolError if it has none."""
-        return await asyncio.wrap_future(self._thread.submit(self._get(server).calls.get_prompt(name, dict(arguments or {}))))
+        return await asyncio.wrap_future(
+            self._thread.submit(self._get(server).calls.get_prompt(name, dict(arguments or {})))
+        )
 
     def _get(self, name: str) -> "Connection":
         if name not in self._connections:
@@ -214,7 +236,8 @@ class McpServers:
             self._update_agent(agent)
 
     def _update_agent(self, agent: Agent) -> None:
-        tools = {tool.name: tool for tool in self.tools}  # under the lock: the latest state must be the last one applied
+        # under the lock: the latest state must be the last one applied
+        tools = {tool.name: tool for tool in self.tools}
         known = self._agents[agent]
         for name in [name for name in known if name not in tools]:
             with suppress(UnknownName):  # the program removed it itself
@@ -231,7 +254,9 @@ class McpServers:
                 except Exception as e:  # must not affect the server or other agents
                     log.warning("an agent cannot use the MCP servers' tools: %r", e)
 
-    def _note_change(self, connection: "Connection", added: dict[str, Tool], removed: dict[str, Tool]) -> None:
+    def _note_change(
+        self, connection: "Connection", added: dict[str, Tool], removed: dict[str, Tool]
+    ) -> None:
         """Report a change; runs in the servers' thread."""
         self._update_agents()
         state, text = connection.status.state, ""

@@ -1,4 +1,6 @@
-"""Sign-ins that do not queue a server's requests: the SDK's keeps its lock until the server has begun to respond."""
+"""Sign-ins that do not queue a server's requests: the SDK's keeps its lock until the server has begun to
+respond.
+"""
 
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
@@ -27,7 +29,9 @@ class ConcurrentAuth(httpx2.Auth):
         context = self._provider.context
         return self._is_loaded and (context.is_token_valid() or not context.can_refresh_token())
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         context = self._provider.context
         refusal: httpx2.Response | None = None
         tokens: OAuthToken | None = None

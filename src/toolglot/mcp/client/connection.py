@@ -1,7 +1,9 @@
-"""One server: starts it, lists what it offers, calls it, and restarts it when it has died, all in one event loop.
+"""One server: starts it, lists what it offers, calls it, and restarts it when it has died, all in one event
+loop.
 
-A connection is a separate task (`run`), because the SDK's cancel scopes must be exited by the task that entered them. Each call
-also runs in its own task, so that one that hangs or is cancelled does not disturb the others.
+A connection is a separate task (`run`), because the SDK's cancel scopes must be exited by the task that
+entered them. Each call also runs in its own task, so that one that hangs or is cancelled does not disturb the
+others.
 """
 
 import asyncio
@@ -59,12 +61,18 @@ _CATCH_UP_SECONDS = 5.0  # to read a changed list of tools, before a call that n
 _PING_SECONDS = 1.0
 _LIST_SHARE = 0.2  # of `start_timeout`, for each list after the tools
 _MAX_LOG_LINES = 100  # per connection; later messages are logged at DEBUG
-_SANDBOX_HINT = "(its sandbox exposes only the workspace and installed programs; sandbox = false in your settings turns it off)"
+_SANDBOX_HINT = (
+    "(its sandbox exposes only the workspace and installed programs; sandbox = false in your "
+    "settings turns it off)"
+)
 _LEVELS = {"debug": DEBUG, "info": DEBUG, "notice": DEBUG, "warning": INFO}
 
 
 class Connection:
-    """A server. `launch` returns the server to start instead; `on_change` receives its new tools and its removed tools."""
+    """A server.
+
+    `launch` returns the server to start instead; `on_change` receives its new tools and its removed tools.
+    """
 
     def __init__(
         self,
@@ -191,7 +199,9 @@ class Connection:
                     list_roots_callback=self._list_roots if self._roots else None,
                     logging_callback=self._log_message,
                     message_handler=self._handle_message,
-                    client_info=Implementation(name="toolglot", version=import_module("toolglot").__version__),
+                    client_info=Implementation(
+                        name="toolglot", version=import_module("toolglot").__version__
+                    ),
                 )
                 await stack.enter_async_context(client)
                 client.session.validate_tool_result = self.calls.accept_result
@@ -213,7 +223,9 @@ class Connection:
             if self._launch is not None:
                 server = await asyncio.to_thread(self._launch, self.name, server)
             elif server.sandbox:
-                raise UsageError("it must run in a sandbox: pass launch=, which creates one, or remove sandbox=True")
+                raise UsageError(
+                    "it must run in a sandbox: pass launch=, which creates one, or remove sandbox=True"
+                )
             self._tail = OutputTail(self.name)  # an earlier process's output explains nothing
             return stdio_transport(server, self._tail, self.end)
         auth = self._authenticate(self.name, server) if self._authenticate is not None else None
@@ -277,7 +289,8 @@ class Connection:
         has_exited = reason.startswith("it exited")
         if self.server.command and self._tail.last_line:
             reason += f"; last output: {self._tail.last_line}"
-        secrets = {*self.server.secrets, *known_keys()}  # an argument may come from a variable of the user with a key
+        # an argument may come from a variable of the user with a key
+        secrets = {*self.server.secrets, *known_keys()}
         reason = truncate(redact(reason.replace("\n", " "), secrets, by_name=True), 600)
         return f"{reason} {_SANDBOX_HINT}" if has_exited and self.server.sandbox else reason
 
@@ -312,7 +325,9 @@ class Connection:
                     self.end_session()
                 self._log_lines += 1
                 level = WARNING if self._log_lines <= _MAX_LOG_LINES else DEBUG
-                log.log(level, "MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))
+                log.log(
+                    level, "MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e)
+                )
             finally:
                 self._is_refreshing = False
             await asyncio.sleep(_REFRESH_SECONDS)
@@ -355,7 +370,8 @@ class Connection:
             tool.catch_up = self.catch_up
         added = {tool.name: tool for _, tool in self.tools.values()}
         removed = {tool.name: tool for _, tool in old.values()}
-        self._on_change(  # now: a server could delay the other lists, and what it says about its tools would not count yet
+        # now: a server could delay the other lists, and what it says about its tools would not count yet
+        self._on_change(
             self,
             {name: tool for name, tool in added.items() if removed.get(name) is not tool},
             {name: tool for name, tool in removed.items() if name not in added},
@@ -367,11 +383,17 @@ class Connection:
             self.resources = await list_resources(self.name, client, problems, seconds)
         for tool, problem in problems.items():
             log.info("MCP server %s, tool %s: %s", self.name, tool, problem)
-        counts = {"tool_count": len(self.tools), "prompt_count": len(self.prompts), "resource_count": len(self.resources)}
+        counts = {
+            "tool_count": len(self.tools),
+            "prompt_count": len(self.prompts),
+            "resource_count": len(self.resources),
+        }
         self.status = replace(self.status, problems=dict(problems), **counts)
 
     async def catch_up(self) -> bool:
-        """Wait until the changes that the server has announced are read; reconnect if it has died. From any event loop.
+        """Wait until the changes that the server has announced are read; reconnect if it has died.
+
+        From any event loop.
 
         False: nobody knows what its tools are now.
         """
@@ -393,7 +415,9 @@ class Connection:
             return False
 
     async def _ping(self, client: "Client") -> None:
-        """Wait for an answer: what the server announced before has then arrived, unless it uses a connection of its own."""
+        """Wait for an answer: what the server announced before has then arrived, unless it uses a connection
+        of its own.
+        """
         from mcp_types import CONNECTION_CLOSED, EmptyResult, PingRequest, RequestParams
 
         from mcp import MCPError

@@ -35,7 +35,9 @@ def convert_result(result: "CallToolResult", notes: Iterable[str] = ()) -> ToolO
     parts = [*parts[:1], *(separate(part) for part in parts[1:])]
     parts += [Text(f"\n[{escape_surrogates(note)}]") for note in notes]
     error_code = "mcp_error" if result.is_error else ""
-    return ToolOutput(parts or "The tool returned nothing.", data, is_error=result.is_error, error_code=error_code)
+    return ToolOutput(
+        parts or "The tool returned nothing.", data, is_error=result.is_error, error_code=error_code
+    )
 
 
 def separate(part: Part) -> Part:
@@ -78,9 +80,12 @@ def convert_messages(messages: "Iterable[PromptMessage]") -> tuple[Message, ...]
 
 
 def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") -> Part:
-    """Return media, or a note in its place. The type is detected from the bytes if possible, because providers check it.
+    """Return media, or a note in its place.
 
-    A provider would refuse a request with an invalid image, and every later request in that conversation: it is left out.
+    The type is detected from the bytes if possible, because providers check it.
+
+    A provider would refuse a request with an invalid image, and every later request in that conversation: it
+    is left out.
     """
     media_type = media_type.partition(";")[0].strip().lower()
     if not _MEDIA_TYPE.fullmatch(media_type):
@@ -106,7 +111,10 @@ def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") ->
 
 
 def _find_problem(content: bytes, kind: str, media_type: str, detected: tuple[str, str] | None) -> str:
-    """Return why a provider would refuse media, or an empty text. `detected`: the family and the type of its bytes."""
+    """Return why a provider would refuse media, or an empty text.
+
+    `detected`: the family and the type of its bytes.
+    """
     if not content:
         return "it is empty"
     if detected is None:

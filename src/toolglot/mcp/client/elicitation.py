@@ -35,7 +35,9 @@ class _Field(_Choices, frozen=True):
 
 
 def check_question(params: "ElicitRequestParams") -> None:
-    """Raise ValueError or a ToolglotError if a question cannot be shown: everything after this relies on its structure."""
+    """Raise ValueError or a ToolglotError if a question cannot be shown: everything after this relies on its
+    structure.
+    """
     if len(params.message) > _MAX_MESSAGE:  # the user must not accept what is not shown
         raise UsageError(f"it has {len(params.message)} characters, more than the limit of {_MAX_MESSAGE}")
     if params.mode == "url":
@@ -45,7 +47,9 @@ def check_question(params: "ElicitRequestParams") -> None:
     msgspec.convert(params.requested_schema.get("properties", {}), dict[str, _Field])
 
 
-def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestParams", problem: str = "") -> ApprovalRequest:
+def make_request(
+    server: str, tool: str, call_id: str, params: "ElicitRequestParams", problem: str = ""
+) -> ApprovalRequest:
     """Return the question. `problem`: what was wrong with the last answer."""
     message = params.message
     if params.mode == "url":
@@ -58,12 +62,22 @@ def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestPar
         defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
         required = form.get("required", ())
         reason = f"{server} asks: {message}"
-        preview = "\n".join(_describe_field(name, field, is_required=name in required) for name, field in fields.items())
+        preview = "\n".join(
+            _describe_field(name, field, is_required=name in required) for name, field in fields.items()
+        )
     if problem:
         reason = f"{problem}; {reason}"
     call = ToolCall(call_id, tool, defaults)
     request = ApprovalRequest(
-        call, tool, frozenset(), server, defaults, preview or message, reason=reason, each_time=True, form=form
+        call,
+        tool,
+        frozenset(),
+        server,
+        defaults,
+        preview or message,
+        reason=reason,
+        each_time=True,
+        form=form,
     )
     return replace(request, fingerprint=digest(request))
 
@@ -137,6 +151,8 @@ def read_answer(params: "ElicitRequestParams", answer: Allow | Deny) -> "ElicitR
     if params.mode == "url":
         return ElicitResult(action="accept")
     form = params.requested_schema
-    defaults = {name: field["default"] for name, field in form.get("properties", {}).items() if "default" in field}
+    defaults = {
+        name: field["default"] for name, field in form.get("properties", {}).items() if "default" in field
+    }
     values = _fit({**defaults, **(answer.arguments or {})}, form)
     return values if isinstance(values, str) else ElicitResult(action="accept", content=values)

@@ -1,7 +1,9 @@
-"""The HTTP client of the SDK's transport: every request gets an answer that the SDK can read, and none ends the connection.
+"""The HTTP client of the SDK's transport: every request gets an answer that the SDK can read, and none ends
+the connection.
 
-The SDK ends a connection with all of its calls if the body of one response cannot be read, passes a 404 with a body on as an
-ordinary error, and takes an answer to another request for the right one. Here a response is read before the SDK does.
+The SDK ends a connection with all of its calls if the body of one response cannot be read, passes a 404 with
+a body on as an ordinary error, and takes an answer to another request for the right one. Here a response is
+read before the SDK does.
 """
 
 import asyncio
@@ -40,7 +42,10 @@ class _Envelope(msgspec.Struct):
 
 
 class McpHttpClient(httpx2.AsyncClient):
-    """Sends requests to one server. `on_status` receives every HTTP status, `on_end` why the connection must end."""
+    """Sends requests to one server.
+
+    `on_status` receives every HTTP status, `on_end` why the connection must end.
+    """
 
     def __init__(
         self,
@@ -73,7 +78,8 @@ class McpHttpClient(httpx2.AsyncClient):
         except httpx2.TransportError as e:
             if envelope.id is None:  # a notification that is lost must not end the connection
                 return httpx2.Response(202, request=request)
-            if isinstance(e, httpx2.ConnectError | httpx2.ConnectTimeout):  # nothing was sent: the connection is made again
+            # nothing was sent: the connection is made again
+            if isinstance(e, httpx2.ConnectError | httpx2.ConnectTimeout):
                 raise
             reason = f"it closed the connection without an answer: {describe_error(e)}"
             return _respond(request, make_failure(envelope.id, "lost", reason))
@@ -147,7 +153,9 @@ def _find_encoding(response: httpx2.Response) -> str | None:
 
 def _respond(request: httpx2.Request, message: JSONRPCMessage) -> httpx2.Response:
     """Return a response with this message instead of the server's."""
-    return httpx2.Response(200, headers={"content-type": _JSON}, stream=_Bytes(_encode(message)), request=request)
+    return httpx2.Response(
+        200, headers={"content-type": _JSON}, stream=_Bytes(_encode(message)), request=request
+    )
 
 
 def _make_status_error(request_id: int | str, status: int) -> JSONRPCError:
@@ -211,7 +219,9 @@ class _AnswerStream(_WrappedStream):
                     yield _encode(report_overlong(self._request_id, len(body), MAX_MESSAGE))
                     return
         except httpx2.TransportError as e:
-            yield _encode(make_failure(self._request_id, "lost", f"its answer broke off: {describe_error(e)}"))
+            yield _encode(
+                make_failure(self._request_id, "lost", f"its answer broke off: {describe_error(e)}")
+            )
             return
         message = read_answer(bytes(body), self._request_id)
         is_error = isinstance(message, JSONRPCError) and failure_cause(message.error) is None

@@ -24,7 +24,10 @@ async def http_transport(
     on_status: Callable[[int], None],
     on_end: Callable[[str], None],
 ) -> "AsyncGenerator[TransportStreams]":
-    """Connect to a server. `gate` checks a sign-in's requests; `on_end` receives the reason why the connection must end."""
+    """Connect to a server.
+
+    `gate` checks a sign-in's requests; `on_end` receives the reason why the connection must end.
+    """
     from mcp.client.auth import OAuthClientProvider
     from mcp.client.streamable_http import streamable_http_client
 

@@ -1,7 +1,9 @@
-"""Filters a server's messages before the SDK reads them: one bad part must not spoil the rest, and floods are throttled.
+"""Filters a server's messages before the SDK reads them: one bad part must not spoil the rest, and floods are
+throttled.
 
-The SDK rejects a whole list if one tool in it is invalid, and a whole result if one part is. Here the invalid ones are left
-out, with a reason. A server that sends notifications too fast is slowed down: its messages wait in the pipe.
+The SDK rejects a whole list if one tool in it is invalid, and a whole result if one part is. Here the invalid
+ones are left out, with a reason. A server that sends notifications too fast is slowed down: its messages wait
+in the pipe.
 """
 
 from collections import deque
@@ -76,9 +78,11 @@ class CheckedStream:
         return item
 
     def _find_cancelled(self, message: "JSONRPCNotification") -> "JSONRPCError | None":
-        """Return the failure of our request that the server says it has cancelled, so that nobody waits for its answer.
+        """Return the failure of our request that the server says it has cancelled, so that nobody waits for
+        its answer.
 
-        A notification about an id that the server has used itself is about its own request: both sides count from 0.
+        A notification about an id that the server has used itself is about its own request: both sides count
+        from 0.
         """
         params = message.params or {}
         request_id = params.get("requestId")
@@ -105,7 +109,10 @@ class CheckedStream:
         return self
 
     async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -128,7 +135,9 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
         for item in cast(list[Any], items)[:MAX_ITEMS]:
             name = str(cast(dict[str, Any], item).get("name", "?")) if isinstance(item, dict) else "?"
             if not is_portable(item):
-                on_problem(key, name, f"it contains NaN or an infinity, or is nested more than {MAX_DEPTH} levels")
+                on_problem(
+                    key, name, f"it contains NaN or an infinity, or is nested more than {MAX_DEPTH} levels"
+                )
                 continue
             if key == "tools" and isinstance(item, dict):
                 _repair_tool(cast(dict[str, Any], item), version)
@@ -164,7 +173,8 @@ def repair_content(result: dict[str, Any], version: str) -> None:
         if len(blocks) > MAX_ITEMS:
             parts.append({"type": "text", "text": f"[{len(blocks) - MAX_ITEMS} more parts were left out]"})
         data = result.get("structuredContent")
-        if data is not None and not isinstance(data, dict) and version < "2026":  # only newer protocols allow any JSON
+        # only newer protocols allow any JSON
+        if data is not None and not isinstance(data, dict) and version < "2026":
             parts += [] if parts else [{"type": "text", "text": dumps_text(data)}]
             del result["structuredContent"]
         result["content"] = parts

@@ -1,10 +1,12 @@
-"""How a server's program is started outside the sandbox: which file, in which directory, with which variables.
+"""How a server's program is started outside the sandbox: which file, in which directory, with which
+variables.
 
-Nothing of the workspace runs by accident. A program that is named is the next one in PATH outside the workspace. The directory
-is private to the server, because a server may take its current directory for where its code, its settings or its files are:
-`python -m NAME` imports from it, `npx NAME` starts `node_modules/.bin/NAME` of it or of a directory above it, and a file server
-serves it, which rules out the home directory too. A path that the configuration gives is used as it is: whether it may be in
-the workspace is decided where servers are configured.
+Nothing of the workspace runs by accident. A program that is named is the next one in PATH outside the
+workspace. The directory is private to the server, because a server may take its current directory for where
+its code, its settings or its files are: `python -m NAME` imports from it, `npx NAME` starts
+`node_modules/.bin/NAME` of it or of a directory above it, and a file server serves it, which rules out the
+home directory too. A path that the configuration gives is used as it is: whether it may be in the workspace
+is decided where servers are configured.
 """
 
 import os
@@ -34,8 +36,11 @@ __all__ = ["prepare_server", "server_directory"]
 _PYTHON_RUNNER = re.compile(r"(?:python|pypy)[\d.]*|uvx?|pipx")
 
 
-def prepare_server(name: str, server: McpServer, workspace: Sequence[WorkspaceDirectory] | None = None) -> McpServer:
-    """Return a server with the absolute path of its program, its directory, and the variables that depend on the workspace.
+def prepare_server(
+    name: str, server: McpServer, workspace: Sequence[WorkspaceDirectory] | None = None
+) -> McpServer:
+    """Return a server with the absolute path of its program, its directory, and the variables that depend on
+    the workspace.
 
     Args:
         name: The server's name.
@@ -49,7 +54,11 @@ def prepare_server(name: str, server: McpServer, workspace: Sequence[WorkspaceDi
     variables = {"PATH": safe_search_path(workspace, search_path)}
     words = [Path(server.command).name, *server.args]
     # A script named by its path may import what is beside it, which this variable would prevent.
-    if server.cwd is None and _PYTHON_RUNNER.fullmatch(words[0]) and not any(word.endswith(".py") for word in words):
+    if (
+        server.cwd is None
+        and _PYTHON_RUNNER.fullmatch(words[0])
+        and not any(word.endswith(".py") for word in words)
+    ):
         variables = {"PYTHONSAFEPATH": "1", **variables}
     return replace(
         server,
@@ -59,11 +68,14 @@ def prepare_server(name: str, server: McpServer, workspace: Sequence[WorkspaceDi
     )
 
 
-def server_directory(name: str, workspace: Sequence[WorkspaceDirectory] = (), *, create: bool = False) -> Path:
+def server_directory(
+    name: str, workspace: Sequence[WorkspaceDirectory] = (), *, create: bool = False
+) -> Path:
     """Return the directory of a server that names none: its own, with what it wrote there before."""
     directory = state_directory() / "mcp" / server_prefix(name)[len(PREFIX) :].rstrip("_")
     fallback = Path(os.path.abspath(os.sep))
-    if not is_outside(os.path.realpath(directory), workspace):  # a server may look for programs in the directories above it
+    # a server may look for programs in the directories above it
+    if not is_outside(os.path.realpath(directory), workspace):
         return fallback
     if not create:
         return directory
@@ -82,7 +94,8 @@ def _find_command(server: McpServer, workspace: Sequence[WorkspaceDirectory], se
         return path
     if path := shutil.which(command, path=os.pathsep.join(map(os.path.abspath, directories))):
         raise UsageError(
-            f"{command!r} cannot be started: it is only in the workspace ({path}), where a project or a command can "
+            f"{command!r} cannot be started: it is only in the workspace ({path}), where a project or a "
+            "command can "
             "replace it; install it elsewhere, or set its whole path as the command"
         )
     raise UsageError(f"{command!r} cannot be started: there is no such program")

@@ -41,8 +41,8 @@ MAX_PAGES, MAX_ITEMS = 100, 5_000
 MAX_DESCRIPTION = 10_000
 """Characters in a tool's description."""
 _Page = TypeVar("_Page")
-# Of every tool. MCP's specification calls hints untrusted: a server that says "read-only" could send elsewhere what a model
-# has read, so its word changes nothing here.
+# Of every tool. MCP's specification calls hints untrusted: a server that says "read-only" could send
+# elsewhere what a model has read, so its word changes nothing here.
 _EFFECTS: frozenset[Effect] = frozenset({"read", "write", "network"})
 
 
@@ -82,7 +82,8 @@ class McpPrompt(msgspec.Struct, frozen=True):
         return " ".join(each.name if each.required else f"[{each.name}]" for each in self.arguments)
 
     def parse_arguments(self, text: str) -> dict[str, str]:
-        """Parse the arguments typed after the command: in order or as NAME=VALUE, quoted if they contain spaces.
+        """Parse the arguments typed after the command: in order or as NAME=VALUE, quoted if they contain
+        spaces.
 
         The last one takes the rest of the line. Raises UsageError if one is missing.
         """
@@ -101,7 +102,10 @@ class McpPrompt(msgspec.Struct, frozen=True):
                 unnamed.append(word)
         unset = [name for name in names if name not in values]
         if unnamed and not unset:
-            raise UsageError(f"the prompt {self.command} takes {len(names) or 'no'} arguments: {unnamed[0]!r} is one too many")
+            raise UsageError(
+                f"the prompt {self.command} takes {len(names) or 'no'} arguments: {unnamed[0]!r} is one too "
+                "many"
+            )
         values |= _fill_names(unset, unnamed)
         for argument in self.arguments:
             if argument.required and argument.name not in values:
@@ -144,7 +148,9 @@ class McpServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_all(
-    fetch: Callable[[str | None], Awaitable[_Page]], items_of: Callable[[_Page], list[Any]], on_problem: Callable[[str], None]
+    fetch: Callable[[str | None], Awaitable[_Page]],
+    items_of: Callable[[_Page], list[Any]],
+    on_problem: Callable[[str], None],
 ) -> tuple[list[Any], int]:
     """Return the items of all pages, and for how many milliseconds they are valid (0: unspecified)."""
     items: list[Any] = []
@@ -189,7 +195,9 @@ async def _list_items(what: str, list_page: Any, problems: dict[str, str], secon
     return items
 
 
-async def list_prompts(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpPrompt, ...]:
+async def list_prompts(
+    name: str, client: "Client", problems: dict[str, str], seconds: float
+) -> tuple[McpPrompt, ...]:
     """Return the prompts of a server."""
     prompts: list[McpPrompt] = []
     for prompt in await _list_items("prompts", client.list_prompts, problems, seconds):
@@ -201,7 +209,9 @@ async def list_prompts(name: str, client: "Client", problems: dict[str, str], se
     return tuple(prompts)
 
 
-async def list_resources(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpResource, ...]:
+async def list_resources(
+    name: str, client: "Client", problems: dict[str, str], seconds: float
+) -> tuple[McpResource, ...]:
     """Return a server's resources and resource templates."""
     resources = await _list_items("resources", client.list_resources, problems, seconds)
     templates = await _list_items("resource templates", client.list_resource_templates, problems, seconds)
@@ -221,7 +231,8 @@ async def list_resources(name: str, client: "Client", problems: dict[str, str], 
 
 
 CallTool = Callable[[str, Context, dict[str, Any], bool], Awaitable[ToolOutput]]
-"""Calls a server's tool: the server's name for it, the context, the arguments, and whether the call may be retried."""
+"""Calls a server's tool: the server's name for it, the context, the arguments, and whether the call may be
+retried."""
 
 
 def make_tools(
@@ -234,8 +245,8 @@ def make_tools(
 ) -> dict[str, tuple[bytes, Tool]]:
     """Return a server's tools by its own names for them, each with its definition as bytes.
 
-    An unchanged tool stays the same object (`known`), so that conversations do not record it again. Unusable tools are left
-    out, with the reason in `problems`.
+    An unchanged tool stays the same object (`known`), so that conversations do not record it again. Unusable
+    tools are left out, with the reason in `problems`.
     """
     tools: dict[str, tuple[bytes, Tool]] = {}
     owners: dict[
@@ -254,7 +265,8 @@ def make_tools(
             continue
         if item.description and len(item.description) > MAX_DESCRIPTION:
             problems[item.name] = (
-                f"its description has {len(item.description)} characters; the first {MAX_DESCRIPTION} are used"
+                f"its description has {len(item.description)} characters; the first {MAX_DESCRIPTION} are "
+                "used"
             )
         encoded = item.model_dump_json().encode()
         if item.name in known and known[item.name][0] == encoded:

@@ -14,10 +14,11 @@ log = get_logger("toolglot.mcp")
 
 
 def load_servers(*files: str | Path, directory: Path | None = None) -> dict[str, McpServer]:
-    """Return the MCP servers in JSON files (Claude Code, VS Code or Cursor format), or the configured ones, for `McpServers`.
+    """Return the MCP servers in JSON files (Claude Code, VS Code or Cursor format), or the configured ones,
+    for `McpServers`.
 
-    Variables are substituted. A server that cannot be used is left out, with a warning. A server from a project's file has
-    `sandbox` set, and so needs a `launch`.
+    Variables are substituted. A server that cannot be used is left out, with a warning. A server from a
+    project's file has `sandbox` set, and so needs a `launch`.
 
     Args:
         files: The files. Without any, the settings and a trusted project's files are read.
@@ -28,7 +29,9 @@ def load_servers(*files: str | Path, directory: Path | None = None) -> dict[str,
     # Imported by name, because the configuration depends on this package.
     layers: Any = import_module("toolglot.config.layers")
     catalog: Any = import_module("toolglot.config.mcp_servers")
-    configuration = layers.read_configuration(directory=directory, flags={"mcp.enabled": False} if files else None)
+    configuration = layers.read_configuration(
+        directory=directory, flags={"mcp.enabled": False} if files else None
+    )
     found = catalog.find_servers(configuration, files=map(Path, files), directory=directory)
     servers: dict[str, McpServer] = {}
     for note in found.notes:

@@ -1,6 +1,8 @@
-"""Signing in to MCP servers: the SDK implements OAuth; this module stores the tokens and serves the redirect page.
+"""Signing in to MCP servers: the SDK implements OAuth; this module stores the tokens and serves the redirect
+page.
 
-Tokens are stored by URL and client, not by server name: a project that reuses a known name with another URL gets none of them.
+Tokens are stored by URL and client, not by server name: a project that reuses a known name with another URL
+gets none of them.
 """
 
 import asyncio
@@ -45,8 +47,8 @@ def token_file(server: McpServer) -> Path:
 class StoredTokens:
     """The SDK's token storage, in a file that only the user can read.
 
-    The SDK does not store when a token expires and where to refresh it, and would send the user to the browser again. With
-    `context`, the SDK's sign-in state, these are stored, too.
+    The SDK does not store when a token expires and where to refresh it, and would send the user to the
+    browser again. With `context`, the SDK's sign-in state, these are stored, too.
     """
 
     def __init__(
@@ -160,8 +162,11 @@ class LoopbackPage:
             fields = {key: values[0] for key, values in parse_qs(url.query).items()}
             if url.path != _CALLBACK_PATH or not fields.keys() & {"code", "error"}:
                 status, text = "404 Not Found", "Page not found."
-            elif not self._state or not hmac.compare_digest(fields.get("state", "").encode(), self._state.encode()):
-                status, text = "400 Bad Request", "This page does not belong to a sign-in that toolglot has started."
+            elif not self._state or not hmac.compare_digest(
+                fields.get("state", "").encode(), self._state.encode()
+            ):
+                status = "400 Bad Request"
+                text = "This page does not belong to a sign-in that toolglot has started."
             else:
                 status, text = "200 OK", "You are signed in. You can close this page and return to toolglot."
                 if "error" in fields:
@@ -172,7 +177,10 @@ class LoopbackPage:
                     )
                     self._result.set_result(result)
             body = f"<!doctype html><meta charset=utf-8><title>toolglot</title><p>{escape(text)}".encode()
-            head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            head = (
+                f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: "
+                f"{len(body)}\r\nConnection: close\r\n\r\n"
+            )
             writer.write(head.encode() + body)
             await writer.drain()
         except (OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -182,11 +190,17 @@ class LoopbackPage:
 
 
 async def create_sign_in(
-    server: McpServer, sign_in: SignIn | None, page: LoopbackPage, gate: OAuthGate, on_waiting: Callable[[], None]
+    server: McpServer,
+    sign_in: SignIn | None,
+    page: LoopbackPage,
+    gate: OAuthGate,
+    on_waiting: Callable[[], None],
 ) -> "OAuthClientProvider":
-    """Return an `httpx2.Auth` that adds tokens to a server's requests, and obtains them if `sign_in` can reach the user.
+    """Return an `httpx2.Auth` that adds tokens to a server's requests, and obtains them if `sign_in` can
+    reach the user.
 
-    `gate` must check each request that it makes. `on_waiting` is called before waiting for the user, which may take long.
+    `gate` must check each request that it makes. `on_waiting` is called before waiting for the user, which
+    may take long.
     """
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata

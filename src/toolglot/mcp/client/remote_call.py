@@ -40,14 +40,17 @@ class CallWaits(CallSuspended):
 class RemoteCall:
     """A tool call. Its work runs in the servers' event loop."""
 
-    def __init__(self, server: str, context: Context, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, server: str, context: Context, timeout: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.server, self.tool, self.notes = server, context.call.name, list[str]()
         self._id, self._timeout, self._loop = context.call.id, timeout, loop
         self._report = context.report
         self._reported_at = float("-inf")
         self._lock = Lock()
         self._news = self._new_future()
-        self._later_news = deque[Callable[[Future[Any]], None]]()  # that arrived while the user was being asked
+        # that arrived while the user was being asked
+        self._later_news = deque[Callable[[Future[Any]], None]]()
         self._answers: dict[str, asyncio.Future[Allow | Deny]] = {}  # answers, by question id
         self._question_count = 0
         self._asking = asyncio.Lock()
@@ -57,7 +60,8 @@ class RemoteCall:
     @staticmethod
     def _new_future() -> "Future[ApprovalRequest | ToolOutput]":
         future: Future[ApprovalRequest | ToolOutput] = Future()
-        future.set_running_or_notify_cancel()  # a caller that stops waiting must not cancel it: `cancel` does that
+        # a caller that stops waiting must not cancel it: `cancel` does that
+        future.set_running_or_notify_cancel()
         return future
 
     # ---- in the servers' event loop
@@ -114,12 +118,15 @@ class RemoteCall:
             check_question(params)
         except (ToolglotError, ValueError, RecursionError) as e:
             self.notes.append(
-                f"{self.server} asked for more information in a way that cannot be shown: {truncate(str(e), 200)}"
+                f"{self.server} asked for more information in a way that cannot be shown: "
+                f"{truncate(str(e), 200)}"
             )
             return ElicitResult(action="decline")
         async with self._asking:
             if self._question_count >= _MAX_QUESTIONS:
-                self.notes.append(f"{self.server} asked for more information too often; the question was declined")
+                self.notes.append(
+                    f"{self.server} asked for more information too often; the question was declined"
+                )
                 return ElicitResult(action="decline")
             remaining = None
             if self._clock is not None and (deadline := self._clock.when()) is not None:
@@ -136,7 +143,9 @@ class RemoteCall:
                     if not isinstance(result, str):
                         if isinstance(answer, Deny):
                             reason = f" ({answer.reason})" if answer.reason else ""
-                            self.notes.append(f"{self.server} asked for more information, which was declined{reason}")
+                            self.notes.append(
+                                f"{self.server} asked for more information, which was declined{reason}"
+                            )
                         return result
                     problem = f"the answer is not valid ({result})"
             finally:
@@ -161,7 +170,8 @@ class RemoteCall:
         self._report = context.report
         inner = context.inner_tools
         request: ApprovalRequest | None = None
-        if inner is not None and isinstance(inner.suspension, CallWaits):  # the call continues where it was suspended
+        # the call continues where it was suspended
+        if inner is not None and isinstance(inner.suspension, CallWaits):
             if inner.ruling is not None:
                 self._take_answer(inner.suspension.request, inner.ruling.answer)
             else:

@@ -45,7 +45,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     """Arguments for the program."""
     env: dict[str, str] = {}
-    """Environment variables for the program, in addition to a few harmless ones such as PATH; your keys are not passed on."""
+    """Environment variables for the program, in addition to a few harmless ones such as PATH; your keys are
+    not passed on."""
     cwd: str | None = None
     """The directory in which the program starts; unset: a private one that is never in the workspace."""
     url: str = ""
@@ -57,20 +58,22 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     """Names or patterns of tools that are never offered."""
     trust: bool = False
-    """true: its tools run without approval; false: they need it, whatever the server declares about them. Only you can set it:
-    in a project's file, it is ignored."""
+    """true: its tools run without approval; false: they need it, whatever the server declares about them.
+    Only you can set it: in a project's file, it is ignored."""
     timeout: _Seconds = 60.0
     """Maximum seconds per call; progress does not extend it."""
     start_timeout: _Seconds = 30.0
     """Maximum seconds to start the server and list its tools."""
     sandbox: bool | None = None
-    """Whether the program runs in the same sandbox as commands; unset: only if it comes from a project's file."""
+    """Whether the program runs in the same sandbox as commands; unset: only if it comes from a project's
+    file."""
     network: bool | None = None
     """Whether a sandboxed program may use the network; unset: as for commands (`builtin.network`)."""
     enabled: bool = True
     """false: the server is not started."""
     defer: bool | None = None
-    """Whether models must search for its tools before they see them; unset: only if there are too many tools."""
+    """Whether models must search for its tools before they see them; unset: only if there are too many
+    tools."""
     oauth: McpOAuth | None = None
     """How to sign in; unset: negotiated if the server requires it."""
 
@@ -81,18 +84,28 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"an MCP server needs either a command or a url, and {reason}; set one of them")
         if self.url and not self.url.lower().startswith(("http://", "https://")):
             raise UsageError(
-                f"the url of an MCP server must begin with http:// or https://, not {redact(self.url, by_name=True)[:40]!r}"
+                "the url of an MCP server must begin with http:// or https://, not "
+                f"{redact(self.url, by_name=True)[:40]!r}"
             )
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that are never shown: the variables, the headers, the client secret, and keys in the arguments or the URL."""
+        """Values that are never shown: the variables, the headers, the client secret, and keys in the
+        arguments or the URL.
+        """
         client_secret = (self.oauth.client_secret,) if self.oauth else ()
-        return (*self.env.values(), *self.headers.values(), *client_secret, *find_secrets((self.command, *self.args, self.url)))
+        return (
+            *self.env.values(),
+            *self.headers.values(),
+            *client_secret,
+            *find_secrets((self.command, *self.args, self.url)),
+        )
 
 
 def remember_secrets(server: McpServer) -> None:
-    """Hide possible secrets wherever text is shown: headers, arguments, variables whose names or values look like secrets."""
+    """Hide possible secrets wherever text is shown: headers, arguments, variables whose names or values look
+    like secrets.
+    """
     for secret in (*_list_secret_values(server), *find_secrets((server.command, *server.args, server.url))):
         remember_key(secret)
 

@@ -1,8 +1,8 @@
 """An MCP server as a child process, with its messages on stdin and stdout.
 
-The SDK's own transport buffers lines of any length, and passes our stderr to the server. Here lines have a limit, output that
-is not JSON is skipped, and the last stderr output can be shown when the server fails. The server leads its own process group,
-and is killed with its children.
+The SDK's own transport buffers lines of any length, and passes our stderr to the server. Here lines have a
+limit, output that is not JSON is skipped, and the last stderr output can be shown when the server fails. The
+server leads its own process group, and is killed with its children.
 """
 
 import os
@@ -38,7 +38,10 @@ _MORE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 
 
 class OutputTail:
-    """A server's output other than messages: its stderr, and anything else it prints. The last line is kept."""
+    """A server's output other than messages: its stderr, and anything else it prints.
+
+    The last line is kept.
+    """
 
     def __init__(self, name: str) -> None:
         self.name, self._error, self._output = name, "", ""
@@ -47,7 +50,9 @@ class OutputTail:
     def add(self, line: bytes, *, is_error: bool = False) -> None:
         """Keep a line, and write it to the log."""
         text = line[: 4 * _MAX_TAIL_LINE].decode(errors="replace")
-        if text := "".join(character if character.isprintable() else " " for character in text).strip()[:_MAX_TAIL_LINE]:
+        if text := "".join(character if character.isprintable() else " " for character in text).strip()[
+            :_MAX_TAIL_LINE
+        ]:
             if is_error:
                 self._error = text
             else:
@@ -85,7 +90,10 @@ class OutputTail:
 async def stdio_transport(
     server: McpServer, tail: OutputTail, on_end: Callable[[str], None]
 ) -> "AsyncGenerator[TransportStreams]":
-    """Start a server and yield its message streams. `on_end` receives the reason when it disconnects. Raises UsageError."""
+    """Start a server and yield its message streams.
+
+    `on_end` receives the reason when it disconnects. Raises UsageError.
+    """
     from mcp.shared.message import SessionMessage
 
     process = await _start_process(server, tail)
@@ -119,7 +127,9 @@ async def stdio_transport(
         try:
             async with outgoing:
                 async for item in outgoing:
-                    await process.stdin.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    await process.stdin.send(
+                        item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                    )
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             with anyio.move_on_after(_EXIT_SECONDS):
                 await has_ended.wait()  # most likely it is about to exit, and `read` reports its exit code
@@ -142,7 +152,10 @@ async def stdio_transport(
 
 
 class _LineReader:
-    """Splits output into messages. Only both ends of an overlong line are kept, to identify the call that it answers."""
+    """Splits output into messages.
+
+    Only both ends of an overlong line are kept, to identify the call that it answers.
+    """
 
     def __init__(self, tail: OutputTail) -> None:
         self._tail, self._parts, self._size = tail, list[bytes](), 0
@@ -199,7 +212,11 @@ async def _start_process(server: McpServer, tail: OutputTail) -> Any:
                 process = await create_windows_process(command, [*server.args], env, stderr, server.cwd)
             else:
                 process = await anyio.open_process(
-                    [server.command, *server.args], env=env, stderr=stderr, cwd=server.cwd, start_new_session=True
+                    [server.command, *server.args],
+                    env=env,
+                    stderr=stderr,
+                    cwd=server.cwd,
+                    start_new_session=True,
                 )
     except (OSError, ValueError) as e:
         os.close(read_end)
@@ -211,7 +228,10 @@ async def _start_process(server: McpServer, tail: OutputTail) -> Any:
 
 
 async def _stop_process(process: Any) -> None:
-    """Stop a server as the specification requires: close stdin, wait, terminate, kill. Its children are killed too."""
+    """Stop a server as the specification requires: close stdin, wait, terminate, kill.
+
+    Its children are killed too.
+    """
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         await process.stdin.aclose()
     for number in (None, "SIGTERM", "SIGKILL"):

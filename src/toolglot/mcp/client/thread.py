@@ -1,6 +1,7 @@
 """The thread of a set of MCP servers, with the event loop in which all of them run.
 
-Any thread can submit work until it is closed. Every caller that waits gets an answer: work that would never run is refused.
+Any thread can submit work until it is closed. Every caller that waits gets an answer: work that would never
+run is refused.
 """
 
 import asyncio
@@ -62,12 +63,16 @@ class ServerThread:
             self.loop.call_soon_threadsafe(callback, *args)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the event loop. Raises UsageError, and so does the future if the thread is closed meanwhile."""
+        """Run a coroutine in the event loop.
+
+        Raises UsageError, and so does the future if the thread is closed meanwhile.
+        """
 
         async def run() -> T:
             try:
                 return await work
-            except asyncio.CancelledError:  # by `close`, or by a caller that no longer waits, which is not a failure
+            except asyncio.CancelledError:
+                # by `close`, or by a caller that no longer waits, which is not a failure
                 raise UsageError(_CLOSED) from None
 
         problem = ""
@@ -84,7 +89,9 @@ class ServerThread:
     def close(self) -> None:
         """Cancel all running work, and end the thread. Raises UsageError if called in that thread."""
         if threading.current_thread() is self._thread:
-            raise UsageError("on_change cannot close the MCP servers that call it; use another thread or task")
+            raise UsageError(
+                "on_change cannot close the MCP servers that call it; use another thread or task"
+            )
         self.begin_close()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS + 2)
@@ -112,7 +119,9 @@ class ServerThread:
         cancelled = set[asyncio.Task[Any]]()
         try:
             # Repeatedly: cancelled tasks may start others.
-            while (tasks := asyncio.all_tasks() - {self._end}) and (seconds := deadline - self.loop.time()) > 0:
+            while (tasks := asyncio.all_tasks() - {self._end}) and (
+                seconds := deadline - self.loop.time()
+            ) > 0:
                 started = {task for task in tasks if _has_started(task)}
                 for task in started - cancelled:
                     task.cancel()
@@ -127,6 +136,8 @@ class ServerThread:
 
 
 def _has_started(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task can be cancelled: before its first step, anyio's would leave a coroutine that nobody awaits."""
+    """Return whether a task can be cancelled: before its first step, anyio's would leave a coroutine that
+    nobody awaits.
+    """
     coroutine = task.get_coro()
     return not inspect.iscoroutine(coroutine) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED

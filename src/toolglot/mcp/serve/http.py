@@ -1,7 +1,7 @@
 """Serves MCP over Streamable HTTP: on loopback to programs on this machine, elsewhere only with a token.
 
-Web pages in a browser cannot reach it: a loopback server answers only to loopback names (DNS rebinding), requests from other
-origins are refused, and if a token is set, nothing is served without it.
+Web pages in a browser cannot reach it: a loopback server answers only to loopback names (DNS rebinding),
+requests from other origins are refused, and if a token is set, nothing is served without it.
 """
 
 import asyncio
@@ -39,7 +39,8 @@ def is_loopback(host: str) -> bool:
 def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "", **options: Any) -> "ASGIApp":
     """Return an ASGI application that serves MCP at `/mcp`.
 
-    To mount it in another application, enter `server.sdk.session_manager.run()` in that application's lifespan.
+    To mount it in another application, enter `server.sdk.session_manager.run()` in that application's
+    lifespan.
     `host`: the address at which it is reached; any but loopback requires a `token`, which clients send as
     `Authorization: Bearer TOKEN`. `options`: for the SDK's `streamable_http_app`. Raises UsageError.
     """
@@ -53,12 +54,15 @@ def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "",
     # The SDK's own check takes whatever follows a colon for a port.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     defaults: dict[str, Any] = {"max_request_body_size": MAX_BODY_BYTES, "max_sessions": MAX_SESSIONS}
-    app = server.sdk.streamable_http_app(streamable_http_path=PATH, transport_security=security, **{**defaults, **options})
+    app = server.sdk.streamable_http_app(
+        streamable_http_path=PATH, transport_security=security, **{**defaults, **options}
+    )
     return _Guard(app, token, host_names)
 
 
 class _Guard:
-    """Lets requests through that have the token, are sent to one of the host names, and do not come from another origin.
+    """Lets requests through that have the token, are sent to one of the host names, and do not come from
+    another origin.
 
     `host_names`: None if any will do, because the token is proof enough.
     """
@@ -73,7 +77,9 @@ class _Guard:
             case "lifespan":  # the start and the end of the server: nothing that a client sends
                 await self._app(scope, receive, send)
             case "websocket":  # MCP does not use them; the application around this one might pass them on
-                await send({"type": "websocket.close", "code": 1008, "reason": "MCP is not served over WebSockets"})
+                await send(
+                    {"type": "websocket.close", "code": 1008, "reason": "MCP is not served over WebSockets"}
+                )
             case other:
                 raise UsageError(f"MCP is not served over the protocol {other!r}")
 
@@ -95,11 +101,15 @@ class _Guard:
         return hmac.compare_digest(scheme.lower() + b" " + token.strip(), b"bearer " + self._token)
 
     def _is_addressed(self, headers: "_Headers") -> bool:
-        """Whether a request is meant for this server; a web page could have its own name lead to this machine."""
+        """Whether a request is meant for this server; a web page could have its own name lead to this
+        machine.
+        """
         return self._host_names is None or find_host(headers.get_only("host")) in self._host_names
 
     def _is_own_page(self, headers: "_Headers") -> bool:
-        """Whether a request comes from no page, or from one that may use the server; with a token, only the server's own."""
+        """Whether a request comes from no page, or from one that may use the server; with a token, only the
+        server's own.
+        """
         if not headers.has("origin"):
             return True
         scheme, _, authority = headers.get_only("origin").partition("://")
@@ -129,7 +139,9 @@ class _Headers:
 
 
 def find_host(authority: str) -> str | None:
-    """Return the host of `HOST` or `HOST:PORT`; None if it is anything else, such as `localhost:evil.example`."""
+    """Return the host of `HOST` or `HOST:PORT`; None if it is anything else, such as
+    `localhost:evil.example`.
+    """
     try:
         parts = urlsplit(f"//{authority}")
         host, port = parts.hostname or "", parts.port
@@ -154,11 +166,17 @@ async def _reject(send: "Send", status: int, reason: bytes) -> None:
 async def serve_http(
     server: McpToolServer, host: str = "127.0.0.1", port: int = 0, *, token: str = "", **options: Any
 ) -> AsyncGenerator[str]:
-    """Serve, and yield the URL. Port 0 picks a free port. Exiting closes all connections. Raises UsageError, ToolglotError."""
+    """Serve, and yield the URL.
+
+    Port 0 picks a free port. Exiting closes all connections. Raises UsageError, ToolglotError.
+    """
     app = http_app(server, host=host, token=token, **options)
     try:
-        host.encode("idna")  # for a name that this refuses, create_server raises a TypeError and leaves its socket open
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        # for a name that this refuses, create_server raises a TypeError and leaves its socket open
+        host.encode("idna")
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except UnicodeError:
         raise ToolglotError(f"cannot listen on {host!r}: it is not a valid host name") from None
     except OSError as e:
@@ -166,7 +184,9 @@ async def serve_http(
         raise ToolglotError(f"cannot listen on {host}:{port}: {reason}") from None
     # With a log, uvicorn would report that connections were closed, which is expected on exit.
     runner = _Runner(
-        uvicorn.Config(app, log_config=None, log_level="critical", ws="none", lifespan="on", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            app, log_config=None, log_level="critical", ws="none", lifespan="on", timeout_graceful_shutdown=1
+        )
     )
     serving = asyncio.create_task(runner.serve([listener]))
     started = asyncio.create_task(runner.is_ready.wait())
@@ -182,7 +202,10 @@ async def serve_http(
 
 
 class _Runner(uvicorn.Server):
-    """uvicorn's server without its signal handlers, because the program has its own. `is_ready`: it answers requests."""
+    """uvicorn's server without its signal handlers, because the program has its own.
+
+    `is_ready`: it answers requests.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

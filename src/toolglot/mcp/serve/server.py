@@ -1,9 +1,9 @@
 """Serves tools over MCP to any client: the sessions of 2025-11-25 and the stateless requests of 2026-07-28.
 
-The official SDK implements the protocol; this module provides the tools and runs their calls, each validated, approved, limited
-and recorded as in an agent. Every connection has its own host, so that clients do not share what they have read, started or
-always allowed. Stateless requests share one, because they cannot be told apart; over HTTP they may come from different clients,
-so there is no "always".
+The official SDK implements the protocol; this module provides the tools and runs their calls, each validated,
+approved, limited and recorded as in an agent. Every connection has its own host, so that clients do not share
+what they have read, started or always allowed. Stateless requests share one, because they cannot be told
+apart; over HTTP they may come from different clients, so there is no "always".
 """
 
 import asyncio
@@ -57,8 +57,8 @@ _MAX_CURSOR_DIGITS = 9  # Python refuses to parse numbers with thousands of digi
 _APPROVAL_KEY = "approval"  # the key of the question in an input_required result
 _DEFAULT_CONFIG = ToolConfig()
 _SessionKey = Connection | str
-"""What requests with the same state have in common: a connection, or, for stateless ones, "http" or "local". Only those over
-HTTP come from different clients."""
+"""What requests with the same state have in common: a connection, or, for stateless ones, "http" or "local".
+Only those over HTTP come from different clients."""
 
 
 class _Question(msgspec.Struct):
@@ -83,7 +83,9 @@ class _SdkServer(Server[None]):
         self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
     ) -> InitializationOptions:
         """Announce that the list of tools may change, which the SDK does not allow for HTTP."""
-        return super().create_initialization_options(NotificationOptions(tools_changed=True), *args, **options)
+        return super().create_initialization_options(
+            NotificationOptions(tools_changed=True), *args, **options
+        )
 
 
 class McpToolServer:
@@ -98,10 +100,11 @@ class McpToolServer:
         read_only: Serve only tools that do nothing but read.
         facade: Names and describes the built-in tools; None leaves them unchanged.
         model: The model that the facade is for.
-        approve: Decides on calls that need approval. "later", the default answer, asks the client's user if the client
-            supports that (elicitation); otherwise the call is refused.
+        approve: Decides on calls that need approval. "later", the default answer, asks the client's user if
+            the client supports that (elicitation); otherwise the call is refused.
         approval_hint: How to allow a call that was refused because nobody could be asked.
-        open_tools: Returns the same tools with separate state for one connection; without it, connections share the tools.
+        open_tools: Returns the same tools with separate state for one connection; without it, connections
+            share the tools.
         hooks: Observe and change calls.
         audit: Records every call.
         data: The value of `Context.data` for tools.
@@ -134,10 +137,13 @@ class McpToolServer:
         self._facade, self._model = facade, model
         self._approval_hint, self._open_tools, self._page_size = approval_hint, open_tools, page_size
         self._data = data
-        self._host_options = HostOptions(approve=approve or (lambda request: "later"), hooks=HookChain(hooks), audit=audit)
+        self._host_options = HostOptions(
+            approve=approve or (lambda request: "later"), hooks=HookChain(hooks), audit=audit
+        )
         self._offer: _Offer | None = None
         self.bus = InMemorySubscriptionBus()
-        """Notifies stateless clients of changes: `await server.bus.publish(…)`. Tool changes are published automatically."""
+        """Notifies stateless clients of changes: `await server.bus.publish(…)`. Tool changes are published
+        automatically."""
         self._sessions: dict[_SessionKey, asyncio.Task[ToolSession]] = {}
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
@@ -159,7 +165,9 @@ class McpToolServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self.bus),
         )
-        server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name))
+        server.middleware.append(
+            RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
+        )
         return server
 
     @asynccontextmanager
@@ -194,7 +202,8 @@ class McpToolServer:
         definitions = [*view.definitions]
         listed = [to_mcp_tool(definition, view.tools_behind(definition)) for definition in definitions]
         if "read_result" not in registry:
-            # A truncated result says how to read the rest. Clients cache lists, so the tool is listed from the start.
+            # A truncated result says how to read the rest. Clients cache lists, so the tool is listed from
+            # the start.
             reader = read_result_tool(ResultStore())
             definitions.append(reader.definition)
             listed.append(to_mcp_tool(reader.definition, [reader]))
@@ -216,14 +225,19 @@ class McpToolServer:
         if cursor is not None:
             version, _, index = cursor.partition(":")
             if version != str(offer.version) or not index.isdecimal() or len(index) > _MAX_CURSOR_DIGITS:
-                raise MCPError(types.INVALID_PARAMS, "the cursor is not valid, or the tools have changed: list them again")
+                raise MCPError(
+                    types.INVALID_PARAMS,
+                    "the cursor is not valid, or the tools have changed: list them again",
+                )
             start = int(index)
         end = start + self._page_size
         next_cursor = f"{offer.version}:{end}" if end < len(offer.tools) else None
         tools = offer.tools[start:end]
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             tools = [
-                tool.model_copy(update={"output_schema": None}) if (tool.output_schema or {}).get("type") != "object" else tool
+                tool.model_copy(update={"output_schema": None})
+                if (tool.output_schema or {}).get("type") != "object"
+                else tool
                 for tool in tools
             ]
         return types.ListToolsResult(tools=tools, next_cursor=next_cursor)
@@ -231,7 +245,10 @@ class McpToolServer:
     def _announce_change(self) -> None:
         """Notify all clients that the tools have changed."""
         connections = [key for key in self._sessions if isinstance(key, Connection)]
-        for notice in (self.bus.publish(ToolsListChanged()), *(each.send_tool_list_changed() for each in connections)):
+        for notice in (
+            self.bus.publish(ToolsListChanged()),
+            *(each.send_tool_list_changed() for each in connections),
+        ):
             self._running.add(task := asyncio.ensure_future(notice))
             task.add_done_callback(self._running.discard)
 
@@ -273,8 +290,8 @@ class McpToolServer:
     async def _call_tool(
         self, context: ServerRequestContext[None], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        # In a separate task: the SDK repeats a cancellation until its handler has returned, which would also interrupt the
-        # clean-up of a cancelled call.
+        # In a separate task: the SDK repeats a cancellation until its handler has returned, which would also
+        # interrupt the clean-up of a cancelled call.
         task = asyncio.create_task(self._run_call(context, params))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -293,7 +310,8 @@ class McpToolServer:
         # A connection may have its own tools of the same names.
         caller = replace(offer.view.caller(data=self._data, can_ask=True), registry=session.registry)
         asked, ruling = _read_answer(params)
-        if asked is None or not session.take_answer(asked.call_id):  # a new call, or an answer that was used before
+        # a new call, or an answer that was used before
+        if asked is None or not session.take_answer(asked.call_id):
             asked, ruling = None, None
         definition = offer.definitions.get(params.name)
         call_id = asked.call_id if asked is not None else f"mcp_{next(self._call_numbers)}"
@@ -313,7 +331,9 @@ class McpToolServer:
                     session.expect_answer(call.id)
                     state = dumps_text({"call_id": call.id, "fingerprint": outcome.fingerprint})
                     question = types.ElicitRequest(params=form)
-                    return types.InputRequiredResult(input_requests={_APPROVAL_KEY: question}, request_state=state)
+                    return types.InputRequiredResult(
+                        input_requests={_APPROVAL_KEY: question}, request_state=state
+                    )
                 try:
                     ruling = Ruling(outcome.fingerprint, await _ask(context, form))
                 except asyncio.CancelledError:
@@ -329,7 +349,10 @@ class McpToolServer:
 
     def _add_hint(self, refusal: ToolOutcome, request: ApprovalRequest) -> ToolOutcome:
         """Say how such a call can be allowed."""
-        hint = Text(f"\nIt was refused because {request.reason}, and the client cannot ask its user. {self._approval_hint}")
+        hint = Text(
+            f"\nIt was refused because {request.reason}, and the client cannot ask its user. "
+            f"{self._approval_hint}"
+        )
         return replace(refusal, result=replace(refusal.result, content=(*refusal.result.content, hint)))
 
 

@@ -28,7 +28,8 @@ class ToolSession:
 
     def __init__(self, host: ToolHost, registry: ToolRegistry, resources: ExitStack) -> None:
         self.host, self.registry, self._resources = host, registry, resources
-        self._waiting: dict[str, bool] = {}  # ids of calls that wait for an answer -> whether they have started
+        # ids of calls that wait for an answer -> whether they have started
+        self._waiting: dict[str, bool] = {}
 
     async def run(
         self, call: AnyCall, caller: Caller, ruling: Ruling | None, report: Callable[[str], None]
@@ -52,10 +53,16 @@ class ToolSession:
             self._waiting.pop(next(iter(self._waiting)))
 
     def take_answer(self, call_id: str) -> bool:
-        """Return whether a call waits for an answer, which is used up. Raises MCPError if it had started and is gone."""
+        """Return whether a call waits for an answer, which is used up.
+
+        Raises MCPError if it had started and is gone.
+        """
         has_started = self._waiting.pop(call_id, None)
         if has_started and self.host.find_suspended(call_id) is None:  # it must not start again
-            message = "the call ended while it waited for the answer, and may have had effects: make a new call to retry it"
+            message = (
+                "the call ended while it waited for the answer, and may have had effects: make a new "
+                "call to retry it"
+            )
             raise MCPError(INVALID_PARAMS, message)
         return has_started is not None
 

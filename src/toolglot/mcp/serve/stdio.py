@@ -1,4 +1,6 @@
-"""Serves MCP on stdin and stdout, which are reserved for the protocol: anything that tools print goes to stderr."""
+"""Serves MCP on stdin and stdout, which are reserved for the protocol: anything that tools print goes to
+stderr.
+"""
 
 import asyncio
 import os
@@ -20,12 +22,15 @@ Streams = tuple[TextIOWrapper, TextIOWrapper]
 
 
 async def serve_stdio(server: McpToolServer, streams: Streams | None = None) -> None:
-    """Serve one client until it closes stdin. Cancellation ends it at once. Raises OSError if replies cannot be written.
+    """Serve one client until it closes stdin.
+
+    Cancellation ends it at once. Raises OSError if replies cannot be written.
 
     `streams`: from `claim_streams`, for a program that claims them before importing modules that may print.
     """
     with claim_streams() if streams is None else nullcontext(streams) as (stdin, stdout):
-        # The SDK's own reader blocks in a thread that nothing can interrupt, so Ctrl-C would wait for the client.
+        # The SDK's own reader blocks in a thread that nothing can interrupt, so Ctrl-C would wait for the
+        # client.
         lines = cast(Any, _read_lines(stdin))
         try:
             async with stdio_server(lines, anyio.wrap_file(stdout)) as (reader, writer):
@@ -40,7 +45,10 @@ async def serve_stdio(server: McpToolServer, streams: Streams | None = None) -> 
 
 @contextmanager
 def claim_streams() -> Generator[Streams]:
-    """Yield stdin and stdout as new descriptors. Until the end, 0 is empty and 1 is stderr, also for child processes."""
+    """Yield stdin and stdout as new descriptors.
+
+    Until the end, 0 is empty and 1 is stderr, also for child processes.
+    """
     sys.stdout.flush()
     # Never closed: a thread may still be waiting for a line when the program ends.
     stdin = os.fdopen(os.dup(0), encoding="utf-8", errors="replace", newline="\n", closefd=False)

@@ -43,7 +43,10 @@ def legal_name(name: str) -> str:
 
 
 def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool:
-    """Return a tool as clients see it. `tools`: the tools that its calls may run, for the hints about its effects."""
+    """Return a tool as clients see it.
+
+    `tools`: the tools that its calls may run, for the hints about its effects.
+    """
     qualified_name = definition.qualified_name
     name = legal_name(qualified_name)
     schema = FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
@@ -71,8 +74,12 @@ def _describe_effects(tools: list[Tool]) -> types.ToolAnnotations:
     )
 
 
-def to_mcp_result(result: ToolResult, *, is_modern: bool, output_schema: dict[str, Any] | None = None) -> types.CallToolResult:
-    """Return the result of a call. Structured content must be an object, unless the client uses the newer protocol.
+def to_mcp_result(
+    result: ToolResult, *, is_modern: bool, output_schema: dict[str, Any] | None = None
+) -> types.CallToolResult:
+    """Return the result of a call.
+
+    Structured content must be an object, unless the client uses the newer protocol.
 
     A result that a facade has rendered is complete as text; its data is for the vendor's own wires.
     """
@@ -81,9 +88,12 @@ def to_mcp_result(result: ToolResult, *, is_modern: bool, output_schema: dict[st
     if not is_modern and not isinstance(data, dict):
         data = None
     is_error = result.is_error
-    if output_schema is not None and data is None and not is_error:  # a client would reject it without giving a reason
+    # a client would reject it without giving a reason
+    if output_schema is not None and data is None and not is_error:
         is_error = True
-        content.append(types.TextContent(text="[The structured output of this call was left out: it was too long.]"))
+        content.append(
+            types.TextContent(text="[The structured output of this call was left out: it was too long.]")
+        )
     return types.CallToolResult(content=content, structured_content=data, is_error=is_error)
 
 
@@ -114,7 +124,9 @@ def _to_mcp_media(media: Media, uri: str) -> types.ContentBlock:
         case Media(url=str(url)):
             return types.ResourceLink(name=media.name or url, uri=url, mime_type=media_type)
         case _:
-            return types.TextContent(text=f"[{media.kind} {media.name or media.file_id} is stored at a provider]")
+            return types.TextContent(
+                text=f"[{media.kind} {media.name or media.file_id} is stored at a provider]"
+            )
 
 
 def _to_mcp_foreign(block: Foreign) -> types.ContentBlock:
@@ -129,8 +141,8 @@ def _to_mcp_foreign(block: Foreign) -> types.ContentBlock:
 def approval_form(request: ApprovalRequest, *, offers_always: bool = True) -> types.ElicitRequestFormParams:
     """Return the form in which a client asks its user about a call, with everything that the call would do.
 
-    The model wrote most of this text: nothing in it may be hidden or look like another question. So only the first line, and
-    lines with a label of ours, are not quoted.
+    The model wrote most of this text: nothing in it may be hidden or look like another question. So only the
+    first line, and lines with a label of ours, are not quoted.
     """
     reason = escape_line(request.reason)
     parts = [f"Allow {truncate(escape_line(request.tool), _MAX_NAME)}? ({truncate(reason, _MAX_HEADING)})"]

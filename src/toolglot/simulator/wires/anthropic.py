@@ -17,7 +17,15 @@ __all__ = ["Rules"]
 _NATIVE_TYPES = ("text_editor_20250728", "bash_20250124", "memory_20250818")
 # Fields that need a beta header.
 _BETA_FIELDS = {
-    *("compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "output_format", "thread")
+    *(
+        "compaction",
+        "context_management",
+        "fallback_credit_token",
+        "fallbacks",
+        "mcp_servers",
+        "output_format",
+        "thread",
+    )
 }
 # The first API version that refuses sampling parameters for every model.
 _NO_SAMPLING_VERSION = "2026-10-21"
@@ -83,13 +91,17 @@ class Rules(WireRules):
         "duplicate tool": "tools: Tool names must be unique.",
         "unknown choice": "Tool '{name}' not found in provided tools",
         "bad temperature": "temperature: range: 0..{profile.max_temperature:g}",
-        "missing results": "{name}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each "
+        "missing results": "{name}: `tool_use` ids were found without `tool_result` blocks immediately "
+        "after: {ids}. Each "
         "`tool_use` block must have a corresponding `tool_result` block in the next message.",
-        "orphan result": "{name}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` "
+        "orphan result": "{name}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {id}. "
+        "Each `tool_result` "
         "block must have a corresponding `tool_use` block in the previous message.",
-        "double result": "{name}.content: each tool_use must have a single result. Found multiple `tool_result` blocks with "
+        "double result": "{name}.content: each tool_use must have a single result. Found multiple "
+        "`tool_result` blocks with "
         "id: {id}",
-        "missing thinking": "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{name}`. When "
+        "missing thinking": "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but "
+        "found `{name}`. When "
         "`thinking` is enabled, a final `assistant` message must start with a thinking block",
     }
     codes: ClassVar[Mapping[str, str]] = {}
@@ -138,7 +150,10 @@ class Rules(WireRules):
             raise Refusal(f"A maximum of {limit} blocks with cache_control may be provided. Found {count}.")
 
     def check_references(self) -> None:
-        """A reference to a tool names a tool of the request. Its name may have 64 characters, though tools may have 128."""
+        """A reference to a tool names a tool of the request.
+
+        Its name may have 64 characters, though tools may have 128.
+        """
         names = {as_text(tool.get("name")) for tool in self.list_tools()}
         pending: list[tuple[str, Any]] = [("messages", self.doc.get("messages"))]
         while pending:
@@ -150,12 +165,16 @@ class Rules(WireRules):
             if doc.get("type") == "tool_reference":
                 name = as_text(doc.get("tool_name") or doc.get("name"))
                 if len(name) > 64:
-                    raise Refusal(f"{path}.tool_reference.tool_name: String should have at most 64 characters")
+                    raise Refusal(
+                        f"{path}.tool_reference.tool_name: String should have at most 64 characters"
+                    )
                 if name not in names:
                     text = f"{path}: Tool reference '{name}' not found in available tools"
                     raise Refusal(text, code="tool_reference_unresolved")
             # Arguments of calls are not looked into: they may hold anything.
-            pending += [(f"{path}.{key}", doc[key]) for key in ("content", "tool", "tool_references") if key in doc]
+            pending += [
+                (f"{path}.{key}", doc[key]) for key in ("content", "tool", "tool_references") if key in doc
+            ]
 
     def list_tools(self) -> list[Doc]:
         """Return the tools of the request, and those that its messages define."""
@@ -170,7 +189,9 @@ class Rules(WireRules):
         doc = self.doc
         budget = doc["thinking"].get("budget_tokens")
         if not self.profile.thinking_budget:
-            raise Refusal('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".')
+            raise Refusal(
+                '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".'
+            )
         if not isinstance(budget, int) or budget < 1024:
             raise Refusal("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
         if budget >= doc["max_tokens"]:
@@ -192,7 +213,9 @@ class Rules(WireRules):
             raise Refusal(f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level")
         for key in as_dict(schema.get("properties")):
             if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key):
-                raise Refusal(f"{path}.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'")
+                raise Refusal(
+                    f"{path}.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'"
+                )
 
     def check_native_type(self, name: str) -> None:
         supported = self.profile.features.typed
@@ -200,7 +223,8 @@ class Rules(WireRules):
             hint = f" Did you mean one of {', '.join(sorted(supported))}?" if supported else ""
             raise Refusal(f"'{self.profile.model}' does not support tool types: {name}.{hint}")
 
-    # -- history: results come first in the message after their calls, each exactly once; thinking comes back unchanged
+    # -- history: results come first in the message after their calls, each exactly once; thinking comes back
+    # unchanged
 
     def check_history(self) -> None:
         turns = self.merge_turns()
@@ -219,7 +243,9 @@ class Rules(WireRules):
     def check_results(self, turn: _Turn, pending: list[str]) -> None:
         """Check that a turn begins with one result for each pending call, and has no others."""
         path = f"messages.{turn.index}"
-        results = [as_text(block.get("tool_use_id")) for block in turn.blocks if block.get("type") == "tool_result"]
+        results = [
+            as_text(block.get("tool_use_id")) for block in turn.blocks if block.get("type") == "tool_result"
+        ]
         for id in results:
             if id not in pending:
                 raise self.refuse("orphan result", path, id=id)
@@ -247,11 +273,15 @@ class Rules(WireRules):
             if unknown := doc.keys() - {"role", "content"}:
                 raise self.refuse("unknown field", f"messages.{index}.{min(unknown)}")
             if content in ("", [], None) and not (speaker == "assistant" and index == len(messages) - 1):
-                text = "all messages must have non-empty content except for the optional final assistant message"
+                text = (
+                    "all messages must have non-empty content except for the optional final assistant message"
+                )
                 raise Refusal(f"messages.{index}: {text}")
             if not isinstance(content, str | list):
                 raise self.refuse("wrong type", f"messages.{index}.content", expected="string or list")
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
+            blocks = (
+                [{"type": "text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
+            )
             if turns and turns[-1].role == speaker:
                 turns[-1].index = index
                 turns[-1].blocks += blocks
@@ -284,7 +314,9 @@ class Rules(WireRules):
                 if role == "user":  # the assistant's own white space is let through
                     text = text.strip()
                 if not text:
-                    raise Refusal("messages: text content blocks must be non-empty and contain non-whitespace text")
+                    raise Refusal(
+                        "messages: text content blocks must be non-empty and contain non-whitespace text"
+                    )
             case "tool_result":
                 is_empty = block.get("content") in (None, "", [])
                 if role != "user":

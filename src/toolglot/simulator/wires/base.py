@@ -1,4 +1,7 @@
-"""What the rules of all wires share. The messages are OpenAI's, which most servers imitate; other wires override them."""
+"""What the rules of all wires share.
+
+The messages are OpenAI's, which most servers imitate; other wires override them.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,10 +18,28 @@ from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list
 from toolglot.wire.spec import SPECS
 
-__all__ = ["ErrorTable", "Refusal", "RefusalKind", "VendorErrors", "WireRules", "declare_fields", "load_rules"]
+__all__ = [
+    "ErrorTable",
+    "Refusal",
+    "RefusalKind",
+    "VendorErrors",
+    "WireRules",
+    "declare_fields",
+    "load_rules",
+]
 
 RefusalKind = Literal[
-    "invalid", "no_key", "auth", "missing", "method", "large", "too_long", "rate", "quota", "server", "overloaded"
+    "invalid",
+    "no_key",
+    "auth",
+    "missing",
+    "method",
+    "large",
+    "too_long",
+    "rate",
+    "quota",
+    "server",
+    "overloaded",
 ]
 
 
@@ -45,7 +66,11 @@ VendorErrors = Mapping[tuple[str, str], tuple[int, str, str]]
 
 def declare_fields(**names_by_type: str) -> dict[str, str]:
     """Return field -> type from `type="names"`; `string_or_array` is "string or array"."""
-    return {name: types.replace("_or_", " or ") for types, names in names_by_type.items() for name in names.split()}
+    return {
+        name: types.replace("_or_", " or ")
+        for types, names in names_by_type.items()
+        for name in names.split()
+    }
 
 
 class WireRules:
@@ -86,25 +111,30 @@ class WireRules:
         "fault server": "The server had an error while processing your request.",
         "fault overloaded": "The engine is currently overloaded, please try again later.",
         "fault auth": "Incorrect API key provided.",
-        "fault too_long": "This model's maximum context length is 128000 tokens. However, your messages resulted in "
+        "fault too_long": "This model's maximum context length is 128000 tokens. However, your messages "
+        "resulted in "
         "150000 tokens.",
         "unknown field": "Unrecognized request argument supplied: {name}",
         "wrong type": "Invalid type for '{name}': expected {expected}, but got {got} instead.",
         "missing field": "Missing required parameter: '{name}'.",
         "missing field of model": "you must provide a model parameter",
         "empty array": "Invalid '{name}': empty array. Expected an array with minimum length 1.",
-        "long array": "Invalid '{name}': array too long. Expected an array with maximum length {limit}, but got an array with "
+        "long array": "Invalid '{name}': array too long. Expected an array with maximum length {limit}, but "
+        "got an array with "
         "length {length} instead.",
         "unknown value": "Invalid value: '{value}'. Supported values are: {supported}.",
-        "bad call id": "Invalid '{name}': string too long. Expected a string with maximum length {limit}, but got a string "
+        "bad call id": "Invalid '{name}': string too long. Expected a string with maximum length {limit}, "
+        "but got a string "
         "with length {length} instead.",
-        "bad tool name": "Invalid 'tools[{name}].name': string does not match pattern. Expected a string that matches the "
+        "bad tool name": "Invalid 'tools[{name}].name': string does not match pattern. Expected a string "
+        "that matches the "
         "pattern '^{profile.limits.name}$'.",
         "bad root": "Invalid schema for function '{name}': schema must have type 'object' and not have "
         "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
         "unknown choice": "Tool choice '{name}' not found in 'tools' parameter.",
         "unsupported option": "`{name}` is deprecated for this model.",
-        "bad temperature": "Invalid 'temperature': decimal above maximum value. Expected a value <= {profile.max_temperature:g}"
+        "bad temperature": "Invalid 'temperature': decimal above maximum value. Expected a value <= "
+        "{profile.max_temperature:g}"
         ", but got {value} instead.",
     }
     """Rule -> text; also "rule of FIELD" and "rule at PROFILE", which win; and "fault KIND"."""
@@ -160,7 +190,9 @@ class WireRules:
     def iter_marks(self) -> Iterator[tuple[str, Any]]:
         """Yield (path, value) of every mark for the prompt cache. Arguments of calls are not looked into."""
         field = self.profile.cache_field
-        pending = [(key, self.doc[key]) for key in ("tools", "system", "messages", "input", field) if key in self.doc]
+        pending = [
+            (key, self.doc[key]) for key in ("tools", "system", "messages", "input", field) if key in self.doc
+        ]
         while pending:
             path, value = pending.pop()
             is_mark = path.rpartition(".")[2] == field
@@ -182,7 +214,9 @@ class WireRules:
         schema = tool.parameters
         if schema is None or self.profile.dialect != "OPENAI":
             return
-        if schema.get("type") != "object" or any(key in schema for key in ("oneOf", "anyOf", "allOf", "enum", "not")):
+        if schema.get("type") != "object" or any(
+            key in schema for key in ("oneOf", "anyOf", "allOf", "enum", "not")
+        ):
             raise self.refuse("bad root", tool.name, param=f"tools[{index}].function.parameters")
         for at in iter_nodes(schema):
             if problem := self.find_problem(at.node, is_strict=bool(tool.strict)):
@@ -218,7 +252,9 @@ class WireRules:
         """Check that a call's id has the provider's form."""
         limits = self.profile.limits
         if not re.fullmatch(limits.call_id, id):
-            raise self.refuse("bad call id", path, param=path, id=id, limit=limits.call_id_length, length=len(id))
+            raise self.refuse(
+                "bad call id", path, param=path, id=id, limit=limits.call_id_length, length=len(id)
+            )
 
     def check_native_type(self, name: str) -> None:
         """Check a tool that models know by its type: older models do not."""
@@ -248,7 +284,9 @@ class WireRules:
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:
         """Return the body that the provider sends with a refusal."""
         _, type, code = cls.error_fields(refusal, profile)
-        return {"error": {"message": refusal.message, "type": type, "param": refusal.param, "code": code or None}}
+        return {
+            "error": {"message": refusal.message, "type": type, "param": refusal.param, "code": code or None}
+        }
 
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:

@@ -13,15 +13,67 @@ from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, snake_to_c
 __all__ = ["Rules"]
 
 _GENERATION_FIELDS = {
-    *("maxOutputTokens", "temperature", "topP", "topK", "stopSequences", "seed", "presencePenalty", "frequencyPenalty"),
-    *("candidateCount", "responseMimeType", "responseSchema", "responseJsonSchema", "responseModalities", "responseFormat"),
-    *("thinkingConfig", "speechConfig", "mediaResolution", "imageConfig", "logprobs", "responseLogprobs", "audioTimestamp"),
-    *("routingConfig", "modelSelectionConfig", "enableEnhancedCivicAnswers", "enableAffectiveDialog", "translationConfig"),
+    *(
+        "maxOutputTokens",
+        "temperature",
+        "topP",
+        "topK",
+        "stopSequences",
+        "seed",
+        "presencePenalty",
+        "frequencyPenalty",
+    ),
+    *(
+        "candidateCount",
+        "responseMimeType",
+        "responseSchema",
+        "responseJsonSchema",
+        "responseModalities",
+        "responseFormat",
+    ),
+    *(
+        "thinkingConfig",
+        "speechConfig",
+        "mediaResolution",
+        "imageConfig",
+        "logprobs",
+        "responseLogprobs",
+        "audioTimestamp",
+    ),
+    *(
+        "routingConfig",
+        "modelSelectionConfig",
+        "enableEnhancedCivicAnswers",
+        "enableAffectiveDialog",
+        "translationConfig",
+    ),
     "audioTranscriptionConfig",
 }
 _SCHEMA_FIELDS = {
-    *("type", "format", "title", "description", "nullable", "enum", "items", "minItems", "maxItems", "properties", "required"),
-    *("minProperties", "maxProperties", "minLength", "maxLength", "minimum", "maximum", "pattern", "example", "anyOf"),
+    *(
+        "type",
+        "format",
+        "title",
+        "description",
+        "nullable",
+        "enum",
+        "items",
+        "minItems",
+        "maxItems",
+        "properties",
+        "required",
+    ),
+    *(
+        "minProperties",
+        "maxProperties",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "pattern",
+        "example",
+        "anyOf",
+    ),
     *("propertyOrdering", "default", "additionalProperties", "defs", "ref"),
 }
 
@@ -32,7 +84,9 @@ def _camel_keys(doc: Any) -> Doc:
 
 
 def _unknown_name(names: set[str], path: str) -> Refusal:
-    return Refusal(f"Invalid JSON payload received. Unknown name \"{min(names)}\" at '{path}': Cannot find field.")
+    return Refusal(
+        f"Invalid JSON payload received. Unknown name \"{min(names)}\" at '{path}': Cannot find field."
+    )
 
 
 class Rules(WireRules):
@@ -47,7 +101,10 @@ class Rules(WireRules):
         object_or_string="systemInstruction",
     )
     required = ("contents",)
-    missing_key = "Method doesn't allow unregistered callers. Please use API Key or other form of API consumer identity."
+    missing_key = (
+        "Method doesn't allow unregistered callers. Please use API Key or other form of API "
+        "consumer identity."
+    )
     errors: ClassVar[ErrorTable] = {
         "invalid": (400, "INVALID_ARGUMENT", ""),
         "no_key": (403, "PERMISSION_DENIED", ""),
@@ -69,19 +126,25 @@ class Rules(WireRules):
         **WireRules.wordings,
         "fault overloaded": "The model is overloaded. Please try again later.",
         "fault auth": "API key not valid. Please pass a valid API key.",
-        "fault too_long": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "fault too_long": "The input token count (1200000) exceeds the maximum number of tokens allowed "
+        "(1048576).",
         "unknown field": 'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
         "wrong type": "Invalid value at '{name}': expected {expected}, got {got}",
         "missing field": "* GenerateContentRequest.{name}: {name} is not specified",
-        "bad tool name": "tools[0].function_declarations[{name}].name: [FIELD_INVALID] Invalid function name. Must start with "
-        "a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), or dashes (-), "
+        "bad tool name": "tools[0].function_declarations[{name}].name: [FIELD_INVALID] Invalid function "
+        "name. Must start with "
+        "a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), "
+        "or dashes (-), "
         "with a maximum length of 64.",
-        "wrong number of results": "Please ensure that the number of function response parts is equal to the number of "
+        "wrong number of results": "Please ensure that the number of function response parts is equal to the "
+        "number of "
         "function call parts of the function call turn.",
-        "missing signature": "Function call is missing a thought_signature in functionCall parts. This is required for tools "
+        "missing signature": "Function call is missing a thought_signature in functionCall parts. This is "
+        "required for tools "
         "to work correctly. Function call `default_api:{name}`, position {position}.",
         "duplicate tool": "Duplicate function declaration found: {name}",
-        "bad temperature": "* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, "
+        "bad temperature": "* GenerateContentRequest.generation_config.temperature: temperature must be in "
+        "the range [0.0, "
         "{profile.max_temperature}].",
     }
     codes: ClassVar[Mapping[str, str]] = {}
@@ -108,7 +171,9 @@ class Rules(WireRules):
         if calling and not declared:
             raise Refusal("Function calling config is set without function_declarations.")
         if calling.get("allowedFunctionNames") and calling.get("mode") not in ("ANY", "VALIDATED"):
-            raise Refusal("Allowed function names should be set only when function calling mode is ANY or VALIDATED.")
+            raise Refusal(
+                "Allowed function names should be set only when function calling mode is ANY or VALIDATED."
+            )
         thinking = _camel_keys(config.get("thinkingConfig"))
         if "thinkingBudget" in thinking and "thinkingLevel" in thinking:
             raise Refusal("You can only set only one of thinking budget and thinking level.")
@@ -136,7 +201,8 @@ class Rules(WireRules):
             path = f"tools[0].function_declarations[{index}].parameters.type"
             raise Refusal(f"* GenerateContentRequest.{path}: must be OBJECT")
 
-    # -- history: as many responses as calls, right after them; Gemini 3 also wants a signature on a turn's first call
+    # -- history: as many responses as calls, right after them; Gemini 3 also wants a signature on a turn's
+    # first call
 
     def check_history(self) -> None:
         raw = self.doc.get("contents")
@@ -151,7 +217,10 @@ class Rules(WireRules):
                 self.check_function_responses(pending, results)
             is_model_turn = role == "model" and previous in ("user", "results")
             if calls and not is_model_turn:
-                text = "function call turn comes immediately after a user turn or after a function response turn."
+                text = (
+                    "function call turn comes immediately after a user turn or after a function response "
+                    "turn."
+                )
                 raise Refusal(f"Please ensure that {text}")
             pending = calls
             if results:
@@ -200,7 +269,9 @@ class Rules(WireRules):
 
     def check_function_responses(self, calls: list[Doc], results: list[Doc]) -> None:
         if results and not calls:
-            raise Refusal("Please ensure that function response turn comes immediately after a function call turn.")
+            raise Refusal(
+                "Please ensure that function response turn comes immediately after a function call turn."
+            )
         if len(calls) != len(results):
             raise self.refuse("wrong number of results")
         path = "contents.parts.function_response"
@@ -208,12 +279,16 @@ class Rules(WireRules):
             if not result.get("name"):
                 raise Refusal(f"* GenerateContentRequest.{path}.name: Name cannot be empty.")
             if not isinstance(result.get("response"), dict):
-                raise Refusal(f"Invalid value at '{path}.response' (type.googleapis.com/google.protobuf.Struct)")
+                raise Refusal(
+                    f"Invalid value at '{path}.response' (type.googleapis.com/google.protobuf.Struct)"
+                )
         call_ids = {call.get("id") for call in calls}
         for result in results:
             id = result.get("id")
             if id and id not in call_ids:
-                raise Refusal(f"Function response id '{id}' does not match any function call of the function call turn.")
+                raise Refusal(
+                    f"Function response id '{id}' does not match any function call of the function call turn."
+                )
 
     def check_signatures(self, turns: list[tuple[str, list[Doc]]]) -> None:
         """Only the turns since the user's last real message are checked."""

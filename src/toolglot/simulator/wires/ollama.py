@@ -12,7 +12,13 @@ from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]
 
-_OPTION_TYPES = {"temperature": "float32", "top_p": "float32", "num_predict": "integer", "top_k": "integer", "seed": "integer"}
+_OPTION_TYPES = {
+    "temperature": "float32",
+    "top_p": "float32",
+    "num_predict": "integer",
+    "top_k": "integer",
+    "seed": "integer",
+}
 
 
 class Rules(WireRules):
@@ -36,7 +42,8 @@ class Rules(WireRules):
         "fault auth": "unauthorized",
         "fault too_long": "the input length exceeds the context length",
         # the error of Go's JSON decoder
-        "wrong type": "json: cannot unmarshal {noun} into Go struct field ChatRequest.{name} of type {expected}",
+        "wrong type": "json: cannot unmarshal {noun} into Go struct field ChatRequest.{name} of type "
+        "{expected}",
         "missing field": "{name} is required",
         "missing field of model": "model is required",
     }
@@ -45,7 +52,9 @@ class Rules(WireRules):
     def check_body(self) -> None:
         think, format = self.doc.get("think"), self.doc.get("format")
         if isinstance(think, str) and think not in ("high", "medium", "low", "max"):
-            raise Refusal(f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or false)')
+            raise Refusal(
+                f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or false)'
+            )
         if isinstance(format, str) and format not in ("", "json"):
             raise Refusal(f'invalid format: "{format}"; expected "json" or a valid JSON Schema object')
         for tool in iter_dicts(self.doc.get("tools")):

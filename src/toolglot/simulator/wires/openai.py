@@ -25,13 +25,19 @@ class OpenAIRules(WireRules):
         """Check fields that need another one."""
         doc = self.doc
         if doc.get("stream_options") and not doc.get("stream"):
-            raise Refusal("The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options")
+            raise Refusal(
+                "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+                param="stream_options",
+            )
         has_later_tools = any(item.get("type") == "additional_tools" for item in iter_dicts(doc.get("input")))
         if any(iter_dicts(doc.get("tools"))) or has_later_tools or not self.refuses_unknown_fields:
             return
         for name in ("tool_choice", "parallel_tool_calls"):
             if doc.get(name) not in (None, "none", "auto"):
-                raise Refusal(f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.", param=name)
+                raise Refusal(
+                    f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.",
+                    param=name,
+                )
 
     def check_marks(self) -> None:
         """Check what a request says to the prompt cache, for models that have marks."""
@@ -49,7 +55,9 @@ class OpenAIRules(WireRules):
             for name, values in (("mode", modes), ("ttl", self.profile.cache_ttls)):
                 if name in doc and doc[name] not in values:
                     supported = ", ".join(map(repr, values))
-                    raise self.refuse("unknown value", param=f"{path}.{name}", value=doc[name], supported=supported)
+                    raise self.refuse(
+                        "unknown value", param=f"{path}.{name}", value=doc[name], supported=supported
+                    )
 
     def check_effort(self, param: str, effort: Any) -> None:
         supported = self.profile.efforts
@@ -58,24 +66,34 @@ class OpenAIRules(WireRules):
         if not supported:
             raise self.refuse("unsupported option", param)
         values = ", ".join(map(repr, supported))
-        raise Refusal(f"Unsupported value: '{param}' does not support '{effort}'. Supported values are: {values}.", param=param)
+        raise Refusal(
+            f"Unsupported value: '{param}' does not support '{effort}'. Supported values are: {values}.",
+            param=param,
+        )
 
     def check_role(self, role: str, roles: tuple[str, ...], path: str) -> None:
         if role not in roles:
-            raise self.refuse("unknown value", param=f"{path}.role", value=role, supported=", ".join(map(repr, roles)))
+            raise self.refuse(
+                "unknown value", param=f"{path}.role", value=role, supported=", ".join(map(repr, roles))
+            )
 
     def check_output_schema(self, format: Doc, param: str) -> None:
         """The root of structured output is an object: 400 for an array, a number or a union."""
         schema = as_dict(format.get("schema"))
         if format and schema.get("type") != "object":
-            expected = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+            expected = (
+                f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+            )
             text = f"Invalid schema for response_format '{format.get('name')}': {expected}"
             raise Refusal(text, param=param, code="invalid_json_schema")
 
     def check_json_word(self, fields: tuple[str, ...], param: str) -> None:
         """JSON mode wants the word in the prompt: without it models may emit white space for ever."""
         if "json" not in str([self.doc.get(name) for name in fields]).lower():
-            text = f"'{fields[0]}' must contain the word 'json' in some form, to use '{param}' of type 'json_object'."
+            text = (
+                f"'{fields[0]}' must contain the word 'json' in some form, to use '{param}' of type "
+                "'json_object'."
+            )
             raise Refusal(text)
 
     def check_option(self, name: str, value: Any) -> None:

@@ -14,20 +14,45 @@ __all__ = ["OPENAI_ROWS", "Rules"]
 OPENAI_ROWS = ("openai-chat", "azure-chat", "azure-dated-chat")
 # Vendors that are played as refusing what they do not know; the others drop it silently.
 _STRICT_ROWS = (*OPENAI_ROWS, "mistral", "groq")
-# OpenAI's models that support function tools on Responses only: if an effort is set, and always (they reason by default).
+# OpenAI's models that support function tools on Responses only: if an effort is set, and always (they reason
+# by default).
 _NOT_ON_CHAT = re.compile(r"^gpt-(5\.([4-9]|\d\d)|[6-9])")
 _NEVER_ON_CHAT = re.compile(r"^gpt-(5\.([5-9]|\d\d)|[6-9])")
 # Fields that a vendor knows besides its wire's, and (with a minus) those that it does not.
 _VENDOR_FIELDS = {
-    "mistral": {"random_seed", "safe_prompt", "prompt_mode", "guardrails", "-max_completion_tokens", "-seed", "-logit_bias"},
+    "mistral": {
+        "random_seed",
+        "safe_prompt",
+        "prompt_mode",
+        "guardrails",
+        "-max_completion_tokens",
+        "-seed",
+        "-logit_bias",
+    },
     "groq": {
-        *("reasoning_format", "include_reasoning", "disable_tool_validation", "search_settings", "compound_custom"),
+        *(
+            "reasoning_format",
+            "include_reasoning",
+            "disable_tool_validation",
+            "search_settings",
+            "compound_custom",
+        ),
         "documents",
     },
 }
 # Fields of a message at OpenAI and Azure.
 _MESSAGE_FIELDS = {
-    *("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio", "function_call", "annotations"),
+    *(
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "tool_call_id",
+        "refusal",
+        "audio",
+        "function_call",
+        "annotations",
+    ),
     "prompt_cache_breakpoint",
     "parsed",  # the official client sends back what it added
 }
@@ -37,10 +62,12 @@ class Rules(OpenAIRules):
     """What Chat Completions refuses."""
 
     fields = declare_fields(
-        string="model reasoning_effort user prompt_cache_key prompt_cache_retention safety_identifier service_tier verbosity",
+        string="model reasoning_effort user prompt_cache_key prompt_cache_retention safety_identifier "
+        "service_tier verbosity",
         array="messages tools modalities functions",
         boolean="stream parallel_tool_calls logprobs store",
-        object="stream_options response_format logit_bias metadata audio prediction web_search_options moderation "
+        object="stream_options response_format logit_bias metadata audio prediction web_search_options "
+        "moderation "
         "prompt_cache_options reasoning",
         integer="max_tokens max_completion_tokens n seed top_logprobs",
         number="temperature top_p presence_penalty frequency_penalty",
@@ -55,11 +82,14 @@ class Rules(OpenAIRules):
     }
     wordings: ClassVar[Mapping[str, str]] = {
         **OpenAIRules.wordings,
-        "unsupported option of max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        "unsupported option of max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this "
+        "model. Use "
         "'max_completion_tokens' instead.",
-        "not on chat": "Function tools with reasoning_effort are not supported for {name} in /v1/chat/completions. To use "
+        "not on chat": "Function tools with reasoning_effort are not supported for {name} in "
+        "/v1/chat/completions. To use "
         "function tools, use /v1/responses or set reasoning_effort to 'none'.",
-        "missing results": "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+        "missing results": "An assistant message with 'tool_calls' must be followed by tool messages "
+        "responding to each "
         "'tool_call_id'. The following tool_call_ids did not have response messages: {name}",
         "unknown field at mistral": "Extra inputs are not permitted",
         "unknown field at groq": "property '{name}' is unsupported",
@@ -77,7 +107,10 @@ class Rules(OpenAIRules):
     @property
     def requires_reasoning(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """DeepSeek: thinking is on unless it is disabled, and then every turn with calls needs its reasoning."""
-        is_off = as_dict(self.doc.get("thinking")).get("type") == "disabled" or self.profile.model == "deepseek-chat"
+        is_off = (
+            as_dict(self.doc.get("thinking")).get("type") == "disabled"
+            or self.profile.model == "deepseek-chat"
+        )
         return self.profile.reasoning_echo == "required" and not is_off
 
     def vendor_fields(self) -> set[str]:
@@ -104,7 +137,9 @@ class Rules(OpenAIRules):
         if "max_tokens" not in self.doc:
             return
         if "max_completion_tokens" in self.doc:
-            raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+            raise Refusal(
+                "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+            )
         if self.profile.sampling == "none":
             raise self.refuse("unsupported option", "max_tokens", param="max_tokens")
 
@@ -165,20 +200,28 @@ class Rules(OpenAIRules):
             raise Refusal(f"Invalid parameter: {text}", param=f"{path}.role")
         pending.remove(id)
         # "no" is OpenAI itself: others allow media in results
-        if self.profile.reasoning_echo == "no" and any(part.get("type") != "text" for part in iter_dicts(doc.get("content"))):
-            text = f"Invalid '{path}'. Tool messages hold text only: image_url is only allowed for role 'user'."
+        if self.profile.reasoning_echo == "no" and any(
+            part.get("type") != "text" for part in iter_dicts(doc.get("content"))
+        ):
+            text = (
+                f"Invalid '{path}'. Tool messages hold text only: image_url is only allowed for role 'user'."
+            )
             raise Refusal(text, param=path)
 
     def check_message(self, doc: Doc, path: str, role: str) -> None:
         if self.profile.reasoning_echo == "no":  # OpenAI itself
             unknown = doc.keys() - _MESSAGE_FIELDS
             if unknown:
-                raise Refusal(f"Unknown parameter: '{path}.{min(unknown)}'.", code="unknown_parameter", param=path)
+                raise Refusal(
+                    f"Unknown parameter: '{path}.{min(unknown)}'.", code="unknown_parameter", param=path
+                )
         content = doc.get("content")
         has_other = any(doc.get(field) for field in ("tool_calls", "function_call", "refusal", "audio"))
         may_be_empty = role == "assistant" and has_other
         if content is None and not may_be_empty:
-            raise Refusal(f"Invalid value for 'content': expected a string, got null. ({path})", param=f"{path}.content")
+            raise Refusal(
+                f"Invalid value for 'content': expected a string, got null. ({path})", param=f"{path}.content"
+            )
         if not isinstance(content, str | list | None):
             raise self.refuse_type(f"{path}.content", "a string or an array", content)
         if role == "system" and self.profile.system_role == "user":

@@ -13,10 +13,20 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 
 __all__ = ["Rules"]
 
-_CALL_TYPES = (*("function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call"),)
+_CALL_TYPES = (
+    *(
+        "function_call",
+        "custom_tool_call",
+        "shell_call",
+        "local_shell_call",
+        "apply_patch_call",
+        "computer_call",
+    ),
+)
 _OUTPUT_TYPES = {f"{name}_output" for name in _CALL_TYPES}
 _ID_PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "message": "msg", "reasoning": "rs"}
-# The simulator marks what came after reasoning with an `r` in its item id, so that a missing reasoning item shows.
+# The simulator marks what came after reasoning with an `r` in its item id, so that a missing reasoning item
+# shows.
 _AFTER_REASONING = re.compile(r"(?:fc|msg|ctc)_(\w+r)_\d+")
 _MIN_OUTPUT_TOKENS = 16
 
@@ -33,11 +43,13 @@ class Rules(OpenAIRules):
     """What Responses refuses."""
 
     fields = declare_fields(
-        string="model previous_response_id prompt_cache_key prompt_cache_retention safety_identifier service_tier truncation "
+        string="model previous_response_id prompt_cache_key prompt_cache_retention safety_identifier "
+        "service_tier truncation "
         "user",
         array="tools include context_management access_programs",
         boolean="stream parallel_tool_calls store background",
-        object="stream_options reasoning text metadata prompt image moderation prompt_cache_options client_metadata",
+        object="stream_options reasoning text metadata prompt image moderation prompt_cache_options "
+        "client_metadata",
         integer="max_output_tokens max_tool_calls top_logprobs",
         number="temperature top_p",
         string_or_array="input instructions",
@@ -46,9 +58,11 @@ class Rules(OpenAIRules):
     required = ("model",)
     wordings: ClassVar[Mapping[str, str]] = {
         **OpenAIRules.wordings,
-        "fault too_long": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "fault too_long": "Your input exceeds the context window of this model. Please adjust your input and "
+        "try again.",
         "unknown field": "Unknown parameter: '{name}'.",
-        "unknown field of messages": "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to "
+        "unknown field of messages": "Unsupported parameter: 'messages'. In the Responses API, this "
+        "parameter has moved to "
         "'input'.",
     }
     codes: ClassVar[Mapping[str, str]] = {**OpenAIRules.codes, "unknown field": "unknown_parameter"}
@@ -60,7 +74,9 @@ class Rules(OpenAIRules):
         if id := as_text(doc.get("previous_response_id")):  # nothing is stored here
             raise Refusal(f"Previous response with id '{id}' not found.", code="previous_response_not_found")
         if not any(doc.get(field) for field in ("input", "prompt", "conversation")):
-            raise Refusal("One of 'input' or 'previous_response_id' or 'prompt' or 'conversation' must be provided.")
+            raise Refusal(
+                "One of 'input' or 'previous_response_id' or 'prompt' or 'conversation' must be provided."
+            )
         limit = doc.get("max_output_tokens")
         if limit is not None and limit < _MIN_OUTPUT_TOKENS:
             expected = f"Expected a value >= {_MIN_OUTPUT_TOKENS}, but got {limit} instead."
@@ -71,7 +87,10 @@ class Rules(OpenAIRules):
         inner = [tool for space in tools for tool in iter_dicts(space.get("tools"))]
         has_deferred = any(tool.get("defer_loading") for tool in [*tools, *inner])
         if has_deferred and not has_search:
-            raise Refusal("Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search.", param="tools")
+            raise Refusal(
+                "Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search.",
+                param="tools",
+            )
         self.check_effort("reasoning.effort", as_dict(doc.get("reasoning")).get("effort"))
         format = as_dict(as_dict(doc.get("text")).get("format"))
         if format.get("type") == "json_schema":
@@ -112,13 +131,20 @@ class Rules(OpenAIRules):
             return
         id, prefix = as_text(item["id"]), _ID_PREFIXES.get(type_name, "")
         if not id.startswith(prefix):
-            raise Refusal(f"Invalid '{path}.id': '{id}'. Expected an ID that begins with '{prefix}'.", code="invalid_value")
+            raise Refusal(
+                f"Invalid '{path}.id': '{id}'. Expected an ID that begins with '{prefix}'.",
+                code="invalid_value",
+            )
         if len(id) > 64:
             raise self.refuse("bad call id", f"{path}.id", limit=64, length=len(id))
         if id in seen:
-            raise Refusal(f"Duplicate item found with id {id}. Remove duplicate items from your input and try again.")
+            raise Refusal(
+                f"Duplicate item found with id {id}. Remove duplicate items from your input and try again."
+            )
         seen.add(id)
-        if (match := _AFTER_REASONING.fullmatch(id)) and not any(other.startswith(f"rs_{match[1]}_") for other in seen):
+        if (match := _AFTER_REASONING.fullmatch(id)) and not any(
+            other.startswith(f"rs_{match[1]}_") for other in seen
+        ):
             missing = f"was provided without its required 'reasoning' item: 'rs_{match[1]}_0'."
             raise Refusal(f"Item '{id}' of type '{type_name}' {missing}")
 
@@ -127,7 +153,9 @@ class Rules(OpenAIRules):
         self.check_call_id(id, f"{path}.call_id")
         if type_name in _OUTPUT_TYPES:
             if id not in calls:
-                raise Refusal(f"No tool call found for function call output with call_id {id}.", param="input")
+                raise Refusal(
+                    f"No tool call found for function call output with call_id {id}.", param="input"
+                )
             self.check_native_output(item, type_name, path)
             answered.add(id)
             return
@@ -154,10 +182,13 @@ class Rules(OpenAIRules):
         if role == "assistant":
             wrong, values = {"input_text", "input_image", "input_file", "text"}, "'output_text' and 'refusal'"
         else:
-            wrong, values = {"output_text", "refusal", "text"}, "'input_text', 'input_image', and 'input_file'"
+            wrong = {"output_text", "refusal", "text"}
+            values = "'input_text', 'input_image', and 'input_file'"
         for part in iter_dicts(item.get("content")):
             if part.get("type") in wrong:
-                raise self.refuse("unknown value", param=f"{path}.content", value=part["type"], supported=values)
+                raise self.refuse(
+                    "unknown value", param=f"{path}.content", value=part["type"], supported=values
+                )
 
     def check_reasoning(self, item: Doc, following: list[Doc]) -> None:
         id = as_text(item.get("id"))
@@ -172,7 +203,9 @@ class Rules(OpenAIRules):
             text = "".join(as_text(part.get("text")) for part in iter_dicts(item["summary"]))
             self.check_cipher(item, text)
         elif self.doc.get("store") is False:
-            raise Refusal(f"Item with id '{id}' not found. Items are not persisted when `store` is set to false.")
+            raise Refusal(
+                f"Item with id '{id}' not found. Items are not persisted when `store` is set to false."
+            )
 
     def check_cipher(self, item: Doc, text: str) -> None:
         if item.get("encrypted_content") != sign_state(self.profile, text):
@@ -182,5 +215,10 @@ class Rules(OpenAIRules):
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
         error = cls.error_body(refusal, profile)["error"]
-        frame: Doc = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
+        frame: Doc = {
+            "type": "error",
+            "code": error["code"],
+            "message": error["message"],
+            "param": error["param"],
+        }
         return encode_sse({**frame, "sequence_number": 0}, "error")

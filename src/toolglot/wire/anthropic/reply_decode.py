@@ -29,7 +29,8 @@ class AnthropicReplyDecoder(ReplyDecoder):
         super().__init__(tracker)
         self._usage: Doc = {}
         self._has_blocks = False
-        self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and fragments of their input
+        # blocks without a neutral form, and fragments of their input
+        self._foreign: dict[int, tuple[Doc, list[str]]] = {}
         self._citations: dict[int, list[Any]] = {}
 
     def read_frame(self, doc: Doc, event: str) -> None:
@@ -73,7 +74,8 @@ class AnthropicReplyDecoder(ReplyDecoder):
         cached = as_int(usage.get("cache_read_input_tokens"))
         written = as_int(usage.get("cache_creation_input_tokens"))
         self._tracker.usage = Usage(
-            input=as_int(usage.get("input_tokens")) + cached + written,  # `input_tokens` counts only what was not cached
+            # `input_tokens` counts only what was not cached
+            input=as_int(usage.get("input_tokens")) + cached + written,
             output=as_int(usage.get("output_tokens")),
             cached=cached,
             cache_write=written,
@@ -81,7 +83,9 @@ class AnthropicReplyDecoder(ReplyDecoder):
         )
 
     def read_blocks(self, blocks: list[Any]) -> None:
-        """Read complete blocks: of a body, of a message in the history, or of a call that code execution made."""
+        """Read complete blocks: of a body, of a message in the history, or of a call that code execution
+        made.
+        """
         for index, block in enumerate(skip_empty(blocks)):
             self._start_block(index, block)
             # A `message_start` may already contain a tool_use; if its input is empty, deltas may follow.
@@ -112,7 +116,8 @@ class AnthropicReplyDecoder(ReplyDecoder):
             case "redacted_thinking":
                 tracker.set_block(index, Thinking("", {"redacted": block.get("data")}))
             case "tool_use":
-                state = unknown_fields(block, ("type", "id", "name", "input"))  # `caller`, `toolset_name`: must be echoed
+                # `caller`, `toolset_name`: must be echoed
+                state = unknown_fields(block, ("type", "id", "name", "input"))
                 tracker.merge_opaque(index, "call", state or {})
                 arguments = block.get("input") or None
                 tracker.update_call(index, block.get("id"), block.get("name"), arguments)
@@ -156,7 +161,8 @@ class AnthropicReplyDecoder(ReplyDecoder):
     def _read_stop(self, delta: Doc) -> None:
         if reason := delta.get("stop_reason"):
             self._tracker.stop_reason = decode_stop_reason(reason) or "end"
-        for field in ("container", "stop_details", "context_management"):  # the container is needed to continue code execution
+        # the container is needed to continue code execution
+        for field in ("container", "stop_details", "context_management"):
             if value := delta.get(field):
                 self._tracker.merge_message_opaque({field: value})
 

@@ -36,12 +36,18 @@ class AnthropicReplyEncoder(ReplyEncoder):
     }
     similar_stops: ClassVar[dict[StopReason, str]] = {"filtered": "refusal"}
     _index = -1  # of the block on the wire: some blocks are left out
-    _holds_arguments = False  # the arguments are not a JSON object; they are wrapped in one when they are complete
+    # the arguments are not a JSON object; they are wrapped in one when they are complete
+    _holds_arguments = False
     _has_arguments = _is_skipped = False
 
     def build_body(self, reply: Reply) -> Doc:
         content = [self._encode_block(block) for block in reply.blocks if not self.reject_unsupported(block)]
-        return {**self._message_head(), "content": content, **self._stop_fields(reply), "usage": encode_usage(reply.usage)}
+        return {
+            **self._message_head(),
+            "content": content,
+            **self._stop_fields(reply),
+            "usage": encode_usage(reply.usage),
+        }
 
     def begin_reply(self) -> Iterator[Doc]:
         # A message with everything that is not known yet left empty.
@@ -99,11 +105,16 @@ class AnthropicReplyEncoder(ReplyEncoder):
         return {"id": self.id or "msg_0", "type": "message", "role": "assistant", "model": self.model}
 
     def _stop_fields(self, reply: Reply) -> Doc:
-        return {"stop_reason": self.encode_stop(reply), **_NULL_FIELDS, **self.writer.echo_opaque(reply.opaque)}
+        return {
+            "stop_reason": self.encode_stop(reply),
+            **_NULL_FIELDS,
+            **self.writer.echo_opaque(reply.opaque),
+        }
 
     def _encode_block(self, block: Block) -> Doc | None:
         if isinstance(block, Thinking) and not self.writer.is_own:
-            return {"type": "thinking", "thinking": block.text, "signature": ""}  # the SDK's type requires the field
+            # the SDK's type requires the field
+            return {"type": "thinking", "thinking": block.text, "signature": ""}
         encoded = encode_block(block, self.writer)
         return encoded and {**_BLOCK_FIELDS.get(type(block), {}), **encoded}
 

@@ -8,8 +8,26 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
-from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample, parse_effort
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    ResultBlock,
+    Text,
+    ToolResult,
+    ToolsChanged,
+)
+from toolglot.values.request import (
+    Options,
+    Output,
+    Request,
+    ToolChoice,
+    ToolDefinition,
+    ToolExample,
+    parse_effort,
+)
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
@@ -31,7 +49,8 @@ def decode(body: Doc, profile: Profile) -> Request:
     budget = None
     if thinking.keys() == {"type", "budget_tokens"}:
         budget = thinking.get("budget_tokens")
-    if thinking and budget is None:  # adaptive thinking and its settings have no neutral equivalent: they stay as they are
+    # adaptive thinking and its settings have no neutral equivalent: they stay as they are
+    if thinking and budget is None:
         extras["thinking"] = thinking
     config = as_dict(body.get("output_config"))
     effort = parse_effort(config.get("effort"))
@@ -55,7 +74,9 @@ def decode(body: Doc, profile: Profile) -> Request:
         tools=_mark_searches([decode_tool(tool) for tool in iter_dicts(body.get("tools"))], messages),
         tool_choice=decode_choice(choice),
         parallel=parallel,
-        options=Options(**decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget, cache=cache),
+        options=Options(
+            **decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget, cache=cache
+        ),
         output=output,
         stream=body.get("stream"),
         extras=wrap_extras(extras, ANTHROPIC_MESSAGES),
@@ -87,13 +108,17 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
 
 
 def decode_blocks(content: Any, open_calls: OpenCalls | None = None) -> Iterator[Block]:
-    """Decode the content of a user or system message, or of a result. `open_calls`: results do not name their tool."""
+    """Decode the content of a user or system message, or of a result.
+
+    `open_calls`: results do not name their tool.
+    """
     if isinstance(content, str):
         yield Text(content)
     for block in iter_dicts(content):
         match block.get("type"):
             case "text" if isinstance(block.get("text"), str):
-                yield Text(block["text"], unknown_fields(block, ("type", "text")))  # citations and cache marks
+                # citations and cache marks
+                yield Text(block["text"], unknown_fields(block, ("type", "text")))
             case "tool_result":
                 yield _decode_result(block, open_calls)
             case "image" | "document" if block.get("source"):
@@ -127,7 +152,9 @@ def decode_change(kind: str, block: Doc) -> ToolsChanged | None:
             change = ToolsChanged(loaded=names) if kind == "tool_addition" else ToolsChanged(removed=names)
             return replace(change, opaque=opaque)
         case "tool_definition":
-            return ToolsChanged((decode_tool(as_dict(tool.get("definition"))),), opaque={**(opaque or {}), "tool": tool})
+            return ToolsChanged(
+                (decode_tool(as_dict(tool.get("definition"))),), opaque={**(opaque or {}), "tool": tool}
+            )
         case _:
             return None
 
@@ -158,14 +185,18 @@ def decode_media(block: Doc) -> Media:
     opaque = unknown_fields(block, ("type", "source"))
     match source.get("type"):
         case "base64":
-            return Media(kind, as_text(source.get("media_type")), source.get("data"), name=name, opaque=opaque)
+            return Media(
+                kind, as_text(source.get("media_type")), source.get("data"), name=name, opaque=opaque
+            )
         case "url":
             return Media(kind, url=source.get("url"), name=name, opaque=opaque)
         case "text" | "content":  # the exact source goes back to Anthropic; others get a text file
             data = base64.b64encode(_read_source(source).encode("utf-8", "surrogatepass")).decode()
             return Media(kind, "text/plain", data, name=name, opaque={**(opaque or {}), "source": source})
         case _:
-            return Media(kind, file_id=source.get("file_id"), name=name, opaque={**(opaque or {}), "source": source})
+            return Media(
+                kind, file_id=source.get("file_id"), name=name, opaque={**(opaque or {}), "source": source}
+            )
 
 
 def _read_source(source: Doc) -> str:
@@ -181,7 +212,9 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     if tool.get("type") not in (None, "custom"):
         name = as_text(tool.get("name")) or as_text(tool.get("type"))
         finds_tools = as_text(tool.get("type")).startswith("tool_search_tool")
-        return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool, finds_tools=finds_tools)
+        return ToolDefinition(
+            name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool, finds_tools=finds_tools
+        )
     inputs = as_list(tool.get("input_examples"))
     known = ["name", "description", "input_schema", "strict"]
     examples: tuple[ToolExample, ...] = ()
@@ -192,7 +225,9 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     if is_deferred:
         known.append("defer_loading")
     more: Doc = {"strict": tool.get("strict"), "examples": examples, "deferred": is_deferred}
-    return define_tool(tool, ANTHROPIC_MESSAGES, unknown_fields(tool, known), schema_key="input_schema", **more)
+    return define_tool(
+        tool, ANTHROPIC_MESSAGES, unknown_fields(tool, known), schema_key="input_schema", **more
+    )
 
 
 def decode_choice(choice: Doc) -> ToolChoice | None:

@@ -1,4 +1,7 @@
-"""Anthropic Messages: Request -> body. Results are blocks of a user message; instructions are outside of the messages."""
+"""Anthropic Messages: Request -> body.
+
+Results are blocks of a user message; instructions are outside of the messages.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,7 +9,17 @@ from typing import Any
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
 from toolglot.values.definitions import CacheMark
-from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_mark, format_mark
 from toolglot.wire.history import count_leading_system as leading_count
@@ -35,7 +48,8 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
     if message.role == "system":
         return _encode_late_system(message, writer)
     if message.role == "tool":
-        # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
+        # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result`
+        # blocks".
         return [{"role": "user", "content": [encode_result(result, writer) for result in message.results]}]
     before: list[Doc] = []
     if message.role == "assistant":
@@ -46,7 +60,9 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
 
 
 def _encode_late_system(message: Message, writer: Writer) -> list[Doc]:
-    """Encode a system message in the middle: Anthropic's own, changes of the tools, or else the words of a user."""
+    """Encode a system message in the middle: Anthropic's own, changes of the tools, or else the words of a
+    user.
+    """
     if writer.is_own:
         return [{"role": "system", "content": _encode_blocks(message.blocks, writer, "system")}]
     changes = [block for block in message.blocks if isinstance(block, ToolsChanged)]
@@ -60,7 +76,9 @@ def _encode_late_system(message: Message, writer: Writer) -> list[Doc]:
 
 
 def encode_end(writer: Writer) -> list[Doc]:
-    """Encode changes of the tools: they stand right before an assistant message, or at the end (Anthropic's documentation)."""
+    """Encode changes of the tools: they stand right before an assistant message, or at the end (Anthropic's
+    documentation).
+    """
     return [{"role": "system", "content": list(writer.held_items)}] if writer.held_items else []
 
 
@@ -88,14 +106,21 @@ def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc
     if place == "tool":
         return [{"type": "tool_reference", "tool_name": name, **state} for name in brought]
     removed = _name_references(change.removed, writer)
-    items = [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": name}, **state} for name in brought]
-    items += [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}, **state} for name in removed]
+    items = [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": name}, **state}
+        for name in brought
+    ]
+    items += [
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}, **state}
+        for name in removed
+    ]
     return items
 
 
 def _name_references(names: Iterable[str], writer: Writer) -> list[str]:
     """Return the names on the wire of the tools that may be referred to."""
-    if not writer.is_own:  # a reference to a tool that is not in the head is refused (`tool_reference_unresolved`)
+    # a reference to a tool that is not in the head is refused (`tool_reference_unresolved`)
+    if not writer.is_own:
         names = [name for name in names if name in writer.plan.referable]
     return [_reference_name(name, writer) for name in names]
 
@@ -112,7 +137,8 @@ def encode_block(block: Block, writer: Writer, *, is_head: bool = False) -> Doc 
             mark = encode_mark(block, writer, is_head=is_head)
             return {"type": "text", "text": block.text, **mark, **writer.echo_opaque(block.opaque)}
         case Thinking():
-            # Sent back byte for byte, even without text: 400 "`thinking` or `redacted_thinking` blocks … cannot be modified".
+            # Sent back byte for byte, even without text: 400 "`thinking` or `redacted_thinking` blocks …
+            # cannot be modified".
             state = block.opaque or {}
             if "redacted" in state:
                 return {"type": "redacted_thinking", "data": state["redacted"]}
@@ -121,7 +147,12 @@ def encode_block(block: Block, writer: Writer, *, is_head: bool = False) -> Doc 
             name = writer.map_tool_name(block.name, block.namespace)
             head: Doc = {"type": "tool_use", "id": writer.map_call_id(block.id), "name": name}
             arguments = writer.to_arguments_object(block)
-            return {**head, "input": arguments, **encode_mark(block, writer), **writer.echo_opaque(block.opaque)}
+            return {
+                **head,
+                "input": arguments,
+                **encode_mark(block, writer),
+                **writer.echo_opaque(block.opaque),
+            }
         case Media():
             return {**encode_media(block, writer), **encode_mark(block, writer, is_head=is_head)}
         case Foreign():
@@ -182,13 +213,16 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     max_tokens = options.max_tokens
     if max_tokens is None:
         max_tokens = writer.profile.default_max_tokens or _DEFAULT_MAX_TOKENS
-        writer.record_repair("max_tokens", f"{writer.profile.title} requires it; {max_tokens} was added", at="options")
+        writer.record_repair(
+            "max_tokens", f"{writer.profile.title} requires it; {max_tokens} was added", at="options"
+        )
     body: Doc = {"model": request.model, "max_tokens": max_tokens}
     tools, choice = select_tools(request, writer)
     if instructions := _encode_system(system, writer):
         body["system"] = instructions
     sampling = encode_sampling(options, writer)
-    if stops := sampling.pop("stop_sequences", None):  # blank ones are left out: they are believed to be refused
+    # blank ones are left out: they are believed to be refused
+    if stops := sampling.pop("stop_sequences", None):
         sampling["stop_sequences"] = [stop for stop in stops if stop.strip()]
         for _ in range(len(stops) - len(sampling["stop_sequences"])):
             writer.record_loss("stop", "a stop sequence must not be blank", at="options")
@@ -205,7 +239,8 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if request.stream is not None:
         body["stream"] = request.stream
     if options.cache and "cache_control" not in extras:
-        # The API moves the top-level mark to the last block by itself: what was sent before stays byte-identical.
+        # The API moves the top-level mark to the last block by itself: what was sent before stays
+        # byte-identical.
         body |= _mark_head(options, encoded, writer)
     if encoded:
         body["tools"] = encoded
@@ -215,7 +250,9 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
 
 
 def _mark_head(options: Options, tools: list[Doc], writer: Writer) -> Doc:
-    """Return the mark of the body, and put one on the last tool that is a part of the cached prompt: not a deferred one."""
+    """Return the mark of the body, and put one on the last tool that is a part of the cached prompt: not a
+    deferred one.
+    """
     writer.enter("options")
     wanted = options.cache if isinstance(options.cache, CacheMark) else CacheMark()
     mark = format_mark(wanted, writer)
@@ -247,7 +284,8 @@ def encode_thinking(request: Request, choice: Doc | None, max_tokens: int, write
     reason = ""
     if not writer.profile.thinking_budget:  # Opus 4.7 and all 5.x models decide themselves how much to think
         reason = f"{writer.model} accepts no thinking budget"
-    elif choice and choice["type"] in ("any", "tool"):  # 400 "Thinking may not be enabled when tool_choice forces tool use"
+    elif choice and choice["type"] in ("any", "tool"):
+        # 400 "Thinking may not be enabled when tool_choice forces tool use"
         reason = "a forced tool choice excludes thinking"
     elif max_tokens <= _MIN_THINKING_BUDGET:
         reason = f"max_tokens ({max_tokens}) leaves no room for it"
@@ -262,13 +300,14 @@ def encode_thinking(request: Request, choice: Doc | None, max_tokens: int, write
 def _is_loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bool:
     """Return whether the conversation ends in a tool loop whose first message does not start with thinking.
 
-    400 "a final `assistant` message must start with a thinking block". A user message after results belongs to the loop: the
-    API merges the two. So do messages that follow each other without one.
+    400 "a final `assistant` message must start with a thinking block". A user message after results belongs
+    to the loop: the API merges the two. So do messages that follow each other without one.
     """
     first: Message | None = None
     is_adjacent = True  # nothing of the user stands between the message and the loop after it
     for message in reversed(messages):
-        # What is not sent separates nothing: blank messages, and those that only hold the thinking of another model.
+        # What is not sent separates nothing: blank messages, and those that only hold the thinking of another
+        # model.
         if not any(_is_sent(block, message, writer) for block in message.blocks):
             continue
         if message.role != "assistant":
@@ -300,7 +339,8 @@ def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
     if output.schema is None:
         writer.record_loss("output", f"{writer.profile.title} has no JSON mode without a schema", at="output")
         return config
-    dialect = getattr(dialects, SPECS[ANTHROPIC_MESSAGES].output_dialect)  # always constrained: there is no lax mode
+    # always constrained: there is no lax mode
+    dialect = getattr(dialects, SPECS[ANTHROPIC_MESSAGES].output_dialect)
     lowered = lower(output.schema, dialect, tool_name=output.name)
     writer.losses.extend(lowered.losses)
     return {**config, "format": {"type": "json_schema", "schema": lowered.schema}}

@@ -1,7 +1,8 @@
 """Gemini generateContent: replies and streams -> tracker.
 
-Every part of every event is a new part. Parallel calls come one event each, complete, and often without an id. Adjacent text
-parts are one text, unless a signature marks the end of one. Vertex can stream a call's arguments as paths and values.
+Every part of every event is a new part. Parallel calls come one event each, complete, and often without an
+id. Adjacent text parts are one text, unless a signature marks the end of one. Vertex can stream a call's
+arguments as paths and values.
 """
 
 import re
@@ -10,7 +11,15 @@ from typing import Any, cast
 
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Foreign, Media, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, join_surrogates, skip_empty, unknown_fields
+from toolglot.wire.json_values import (
+    Doc,
+    as_dict,
+    as_int,
+    as_text,
+    join_surrogates,
+    skip_empty,
+    unknown_fields,
+)
 from toolglot.wire.media import media_kind
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
@@ -21,7 +30,13 @@ from toolglot.wire.tracker import ToolCallTracker
 SIGNED_NAME = "signed_name"
 """Opaque field of a call: the name that its signature was made for, unless any tool could have it."""
 PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
-_CANDIDATE_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage")
+_CANDIDATE_FIELDS = (
+    "groundingMetadata",
+    "citationMetadata",
+    "urlContextMetadata",
+    "continuationToken",
+    "finishMessage",
+)
 
 
 class GeminiReplyDecoder(ReplyDecoder):
@@ -76,7 +91,9 @@ class GeminiReplyDecoder(ReplyDecoder):
         if self._has_other_candidates:
             self._tracker.losses.append(Loss("candidates", "reply", "only the first candidate is read"))
         if self._has_repeated_calls:
-            self._tracker.losses.append(Loss("tool call", "reply", "it came again after the end of the reply"))
+            self._tracker.losses.append(
+                Loss("tool call", "reply", "it came again after the end of the reply")
+            )
 
     def _read_candidate(self, candidate: Doc) -> None:
         content = candidate.get("content")
@@ -93,7 +110,8 @@ class GeminiReplyDecoder(ReplyDecoder):
     def _read_end(self, candidate: Doc) -> None:
         """Read why the model has stopped, and what comes beside the content."""
         if reason := candidate.get("finishReason"):
-            # A word that nobody knows is an error, unless there are calls: aimock ends them with FUNCTION_CALL.
+            # A word that nobody knows is an error, unless there are calls: aimock ends them with
+            # FUNCTION_CALL.
             self._tracker.stop_reason = decode_stop_reason(reason) or ("tools" if self._calls else "error")
             self.is_complete = True
         for field in _CANDIDATE_FIELDS:
@@ -127,7 +145,8 @@ class GeminiReplyDecoder(ReplyDecoder):
             tracker.set_block(self._block_count, Foreign(GEMINI, part))
 
     def _read_call(self, call: Doc, state: Doc | None) -> None:
-        # More can follow a finishReason (recorded), but a stream that a proxy replays must not run its calls twice.
+        # More can follow a finishReason (recorded), but a stream that a proxy replays must not run its calls
+        # twice.
         if self.is_complete and self._is_repeated(call):
             self._has_repeated_calls = True
             return
@@ -197,7 +216,9 @@ def parse_path(path: str) -> tuple[Any, ...]:
 
 
 def add_partial_argument(node: Any, piece: Doc) -> None:
-    """Add one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}. Strings at one path are joined.
+    """Add one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}.
+
+    Strings at one path are joined.
 
     Until `join_partial_arguments`, arrays are kept as {0: …, 1: …} and strings as their pieces.
     """
@@ -239,4 +260,6 @@ def decode_media(source: Doc, state: Doc | None) -> Media:
     if isinstance(data, str):  # google-genai writes the URL-safe alphabet of base64
         data = data.replace("-", "+").replace("_", "/")
     name = as_text(source.get("displayName"))
-    return Media(media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque or None)
+    return Media(
+        media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque or None
+    )

@@ -25,7 +25,9 @@ class GeminiReplyEncoder(ReplyEncoder):
     similar_stops: ClassVar[dict[StopReason, str]] = {"refusal": "SAFETY"}
 
     def build_body(self, reply: Reply) -> Doc:
-        return self._final_chunk(reply, [part for block in reply.blocks if (part := self._encode_part(block))])
+        return self._final_chunk(
+            reply, [part for block in reply.blocks if (part := self._encode_part(block))]
+        )
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
         if not isinstance(block, ToolCall):
@@ -78,4 +80,9 @@ class GeminiReplyEncoder(ReplyEncoder):
         if feedback and not reply.blocks:
             return {"promptFeedback": feedback, **tail}
         content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}  # never without a part
-        return {"candidates": [{"content": content, "finishReason": self.encode_stop(reply), "index": 0, **state}], **tail}
+        return {
+            "candidates": [
+                {"content": content, "finishReason": self.encode_stop(reply), "index": 0, **state}
+            ],
+            **tail,
+        }

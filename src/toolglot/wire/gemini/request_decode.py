@@ -8,7 +8,16 @@ from toolglot.schema.openapi import from_openapi
 from toolglot.values.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult
 from toolglot.values.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, to_text, unknown_fields
+from toolglot.wire.json_values import (
+    Doc,
+    as_dict,
+    as_list,
+    as_text,
+    iter_dicts,
+    snake_to_camel,
+    to_text,
+    unknown_fields,
+)
 from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, wrap_extras
 from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker
@@ -32,7 +41,10 @@ def decode(body: Doc, profile: Profile) -> Request:
         extras["generationConfig"] = generation
     return Request(
         model=model,
-        messages=[*decode_system(body.get("systemInstruction"), origin), *decode_contents(body.get("contents"), origin)],
+        messages=[
+            *decode_system(body.get("systemInstruction"), origin),
+            *decode_contents(body.get("contents"), origin),
+        ],
         tools=tuple(decode_tools(body.get("tools"))),
         tool_choice=choice,
         options=options,
@@ -70,7 +82,9 @@ def decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
             yield message
             continue
         results = tuple(
-            decode_result(_camel_keys(p["functionResponse"]), open_calls) for p in parts if p.get("functionResponse")
+            decode_result(_camel_keys(p["functionResponse"]), open_calls)
+            for p in parts
+            if p.get("functionResponse")
         )
         if results:
             yield Message("tool", results, origin)
@@ -83,7 +97,8 @@ def decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
 def decode_model(parts: list[Doc], origin: Origin, number: int) -> Message:
     """Decode a model's content of the history, as a reply is decoded."""
     tracker = ToolCallTracker(origin)
-    tracker.begin(f"contents[{number}]", origin.model)  # a seed for ids: calls of different turns must not get the same one
+    # a seed for ids: calls of different turns must not get the same one
+    tracker.begin(f"contents[{number}]", origin.model)
     decoder = GeminiReplyDecoder(tracker)
     for part in parts:
         if "functionCall" in part:
@@ -99,7 +114,9 @@ def decode_part(part: Doc) -> Block:
     if isinstance(part.get("text"), str):
         return Text(part["text"], unknown_fields(part, ("text", "thought")))
     if media := part.get("inlineData") or part.get("fileData"):
-        return decode_media(_camel_keys(as_dict(media)), unknown_fields(part, ("inlineData", "fileData", "thought")))
+        return decode_media(
+            _camel_keys(as_dict(media)), unknown_fields(part, ("inlineData", "fileData", "thought"))
+        )
     return Foreign(GEMINI, part)
 
 

@@ -1,10 +1,23 @@
-"""Gemini generateContent: Request -> body. The model is in the URL, not in the body; the roles are user and model."""
+"""Gemini generateContent: Request -> body.
+
+The model is in the URL, not in the body; the roles are user and model.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from toolglot.common.jsontext import dumps, dumps_text
-from toolglot.values.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import report_lost_cache_option
 from toolglot.wire.gemini.reply_decode import PLAIN_NAME, SIGNED_NAME
@@ -53,7 +66,8 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
         case Text():
             return {"text": block.text, **writer.echo_opaque(block.opaque)}
         case Thinking():
-            # A signature is bound to this endpoint. Thinking of another origin is left out before this (`wire.history`).
+            # A signature is bound to this endpoint. Thinking of another origin is left out before this
+            # (`wire.history`).
             return {"text": block.text, "thought": True, **(block.opaque or {})}
         case ToolCall():
             return _encode_call(block, writer)
@@ -86,7 +100,10 @@ def _encode_call(block: ToolCall, writer: Writer) -> Doc:
 
 
 def _is_signed_for(name: str, call: ToolCall, signed_name: str) -> bool:
-    """Return whether a call's signature was made for the name that it is sent with. A model can make up any name."""
+    """Return whether a call's signature was made for the name that it is sent with.
+
+    A model can make up any name.
+    """
     if signed_name:
         return name == signed_name
     # A legal name is changed only if a tool that came later has it on this wire.
@@ -94,7 +111,9 @@ def _is_signed_for(name: str, call: ToolCall, signed_name: str) -> bool:
 
 
 def _sign_first_call(parts: list[Doc], writer: Writer) -> None:
-    """Add a signature to the first call: 400 "Function call is missing a thought_signature in functionCall parts"."""
+    """Add a signature to the first call: 400 "Function call is missing a thought_signature in functionCall
+    parts".
+    """
     for index, part in enumerate(parts):
         if "functionCall" not in part:
             continue
@@ -106,14 +125,20 @@ def _sign_first_call(parts: list[Doc], writer: Writer) -> None:
 
 
 def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
-    """Encode results, then their media in another content: Gemini treats a content with results as the model's."""
+    """Encode results, then their media in another content: Gemini treats a content with results as the
+    model's.
+    """
     parts: list[Doc] = []
     detached: list[Block] = []
     for result in message.results:
         state = writer.echo_opaque(result.opaque)
         name = writer.result_tool_name(result) or "unknown"
-        response: Doc = {"name": name, "response": _response_object(result, writer, has_parts="parts" in state)}
-        # A result has an id if and only if its call was sent with one. Without its call, it keeps what it came with.
+        response: Doc = {
+            "name": name,
+            "response": _response_object(result, writer, has_parts="parts" in state),
+        }
+        # A result has an id if and only if its call was sent with one. Without its call, it keeps what it
+        # came with.
         is_call_known = result.call_id in writer.wire_call_ids
         wire_id = writer.wire_call_ids.get(result.call_id, "")
         if wire_id:
@@ -151,13 +176,16 @@ def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> 
             response = cast(Doc, data)
             if result.is_error and "error" not in response:
                 response = {"error": {"message": result.text, **response}}  # keeps the data of a failed call
-        case list() if not result.is_error and result.text == dumps_text(cast(list[Any], data)):  # the text says the same
+        case list() if not result.is_error and result.text == dumps_text(cast(list[Any], data)):
+            # the text says the same
             response = {key: cast(list[Any], data)}
         case _:
             return {key: result.text}
     # Gemini takes `$ref` for the name of one of the result's parts, and refuses the request if there is none.
     if not has_parts and b'"$ref":' in dumps(data):
-        writer.record_repair(f"result of {result.call_id!r}", "Gemini gives the key '$ref' a meaning; sent as text")
+        writer.record_repair(
+            f"result of {result.call_id!r}", "Gemini gives the key '$ref' a meaning; sent as text"
+        )
         return {key: result.text or dumps_text(data)}
     return response
 
@@ -197,8 +225,12 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], con
     if config := _deep_merge(config, as_dict(extras.pop("toolConfig", None))):
         body["toolConfig"] = config
     if request.parallel is False:
-        writer.record_loss("parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request")
-    if generation := _deep_merge(encode_generation(request, writer), as_dict(extras.pop("generationConfig", None))):
+        writer.record_loss(
+            "parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request"
+        )
+    if generation := _deep_merge(
+        encode_generation(request, writer), as_dict(extras.pop("generationConfig", None))
+    ):
         body["generationConfig"] = generation
     return {**body, **extras, "contents": contents}
 
@@ -220,8 +252,10 @@ def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
             hosted.update(native)  # below, each key becomes a tool object of its own
             continue
         function = encode_function(tool, writer)
-        declaration: Doc = {"name": function.name, "description": function.description or function.name}  # required
-        # An object without properties is refused ("should be non-empty for OBJECT type"): no schema means no parameters.
+        # required
+        declaration: Doc = {"name": function.name, "description": function.description or function.name}
+        # An object without properties is refused ("should be non-empty for OBJECT type"): no schema means no
+        # parameters.
         if as_dict(function.schema.get("properties")) or function.schema.keys() - {"type", "properties"}:
             declaration["parametersJsonSchema"] = function.schema
         declarations.append({**declaration, **function.extra})
@@ -230,7 +264,8 @@ def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
 
 
 def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
-    if choice.names:  # names are allowed with ANY and VALIDATED only; VALIDATED is AUTO with constrained decoding
+    # names are allowed with ANY and VALIDATED only; VALIDATED is AUTO with constrained decoding
+    if choice.names:
         names = [name for _, name in select_chosen(choice, tools, writer)]
         mode = "ANY" if choice.mode == "required" else "VALIDATED"
         return {"mode": mode, "allowedFunctionNames": names}
@@ -248,7 +283,9 @@ def encode_generation(request: Request, writer: Writer) -> Doc:
         thinking["thinkingLevel"] = effort.upper()
     if options.thinking_budget is not None:
         if effort:
-            writer.record_loss("thinking_budget", "a thinking level and a budget exclude each other", at="options")
+            writer.record_loss(
+                "thinking_budget", "a thinking level and a budget exclude each other", at="options"
+            )
         else:
             thinking["thinkingBudget"] = options.thinking_budget
     if thinking:

@@ -8,7 +8,16 @@ from msgspec.structs import replace
 from toolglot.providers.profile import Profile
 from toolglot.values.messages import Media, Message, Origin, Role, Text, ToolResult
 from toolglot.values.request import Options, Output, Request, parse_effort
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, to_text, unknown_fields
+from toolglot.wire.json_values import (
+    Doc,
+    as_dict,
+    as_int,
+    as_list,
+    as_text,
+    iter_dicts,
+    to_text,
+    unknown_fields,
+)
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
 from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages, wrap_extras
 from toolglot.wire.spec import OLLAMA_CHAT, SPECS
@@ -45,7 +54,9 @@ def decode(body: Doc, profile: Profile) -> Request:
         model=as_text(body.get("model")),
         messages=list(join_messages(decode_messages(body.get("messages"), origin), "tool")),
         tools=tuple(
-            define_tool(as_dict(tool.get("function")), OLLAMA_CHAT, unknown_fields(tool, ("type", "function")))
+            define_tool(
+                as_dict(tool.get("function")), OLLAMA_CHAT, unknown_fields(tool, ("type", "function"))
+            )
             for tool in iter_dicts(body.get("tools"))
         ),
         options=Options(**neutral),
@@ -65,7 +76,8 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         decoder = OllamaReplyDecoder(ToolCallTracker(origin))
         decoder.read_message(message)
         role = as_text(message.get("role"))
-        decoded = decoder.to_message(_ROLES.get(role, "user"))  # text of an unknown role must not become an instruction
+        # text of an unknown role must not become an instruction
+        decoded = decoder.to_message(_ROLES.get(role, "user"))
         open_calls.add(decoded)
         if role not in (decoded.role, "developer", ""):
             decoded = replace(decoded, opaque={**(decoded.opaque or {}), "role": role})

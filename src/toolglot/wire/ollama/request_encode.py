@@ -16,7 +16,8 @@ __all__ = ["encode_body", "encode_message"]
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message."""
-    # Encoded fields win over opaque state, except for a role: the state may have another name of it, such as "developer".
+    # Encoded fields win over opaque state, except for a role: the state may have another name of it, such as
+    # "developer".
     state = writer.echo_opaque(message.opaque)
     if message.role == "assistant":
         encoded: Doc = {"role": "assistant", **_encode_content(message.blocks, writer)}
@@ -32,7 +33,12 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
         id = writer.map_call_id(result.call_id)
         name = writer.result_tool_name(result)
         # The server has fields for both; Ollama's Python client (0.6.3) knows only the name.
-        encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
+        encoded = {
+            "role": "tool",
+            "content": format_result_text(result),
+            "tool_call_id": id,
+            "tool_name": name,
+        }
         messages.append({**encoded, **writer.echo_opaque(result.opaque)})
     if media := writer.detach_media(message):
         messages.append({"role": "user", **_encode_content(media, writer)})
@@ -57,7 +63,9 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Doc:
             if block.kind == "image" and block.data is not None:
                 images.append(block.data)  # raw base64, without a data URL
             else:
-                texts.append(writer.replace_media(block, f"{writer.profile.title} accepts only images, as bytes"))
+                texts.append(
+                    writer.replace_media(block, f"{writer.profile.title} accepts only images, as bytes")
+                )
     content: Doc = {"content": "\n\n".join(texts)}
     return {**content, "images": images} if images else content
 
@@ -75,12 +83,15 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if request.options.thinking_budget is not None:
         writer.record_loss("thinking_budget", f"{writer.profile.title} has no thinking budget", at="options")
     if effort := encode_effort(request.options, writer):
-        # Ollama has no level "none". A model that cannot think refuses a level: 400 "does not support thinking".
+        # Ollama has no level "none". A model that cannot think refuses a level: 400 "does not support
+        # thinking".
         body["think"] = False if effort == "none" else effort
     if request.output:
         body["format"] = request.output.schema if request.output.schema is not None else "json"
     if request.parallel is False:
-        writer.record_loss("parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request")
+        writer.record_loss(
+            "parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request"
+        )
     if request.stream is not None:
         body["stream"] = request.stream
     tools: list[Doc] = []
@@ -89,7 +100,11 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
             tools.append(native)
         else:
             function = encode_function(tool, writer)
-            fields: Doc = {"name": function.name, "description": function.description, "parameters": function.schema}
+            fields: Doc = {
+                "name": function.name,
+                "description": function.description,
+                "parameters": function.schema,
+            }
             tools.append({"type": "function", "function": fields, **function.extra})
     if tools:
         body["tools"] = tools

@@ -1,7 +1,8 @@
 """Chat Completions: replies and streams -> tracker.
 
-Tolerance of the many compatible servers is always on: index, id, name and finish reason may each be missing, repeated or wrong;
-`arguments` may be text, an object, "" or null; reasoning comes under four names. Only choice 0 counts.
+Tolerance of the many compatible servers is always on: index, id, name and finish reason may each be missing,
+repeated or wrong; `arguments` may be text, an object, "" or null; reasoning comes under four names. Only
+choice 0 counts.
 """
 
 from collections.abc import Collection, Hashable
@@ -28,10 +29,21 @@ from toolglot.wire.spec import OPENAI_CHAT
 from toolglot.wire.stop_reasons import decode_stop_reason
 from toolglot.wire.tracker import ToolCallTracker, make_call
 
-# Fields of a message or delta that are decoded, or that carry no information. Any other is kept and sent back.
+# Fields of a message or delta that are decoded, or that carry no information. Any other is kept and sent
+# back.
 _DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
-_IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
-# In this order: DeepSeek, llama.cpp and older vLLM; OpenRouter, Groq and newer vLLM; Copilot; Ollama's name for it.
+_IGNORED_FIELDS = {
+    "padding",
+    "obfuscation",
+    "index",
+    "name",
+    "prefix",
+    "token_ids",
+    "stop_reason",
+    "content_filter_results",
+}
+# In this order: DeepSeek, llama.cpp and older vLLM; OpenRouter, Groq and newer vLLM; Copilot; Ollama's name
+# for it.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _CALL_FIELDS = {"id", "type", "function", "custom", "index"}
 _JOINED_DETAILS = ("text", "summary", "data")
@@ -102,7 +114,8 @@ class ChatReplyDecoder(ReplyDecoder):
         state = {field: value for field, value in fields.items() if value}
         if state:
             tracker.merge_message_opaque(state)
-        if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):  # there is no finish reason for it
+        # there is no finish reason for it
+        if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):
             tracker.stop_reason = "refusal"
         if self._has_other_choices:
             tracker.losses.append(Loss("choices", "reply", "only choice 0 of n > 1 is read"))
@@ -136,7 +149,9 @@ class ChatReplyDecoder(ReplyDecoder):
             self._read_other_fields(message, whole)
 
     def _read_reasoning(self, message: Doc) -> None:
-        """Read the text of the reasoning under the name that it had first: the same text may come under two names."""
+        """Read the text of the reasoning under the name that it had first: the same text may come under two
+        names.
+        """
         tracker = self._tracker
         for field in REASONING_FIELDS:
             text = message.get(field)
@@ -234,7 +249,10 @@ class ChatReplyDecoder(ReplyDecoder):
                     self._tracker.add_text(self._text_slot, part.get("text"))
                 case "thinking":  # Mistral
                     self._reasoning_field = "thinking_part"
-                    state = {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})}
+                    state = {
+                        "field": self._reasoning_field,
+                        **(unknown_fields(part, ("type", "thinking")) or {}),
+                    }
                     self._tracker.merge_opaque("reasoning", "thinking", state)
                     self._tracker.add_thinking("reasoning", _join_thoughts(part.get("thinking")))
                 case _:
@@ -275,7 +293,9 @@ def _decode_image(image: Doc) -> Media | Foreign:
 
 
 class Fragments:
-    """An object that comes in fragments: texts of some fields are joined, any other value replaces the one before."""
+    """An object that comes in fragments: texts of some fields are joined, any other value replaces the one
+    before.
+    """
 
     def __init__(self) -> None:
         self.fields: Doc = {}
@@ -292,4 +312,7 @@ class Fragments:
 
     def join(self) -> Doc:
         """Return the whole object."""
-        return {**self.fields, **{key: join_surrogates("".join(pieces)) for key, pieces in self._pieces.items()}}
+        return {
+            **self.fields,
+            **{key: join_surrogates("".join(pieces)) for key, pieces in self._pieces.items()},
+        }

@@ -38,7 +38,12 @@ class ChatReplyEncoder(ReplyEncoder):
                 message[field] = value
         if calls := [encode_call(call, self.writer, verbatim=True) for call in reply.calls]:
             message["tool_calls"] = calls
-        choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.encode_stop(reply)}
+        choice: Doc = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": self.encode_stop(reply),
+        }
         return {**self._head("chat.completion"), "choices": [choice], "usage": encode_usage(reply.usage)}
 
     def encode_frame(self, doc: Doc) -> bytes:

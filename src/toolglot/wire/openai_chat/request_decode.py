@@ -18,7 +18,16 @@ from toolglot.wire.spec import OPENAI_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
 _NEUTRAL_FIELDS = {
-    *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stream"),
+    *(
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_tokens",
+        "max_completion_tokens",
+        "stream",
+    ),
     *("reasoning_effort", "response_format", "functions", "function_call"),
     *SPECS[OPENAI_CHAT].options.values(),
 }
@@ -77,7 +86,9 @@ def decode_result(message: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a result, which need not name its tool. The deprecated `function` role has a name and no id."""
     id = as_text(message.get("tool_call_id"))
     name = as_text(message.get("name"))
-    content = tuple(b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
+    content = tuple(
+        b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign)
+    )
     opaque = unknown_fields(message, ("role", "content", "tool_call_id", "name"))
     call = open_calls.take(id, name)
     if call is None:
@@ -113,14 +124,18 @@ def _decode_part(part: Doc) -> Block:
         case "input_audio":
             audio = as_dict(part.get("input_audio"))
             # The API has no others.
-            media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(as_text(audio.get("format")), "audio/*")
+            media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(
+                as_text(audio.get("format")), "audio/*"
+            )
             return Media("audio", media_type, audio.get("data"))
         case "file":
             file = as_dict(part.get("file"))
             if data := file.get("file_data"):
                 extra = unknown_fields(file, ("file_data", "filename"))
                 return media_from_url("file", data, name=as_text(file.get("filename")), extra=extra)
-            return Media("file", file_id=file.get("file_id"), opaque={"more": unknown_fields(file, ("file_id",)) or {}})
+            return Media(
+                "file", file_id=file.get("file_id"), opaque={"more": unknown_fields(file, ("file_id",)) or {}}
+            )
         case _:
             return Foreign(OPENAI_CHAT, part)
 
@@ -130,11 +145,15 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     if custom := as_dict(tool.get("custom")):
         form = as_dict(custom.get("format"))
         grammar = form.get("grammar") or unknown_fields(form, ("type",))
-        return define_tool(custom, OPENAI_CHAT, unknown_fields(tool, ("type", "custom")), kind="freeform", grammar=grammar)
+        return define_tool(
+            custom, OPENAI_CHAT, unknown_fields(tool, ("type", "custom")), kind="freeform", grammar=grammar
+        )
     function = as_dict(tool.get("function"))
     if not function and tool.get("type") != "function":
         return ToolDefinition(as_text(tool.get("type")), kind="hosted", wire=OPENAI_CHAT, opaque=tool)
-    return define_tool(function, OPENAI_CHAT, unknown_fields(tool, ("type", "function")), strict=function.get("strict"))
+    return define_tool(
+        function, OPENAI_CHAT, unknown_fields(tool, ("type", "function")), strict=function.get("strict")
+    )
 
 
 def decode_choice(choice: Any) -> ToolChoice | None:

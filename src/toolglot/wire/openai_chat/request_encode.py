@@ -4,7 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from toolglot.values.request import Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
@@ -30,7 +40,9 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
             role = writer.profile.system_role
             own_role = state.pop("role", None)
             if role == "user":  # o1-mini: 400 "does not support 'system' with this model"
-                writer.record_repair("system message", f"{writer.model} accepts no instructions; sent as a user message")
+                writer.record_repair(
+                    "system message", f"{writer.model} accepts no instructions; sent as a user message"
+                )
             elif role == "system":
                 role = own_role or role
             return [{"role": role, **state, "content": _encode_content(message.blocks, writer)}]
@@ -112,7 +124,8 @@ def encode_reasoning(message: Message, writer: Writer, has_calls: bool) -> Doc:
     if not thoughts:
         if not has_calls or writer.profile.reasoning_echo != "required":
             return {}
-        # DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."; "" is accepted.
+        # DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."; "" is
+        # accepted.
         writer.record_repair("reasoning_content", "empty text added: a message with calls must have it")
         return {REASONING_FIELDS[0]: ""}
     state = thoughts[0].opaque or {}
@@ -120,7 +133,8 @@ def encode_reasoning(message: Message, writer: Writer, has_calls: bool) -> Doc:
     text = "".join(thought.text for thought in thoughts)
     if field != "thinking_part":
         return {field: text}
-    part: Doc = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}  # Mistral: a part of the content
+    # Mistral: a part of the content
+    part: Doc = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
     part |= unknown_fields(state, ("field",)) or {}
     return {"content": [part]}
 
@@ -134,7 +148,8 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name  # Mistral
         messages.append({**head, **state, "content": _encode_result_content(result, writer)})
-    if media := writer.detach_media(message):  # text only (openai SDK 3.49); the media must follow all results
+    # text only (openai SDK 3.49); the media must follow all results
+    if media := writer.detach_media(message):
         if writer.profile.history.filler_after_results:
             messages.append({"role": "assistant", "content": FILLER_TEXT})
         messages.append({"role": "user", "content": _encode_content(media, writer)})
@@ -142,7 +157,9 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
 
 
 def _encode_result_content(result: ToolResult, writer: Writer) -> str | list[Doc]:
-    """Encode the text of a result; as parts if it is marked for the prompt cache, because only they have marks."""
+    """Encode the text of a result; as parts if it is marked for the prompt cache, because only they have
+    marks.
+    """
     content = format_result_text(result)
     if result.cache is None and not _have_marks(result.content):
         return content
@@ -183,7 +200,12 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
 
 def _encode_part(block: Block, writer: Writer) -> Iterable[Doc]:
     if isinstance(block, Text):
-        yield {"type": "text", "text": block.text, **encode_mark(block, writer), **writer.echo_opaque(block.opaque)}
+        yield {
+            "type": "text",
+            "text": block.text,
+            **encode_mark(block, writer),
+            **writer.echo_opaque(block.opaque),
+        }
     elif isinstance(block, Foreign):
         yield block.item
     elif isinstance(block, Media):
@@ -250,7 +272,9 @@ def _encode_output(output: Output, writer: Writer) -> Doc:
     if output.schema is None:
         return {"type": "json_object"}
     if writer.profile.json_output != "schema":
-        writer.record_loss("output schema", f"{writer.profile.title} supports only JSON without a schema", at="output")
+        writer.record_loss(
+            "output schema", f"{writer.profile.title} supports only JSON without a schema", at="output"
+        )
         return {"type": "json_object"}
     return {"type": "json_schema", "json_schema": encode_output_schema(output, writer)}
 
@@ -265,7 +289,9 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
     if request.parallel is not None and writer.profile.features.parallel_off:
         body["parallel_tool_calls"] = request.parallel
     elif request.parallel is False:
-        writer.record_loss("parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request")
+        writer.record_loss(
+            "parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request"
+        )
     return body
 
 

@@ -1,14 +1,24 @@
 """OpenAI Responses: replies and streams -> tracker.
 
-`output_item.done` is the final version of an item: some calls exist only there, and `.added` may contain incomplete ciphertext.
-The terminal event's `output` fills in what was never announced: some backends leave it empty, others send nothing else.
+`output_item.done` is the final version of an item: some calls exist only there, and `.added` may contain
+incomplete ciphertext. The terminal event's `output` fills in what was never announced: some backends leave it
+empty, others send nothing else.
 """
 
 from collections.abc import Hashable, Iterator
 from typing import Any
 
 from toolglot.values.messages import Foreign, StopReason, Text, Thinking, ToolCall, ToolsChanged
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_list, require_text, unknown_fields
+from toolglot.wire.json_values import (
+    Doc,
+    as_dict,
+    as_list,
+    as_text,
+    iter_dicts,
+    require_list,
+    require_text,
+    unknown_fields,
+)
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.openai_responses.tool_decode import decode_tools
 from toolglot.wire.provider_errors import error_from_body
@@ -17,8 +27,15 @@ from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tracker import ReplyBlock, ToolCallTracker, make_call
 
 _INCOMPLETE_REASONS: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filtered"}
-_TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled")
-# Built-in tools that the client runs are calls like any other: item -> (name, field of the arguments, item of the result).
+_TERMINAL_EVENTS = (
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.done",
+    "response.cancelled",
+)
+# Built-in tools that the client runs are calls like any other: item -> (name, field of the arguments, item of
+# the result).
 NATIVE_ITEMS = {
     "shell_call": ("shell", "action", "shell_call_output"),
     "local_shell_call": ("local_shell", "action", "local_shell_call_output"),
@@ -37,7 +54,8 @@ class ResponsesReplyDecoder(ReplyDecoder):
         super().__init__(tracker)
         self._whole_items: set[Hashable] = set()  # output indexes and ids
         self._slot_by_id: dict[str, Hashable] = {}  # item id -> output index
-        self._text_numbers: dict[Hashable, dict[Any, int]] = {}  # output index -> content index -> which text of the item
+        # output index -> content index -> which text of the item
+        self._text_numbers: dict[Hashable, dict[Any, int]] = {}
         self._parts: dict[Hashable, Any] = {}  # the part of a reasoning item that is being written
 
     def read_frame(self, doc: Doc, event: str) -> None:
@@ -115,7 +133,9 @@ class ResponsesReplyDecoder(ReplyDecoder):
             case "function_call" | "custom_tool_call" as kind:
                 namespace = _read_namespace(item)
                 is_freeform = kind == "custom_tool_call"
-                tracker.update_call(index, item.get("call_id"), item.get("name"), freeform=is_freeform, namespace=namespace)
+                tracker.update_call(
+                    index, item.get("call_id"), item.get("name"), freeform=is_freeform, namespace=namespace
+                )
             case "reasoning":
                 state = unknown_fields(item, ("type", "summary", "encrypted_content", "content"))
                 tracker.merge_opaque(index, "thinking", state or {})
@@ -126,10 +146,12 @@ class ResponsesReplyDecoder(ReplyDecoder):
                 tracker.reserve(index)  # it comes complete
 
     def _finish_item(self, index: Hashable, item: Doc) -> None:
-        self._whole_items.update((index, item.get("id") or index))  # the terminal event may number items differently
+        # the terminal event may number items differently
+        self._whole_items.update((index, item.get("id") or index))
         for slot, block in decode_item(item, index):
             self._tracker.set_block(slot, block)
-            if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:  # there is no status for it
+            # there is no status for it
+            if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:
                 self._tracker.stop_reason = "refusal"
 
     def _read_terminal(self, response: Doc) -> None:
@@ -190,7 +212,9 @@ def _decode_message(item: Doc, slot: Hashable) -> Iterator[tuple[Hashable, Reply
     # Every part keeps the item's state (id, status, phase): that makes them one item again.
     state = unknown_fields(item, ("type", "role", "content")) or {}
     content = item.get("content")
-    parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
+    parts = (
+        [{"type": "output_text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
+    )
     number = -1  # of the text, see `_find_text_slot`
     for position, part in enumerate(parts):
         number += part.get("type") in _TEXT_PARTS
@@ -216,10 +240,15 @@ def _decode_call(item: Doc) -> ToolCall:
     if item.get("namespace") and not namespace:  # echoed: a loaded tool is not in the default namespace
         known = _CALL_FIELDS[:-1]
     opaque = unknown_fields(item, known)
-    return make_call(id, as_text(item.get("name")), value, freeform=is_freeform, namespace=namespace, opaque=opaque)
+    return make_call(
+        id, as_text(item.get("name")), value, freeform=is_freeform, namespace=namespace, opaque=opaque
+    )
 
 
 def _read_namespace(item: Doc) -> str:
-    """Return the namespace of a call's tool. A tool that was loaded has its own name there, which is none (recorded)."""
+    """Return the namespace of a call's tool.
+
+    A tool that was loaded has its own name there, which is none (recorded).
+    """
     namespace = as_text(item.get("namespace"))
     return namespace if namespace != item.get("name") else ""

@@ -22,7 +22,8 @@ from toolglot.wire.reply_encoding import ReplyEncoder, is_refusal
 from toolglot.wire.tracker import ReplyBlock
 
 _INCOMPLETE_REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
-# The settings of a request that its response repeats, with their defaults. The schema of Open Responses requires all of them.
+# The settings of a request that its response repeats, with their defaults. The schema of Open Responses
+# requires all of them.
 _ECHOED_FIELDS: Doc = {
     "background": False,
     "frequency_penalty": 0,
@@ -191,7 +192,10 @@ class ResponsesReplyEncoder(ReplyEncoder):
         return position
 
     def _encode_item(self, block: Block, announced_id: str = "") -> Doc | None:
-        """Encode one block as an output item; None if it is not supported. `announced_id`: the id that it already has."""
+        """Encode one block as an output item; None if it is not supported.
+
+        `announced_id`: the id that it already has.
+        """
         if self.reject_unsupported(block):
             return None
         state = self.echo_opaque(block)
@@ -200,9 +204,21 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 if is_refusal(block):
                     part: Doc = {"type": "refusal", "refusal": block.text}
                 else:
-                    part = {"type": "output_text", "text": block.text, "annotations": [], **as_dict(state.get("part"))}
+                    part = {
+                        "type": "output_text",
+                        "text": block.text,
+                        "annotations": [],
+                        **as_dict(state.get("part")),
+                    }
                 extra = unknown_fields(state, ("part", "refusal", "id")) or {}
-                item = {"type": "message", "role": "assistant", "id": "", "status": "completed", **extra, "content": [part]}
+                item = {
+                    "type": "message",
+                    "role": "assistant",
+                    "id": "",
+                    "status": "completed",
+                    **extra,
+                    "content": [part],
+                }
                 prefix = "msg"
             case Thinking():
                 summary = [{"type": "summary_text", "text": block.text}] if block.text else []
@@ -215,7 +231,12 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 item = {"status": "completed", **item}
                 prefix = "ctc" if block.freeform else "fc"
             case Media():
-                item = {"type": "image_generation_call", "id": "", "status": "completed", "result": block.data}
+                item = {
+                    "type": "image_generation_call",
+                    "id": "",
+                    "status": "completed",
+                    "result": block.data,
+                }
                 state = {}  # that of an image in a request, which is no item
                 prefix = "ig"
             case ToolsChanged():
@@ -259,7 +280,10 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     def _echo_settings(self) -> Doc:
         """Return the settings of the request, or their defaults, as a response repeats them."""
-        settings = {**_ECHOED_FIELDS, **{name: self.request_body[name] for name in self.request_body.keys() & _ECHOED_FIELDS}}
+        settings = {
+            **_ECHOED_FIELDS,
+            **{name: self.request_body[name] for name in self.request_body.keys() & _ECHOED_FIELDS},
+        }
         settings["reasoning"] = {**_ECHOED_FIELDS["reasoning"], **as_dict(settings["reasoning"])}
         tools: list[Doc] = []
         for tool in iter_dicts(settings["tools"]):

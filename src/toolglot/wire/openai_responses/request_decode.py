@@ -6,7 +6,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.providers.profile import Profile
-from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Origin, ResultBlock, Text, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Origin,
+    ResultBlock,
+    Text,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.values.request import Options, Request, ToolChoice, parse_effort
 from toolglot.wire.cache_marks import decode_cache_option
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
@@ -18,7 +29,17 @@ from toolglot.wire.request_decoding import decode_options, join_messages
 from toolglot.wire.spec import OPENAI_RESPONSES, SPECS
 
 _NEUTRAL_FIELDS = {
-    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream", "reasoning", "text"),
+    *(
+        "model",
+        "input",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "stream",
+        "reasoning",
+        "text",
+    ),
     *SPECS[OPENAI_RESPONSES].options.values(),
 }
 _NATIVE_OUTPUTS = tuple(result for _, _, result in NATIVE_ITEMS.values())
@@ -46,11 +67,16 @@ def decode(body: Doc, profile: Profile) -> Request:
         extras["text"] = extra
     return Request(
         model=as_text(body.get("model")),
-        messages=[*decode_instructions(body.get("instructions"), origin), *decode_input(body.get("input"), origin)],
+        messages=[
+            *decode_instructions(body.get("instructions"), origin),
+            *decode_input(body.get("input"), origin),
+        ],
         tools=decode_tools(body.get("tools")),
         tool_choice=choice,
         parallel=body.get("parallel_tool_calls"),
-        options=Options(**decode_options(body, OPENAI_RESPONSES), effort=effort, cache=decode_cache_option(body)),
+        options=Options(
+            **decode_options(body, OPENAI_RESPONSES), effort=effort, cache=decode_cache_option(body)
+        ),
         output=output,
         stream=body.get("stream"),
         extras=decode_extras(extras, OPENAI_RESPONSES),
@@ -60,7 +86,8 @@ def decode(body: Doc, profile: Profile) -> Request:
 def decode_instructions(instructions: Any, origin: Origin) -> Iterator[Message]:
     """Decode `instructions`: text, or items."""
     if isinstance(instructions, str):
-        yield Message("system", (Text(instructions),), origin, {"instructions": True})  # the mark tells it from a system item
+        # the mark tells it from a system item
+        yield Message("system", (Text(instructions),), origin, {"instructions": True})
     elif instructions:
         yield from decode_input(instructions, origin)
 
@@ -107,7 +134,9 @@ def decode_part(part: Doc) -> Text | Media | Foreign:
         case "input_text" | "output_text" | "text" if isinstance(part.get("text"), str):
             return Text(part["text"], unknown_fields(part, ("type", "text")))
         case "input_image" if part.get("image_url"):
-            return media_from_url("image", part["image_url"], extra=unknown_fields(part, ("type", "image_url")))
+            return media_from_url(
+                "image", part["image_url"], extra=unknown_fields(part, ("type", "image_url"))
+            )
         case "input_file" if part.get("file_data"):
             extra = unknown_fields(part, ("type", "file_data", "filename"))
             return media_from_url("file", part["file_data"], name=as_text(part.get("filename")), extra=extra)
@@ -129,7 +158,8 @@ def _read_more(part: Doc, source: str) -> Opaque:
 def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
     """Decode the output of a call."""
     output = item.get("output")
-    if item["type"] == "tool_search_output":  # as `defer_loading` says, the caller had not declared them: now they are there
+    # as `defer_loading` says, the caller had not declared them: now they are there
+    if item["type"] == "tool_search_output":
         added = tuple(replace(tool, deferred=False) for tool in decode_tools(item.get("tools")))
         return ToolResult(item["call_id"], (ToolsChanged(added),), opaque={"item": item})
     if item["type"] in _NATIVE_OUTPUTS:

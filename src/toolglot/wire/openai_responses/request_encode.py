@@ -1,4 +1,7 @@
-"""OpenAI Responses: Request -> body. The history is a flat list of items; an assistant message is several of them."""
+"""OpenAI Responses: Request -> body.
+
+The history is a flat list of items; an assistant message is several of them.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +10,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
-from toolglot.values.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.values.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.values.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.history import count_leading_system
@@ -35,15 +49,27 @@ _MIN_MAX_TOKENS = 16  # the least value that the API is believed to accept
 # Ids of items that the API accepts (not of their `call_id`); compatible servers use others.
 _ITEM_IDS = {
     kind: re.compile(rf"(?!.{{65}}){prefix}[a-zA-Z0-9_-]*")
-    for kind, prefix in {"function_call": "fc", "custom_tool_call": "ctc", "message": "msg", "reasoning": "rs"}.items()
+    for kind, prefix in {
+        "function_call": "fc",
+        "custom_tool_call": "ctc",
+        "message": "msg",
+        "reasoning": "rs",
+    }.items()
 }
 _SHELL_OUTPUT_KEYS = {"stdout", "stderr", "outcome"}
 # Arguments without which a call cannot be sent as the native item of a trained tool.
-_REQUIRED_ARGUMENTS = {"shell_call": ("commands",), "apply_patch_call": ("type", "path"), "tool_search_call": ()}
+_REQUIRED_ARGUMENTS = {
+    "shell_call": ("commands",),
+    "apply_patch_call": ("type", "path"),
+    "tool_search_call": (),
+}
 
 
 def leading_count(messages: Sequence[Message]) -> int:
-    """Count the leading system messages that are sent as `instructions`. Those that came as items stay items."""
+    """Count the leading system messages that are sent as `instructions`.
+
+    Those that came as items stay items.
+    """
     count = count_leading_system(messages)
     for index, message in enumerate(messages[:count]):
         if any(isinstance(block, ToolsChanged) for block in message.blocks):  # an item of its own
@@ -74,7 +100,10 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
 
 
 def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
-    """Encode a message of the assistant. Neighbouring texts with the same state (id, status, phase) were parts of one item."""
+    """Encode a message of the assistant.
+
+    Neighbouring texts with the same state (id, status, phase) were parts of one item.
+    """
     group: list[Text] = []
     for index, block in enumerate(message.blocks):
         if group and not _continues(block, group[0]):
@@ -123,7 +152,10 @@ def _encode_thinking(thinking: Thinking, following: Sequence[Block], writer: Wri
 
 
 def _check_id(item: Doc, writer: Writer) -> Doc | None:
-    """Drop the id of a call, or replace that of another item, if the API refuses it. A repeated item may be dropped whole."""
+    """Drop the id of a call, or replace that of another item, if the API refuses it.
+
+    A repeated item may be dropped whole.
+    """
     kind = as_text(item.get("type"))
     id = item.get("id")
     if not isinstance(id, str):
@@ -158,7 +190,8 @@ def _encode_texts(group: list[Text], writer: Writer) -> Doc:
     state = writer.echo_opaque(_item_state(first))
     has_state = bool(state) or (writer.is_own and bool(first.opaque))
     if len(group) == 1 and not has_state:
-        return {"type": "message", "role": "assistant", "content": first.text}  # llama.cpp refuses it without the type
+        # llama.cpp refuses it without the type
+        return {"type": "message", "role": "assistant", "content": first.text}
     parts: list[Doc] = []
     for block in group:
         own_state = (block.opaque or {}) if writer.is_own else {}
@@ -232,12 +265,16 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
         if native_type == "tool_search_call":
             fields["execution"] = "client"
         return {"type": native_type, "call_id": writer.map_call_id(call.id), **fields}
-    head: Doc = {"call_id": writer.map_call_id(call.id), "name": writer.map_tool_name(call.name, call.namespace)}
+    head: Doc = {
+        "call_id": writer.map_call_id(call.id),
+        "name": writer.map_tool_name(call.name, call.namespace),
+    }
     if writer.profile.features.namespaces:
         if call.namespace:
             head["namespace"] = call.namespace  # required for tools that were found by tool_search
         elif call.name in writer.inline_names:
-            # 400 "… does not exist in the default namespace": a tool of an item is in a namespace of its own name.
+            # 400 "… does not exist in the default namespace": a tool of an item is in a namespace of its own
+            # name.
             head["namespace"] = head["name"]
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
@@ -249,7 +286,9 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
 
 
 def _find_native_type(call: ToolCall, writer: Writer) -> str | None:
-    """Return the item that a call of a native tool becomes; None for a function, and if the item's fields are missing."""
+    """Return the item that a call of a native tool becomes; None for a function, and if the item's fields are
+    missing.
+    """
     tool = writer.known_tools.get(call.name)
     if tool is not None and _is_client_search(tool):
         native_type = "tool_search_call"
@@ -285,7 +324,11 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
     # Codex (0.77) answers a local_shell_call as a function: the schema of its own output has no call_id.
     has_own_item = native_type not in ("", "tool_search_call", "local_shell_call")
     if has_own_item and "type" not in state:
-        return {"type": NATIVE_ITEMS[native_type][2], "call_id": id, **_native_output(native_type, result, call)}
+        return {
+            "type": NATIVE_ITEMS[native_type][2],
+            "call_id": id,
+            **_native_output(native_type, result, call),
+        }
     own_type = state.pop("type", None)
     if call and not native_type:
         is_freeform = call.freeform
@@ -305,7 +348,8 @@ def _encode_parts(result: ToolResult, writer: Writer) -> Any:
     """Encode the content of a result that is more than text."""
     parts = _list_parts(result)
     last = parts[-1]
-    if result.cache and isinstance(last, Text | Media):  # the mark of the whole result stands on its last part
+    # the mark of the whole result stands on its last part
+    if result.cache and isinstance(last, Text | Media):
         parts[-1] = replace(last, cache=result.cache)
     if result.is_error and not result.is_rendered:
         parts.insert(0, Text("Error:"))
@@ -362,7 +406,9 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
         match block:
             case Text():
                 mark = encode_mark(block, writer)
-                parts.append({"type": "input_text", "text": block.text, **mark, **writer.echo_opaque(block.opaque)})
+                parts.append(
+                    {"type": "input_text", "text": block.text, **mark, **writer.echo_opaque(block.opaque)}
+                )
             case Media():
                 parts.append({**encode_media(block, writer), **encode_mark(block, writer)})
             case Foreign():
@@ -407,7 +453,10 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
     if options.max_tokens is not None:
         body["max_output_tokens"] = max(_MIN_MAX_TOKENS, options.max_tokens)
         if options.max_tokens < _MIN_MAX_TOKENS:
-            reason = f"{options.max_tokens} is below the minimum of {writer.profile.title}; sent as {_MIN_MAX_TOKENS}"
+            reason = (
+                f"{options.max_tokens} is below the minimum of {writer.profile.title}; sent as "
+                f"{_MIN_MAX_TOKENS}"
+            )
             writer.record_repair("max_tokens", reason, at="options")
     body.update(encode_sampling(options, writer))
     body.update(encode_cache_option(options, writer))
@@ -435,7 +484,11 @@ def _report_lost_media(message: Message, writer: Writer) -> None:
     for block in message.blocks:
         if isinstance(block, Text):
             continue
-        subject = block.kind if isinstance(block, Media) else as_text(as_dict(getattr(block, "item", None)).get("type"))
+        subject = (
+            block.kind
+            if isinstance(block, Media)
+            else as_text(as_dict(getattr(block, "item", None)).get("type"))
+        )
         writer.record_loss(subject, "instructions are text", at="system")
 
 
@@ -488,7 +541,8 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
     else:
         function = encode_function(tool, writer)
         extra = function.extra
-        # `strict` is always sent: if it is missing, the server tries strict and may change the schema (OpenAPI document).
+        # `strict` is always sent: if it is missing, the server tries strict and may change the schema
+        # (OpenAPI document).
         encoded = {"type": "function", **function.to_fields(), "strict": function.strict}
     if tool.deferred:
         encoded["defer_loading"] = True
@@ -503,7 +557,10 @@ def _own_fields(tool: ToolDefinition) -> Doc:
 
 
 def _is_client_search(tool: ToolDefinition) -> bool:
-    """Return whether a tool came as a `tool_search` that the caller runs. Any other search stays a function."""
+    """Return whether a tool came as a `tool_search` that the caller runs.
+
+    Any other search stays a function.
+    """
     return tool.finds_tools and tool.kind == "function" and tool.wire == OPENAI_RESPONSES
 
 
@@ -512,7 +569,8 @@ def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: W
         return choice.mode
     named: list[Doc] = []
     for tool, name in select_chosen(choice, tools, writer):
-        if tool.name in writer.native_types:  # hosted and trained tools are chosen by type; an MCP server has a label
+        # hosted and trained tools are chosen by type; an MCP server has a label
+        if tool.name in writer.native_types:
             kind, _, label = tool.name.partition(":")
             reference = {"type": kind}
             if label:

@@ -29,7 +29,9 @@ def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
         case "custom":
             opaque = unknown_fields(item, (*known, "format"))
             grammar = unknown_fields(as_dict(item.get("format")), ("type",))
-            yield define_tool(item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar, deferred=deferred)
+            yield define_tool(
+                item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar, deferred=deferred
+            )
         case "namespace":
             space = unknown_fields(item, ("type", "name", "tools"))
             for inner in iter_dicts(item.get("tools")):
@@ -38,13 +40,16 @@ def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
                     if space:
                         opaque["namespace"] = space
                     yield replace(tool, namespace=as_text(item.get("name")), opaque=opaque or None)
-        case "tool_search" if item.get("execution") == "client":  # the caller runs it: a function with a form of its own
+        case "tool_search" if item.get("execution") == "client":
+            # the caller runs it: a function with a form of its own
             opaque = unknown_fields(item, ("type", "execution", "description", "parameters"))
             yield define_tool({**item, "name": "tool_search"}, OPENAI_RESPONSES, opaque, finds_tools=True)
         case kind:
             name = name_hosted_tool(item)
             finds_tools = kind == "tool_search"
-            yield ToolDefinition(name, kind="hosted", wire=OPENAI_RESPONSES, opaque=item, finds_tools=finds_tools)
+            yield ToolDefinition(
+                name, kind="hosted", wire=OPENAI_RESPONSES, opaque=item, finds_tools=finds_tools
+            )
 
 
 def name_hosted_tool(item: Doc) -> str:

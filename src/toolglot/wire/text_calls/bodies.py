@@ -59,20 +59,25 @@ class ValueEndFinder:
         return -1
 
     def _find_mark(self, text: str, position: int) -> re.Match[str] | None:
-        """Find what comes next: inside of a string, its end or an escape; outside, a bracket or a quotation mark."""
+        """Find what comes next: inside of a string, its end or an escape; outside, a bracket or a quotation
+        mark.
+        """
         marks = _INSIDE[self._quote] if self._quote else self._marks
         return marks.search(text, position)
 
 
 class TagsEndFinder:
-    """Finds the end of a call whose parameters are tags. A value may hold the end as text: it must follow a parameter."""
+    """Finds the end of a call whose parameters are tags.
+
+    A value may hold the end as text: it must follow a parameter.
+    """
 
     def __init__(self, style: TagStyle) -> None:
         self._first = re.compile(rf"\s{{0,{_MAX_SPACE}}}(?:{style.end})")
         self._later = re.compile(rf"{re.escape(style.closing)}\s{{0,{_MAX_SPACE}}}(?:{style.end})")
         self._window = ""
-        # Characters that the end may need: as many are kept of what was read. `end` is a choice of fixed texts, so that the
-        # pattern is at least as long as each of them.
+        # Characters that the end may need: as many are kept of what was read. `end` is a choice of fixed
+        # texts, so that the pattern is at least as long as each of them.
         self._size = len(style.closing) + _MAX_SPACE + len(style.end)
         self._is_start = True
 
@@ -98,7 +103,10 @@ def make_end_finder(head: Head) -> ValueEndFinder | TagsEndFinder:
 
 
 def find_tool(name: str, tools: Tools) -> str:
-    """Return the offered tool that a name means, "" if there is none. Kimi and Harmony: `functions.NAME:0`."""
+    """Return the offered tool that a name means, "" if there is none.
+
+    Kimi and Harmony: `functions.NAME:0`.
+    """
     if name in tools:
         return name
     base = name.removeprefix("functions.").partition(":")[0]
@@ -178,7 +186,8 @@ def _split_tags(body: str, style: TagStyle, properties: Schema) -> dict[str, str
     if end := re.search(rf"(?:{style.end})\Z", body):
         body = body[: end.start()].rstrip()
     opening = re.compile(style.opening)
-    # A value may hold the closing tag as text: the one that counts is followed by another parameter or by the end.
+    # A value may hold the closing tag as text: the one that counts is followed by another parameter or by the
+    # end.
     closing = re.compile(rf"{re.escape(style.closing)}\s*(?={style.opening}|\Z)")
     texts: dict[str, str] = {}
     position = len(body) - len(body.lstrip())
@@ -203,8 +212,11 @@ def _split_tags(body: str, style: TagStyle, properties: Schema) -> dict[str, str
     return texts
 
 
-def _find_next_parameter(body: str, start: int, stop: int, opening: re.Pattern[str], properties: Schema) -> int | None:
-    """Return where another parameter begins inside a value: on a line of its own, without the closing tag before it.
+def _find_next_parameter(
+    body: str, start: int, stop: int, opening: re.Pattern[str], properties: Schema
+) -> int | None:
+    """Return where another parameter begins inside a value: on a line of its own, without the closing tag
+    before it.
 
     Qwen3-Coder leaves such tags out.
     """
@@ -225,7 +237,8 @@ def _parse_python(body: str, tools: Tools) -> list[TextCall] | None:
             return None
         calls: list[TextCall] = []
         for call in node.elts:
-            if not isinstance(call, ast.Call) or call.args:  # positional arguments have no names to send them by
+            # positional arguments have no names to send them by
+            if not isinstance(call, ast.Call) or call.args:
                 return None
             values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
             # Tuples become lists; bytes, sets and infinity are no JSON.

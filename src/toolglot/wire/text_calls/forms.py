@@ -1,14 +1,16 @@
 """DATA: how open models write calls as text, one row per form, and how the head of a call is recognised.
 
-The forms are those of the models' chat templates, as vLLM's tool parsers document them (vllm/tool_parsers, 2026-11).
-A form begins with its head (control tokens and mostly the name), then has a body: JSON, tags, or a list of Python calls.
+The forms are those of the models' chat templates, as vLLM's tool parsers document them (vllm/tool_parsers,
+2026-11). A form begins with its head (control tokens and mostly the name), then has a body: JSON, tags, or a
+list of Python calls.
 """
 
 import re
 from typing import Literal, NamedTuple
 
 Body = Literal["calls", "arguments", "tags", "python"]
-"""calls: an object with name and arguments, or a list of them; arguments: an object; python: `[name(key=value)]`."""
+"""calls: an object with name and arguments, or a list of them; arguments: an object; python:
+`[name(key=value)]`."""
 
 
 class Part(NamedTuple):
@@ -56,16 +58,24 @@ class Head(NamedTuple):
 _GAP = r"\s{0,200}"  # bounded: what may be a head is matched again with every piece
 _SPACE = Part(re.compile(_GAP))
 _NAME = Part(re.compile(r"([\w.:/-]{1,160})"))
-_BRACE, _VALUE, _TAG, _LIST = (Part(re.compile(pattern)) for pattern in (r"(?=\{)", r"(?=[{\[])", "(?=<)", r"(?=\[)"))
+_BRACE, _VALUE, _TAG, _LIST = (
+    Part(re.compile(pattern)) for pattern in (r"(?=\{)", r"(?=[{\[])", "(?=<)", r"(?=\[)")
+)
 _WORD, _CALL_ID = Part(re.compile(r"[a-z]{1,12}")), Part(re.compile(r"[A-Za-z0-9]{1,40}"))
 # Harmony: the channel, the type of the content and their tokens in any order, then the message.
 _MESSAGE = Part(re.compile(rf"[^{{]{{0,80}}?<\|message\|>{_GAP}(?=[{{<])"), re.compile(r"[^{]{0,300}\Z"))
-_FENCE = Part(re.compile(rf"{_GAP}```(?:json)?{_GAP}(?=\{{)"), re.compile(rf"{_GAP}(?:`{{0,2}}|```(?:j|js|jso|json)?{_GAP})\Z"))
-# A bare object begins with the name or the arguments, or with an id or the type before them: any other object is an answer.
+_FENCE = Part(
+    re.compile(rf"{_GAP}```(?:json)?{_GAP}(?=\{{)"),
+    re.compile(rf"{_GAP}(?:`{{0,2}}|```(?:j|js|jso|json)?{_GAP})\Z"),
+)
+# A bare object begins with the name or the arguments, or with an id or the type before them: any other object
+# is an answer.
 _COLON = rf"{_GAP}:{_GAP}"
 _FIRST_KEYS = rf'(?:"(?:id"{_COLON}"[^"\\]{{0,80}}|type"{_COLON}"function)"{_GAP},{_GAP}){{0,2}}'
 _KEYS = Part(
-    re.compile(rf'{_FIRST_KEYS}"(?:name"{_COLON}"([\w.:/-]{{1,160}})"|(?:arguments|parameters|function)"{_COLON}(?=["{{]))'),
+    re.compile(
+        rf'{_FIRST_KEYS}"(?:name"{_COLON}"([\w.:/-]{{1,160}})"|(?:arguments|parameters|function)"{_COLON}(?=["{{]))'
+    ),
     re.compile(
         rf'{_FIRST_KEYS}(?:"(?:[a-z]{{0,10}}|(?:name|arguments|parameters|function|id|type)"{_GAP}(?::{_GAP})?'
         rf'|name"{_COLON}"[\w.:/-]{{0,160}}|(?:id|type)"{_COLON}"[^"\\]{{0,80}}(?:"{_GAP}(?:,{_GAP})?)?))?\Z'
@@ -74,11 +84,15 @@ _KEYS = Part(
 
 _QWEN = TagStyle(r"<parameter=([^>\n]{1,160})>", "</parameter>", "</function>|</tool_call>", trims=True)
 _INVOKE = TagStyle(r'<parameter name="([^"\n]{1,160})"[^>\n]{0,40}>', "</parameter>", "</invoke>")
-_DSML = TagStyle(r'<｜DSML｜parameter name="([^"\n]{1,160})"[^>\n]{0,40}>', "</｜DSML｜parameter>", "</｜DSML｜invoke>")
+_DSML = TagStyle(
+    r'<｜DSML｜parameter name="([^"\n]{1,160})"[^>\n]{0,40}>', "</｜DSML｜parameter>", "</｜DSML｜invoke>"
+)
 _GLM = TagStyle(r"<arg_key>([^<]{1,160})</arg_key>\s*<arg_value>", "</arg_value>", "</tool_call>")
 _MARKED_SPACES = "▁_ "  # some conversions of DeepSeek's models write the first of these as one of the others
 _DEEPSEEK_TOKENS = tuple(
-    tuple(f"<｜{words.replace(' ', space)}｜>" for words in ("tool calls begin", "tool call begin", "tool sep"))
+    tuple(
+        f"<｜{words.replace(' ', space)}｜>" for words in ("tool calls begin", "tool call begin", "tool sep")
+    )
     for space in _MARKED_SPACES
 )
 
@@ -88,7 +102,9 @@ def _wrap(wrappers: tuple[str, ...], form: Form) -> list[Form]:
     return [form, *(form._replace(head=(wrapper, _SPACE, *form.head)) for wrapper in wrappers)]
 
 
-def _control(title: str, head: tuple[str | Part, ...], body: Body = "arguments", *, extra_tail: str = "") -> Form:
+def _control(
+    title: str, head: tuple[str | Part, ...], body: Body = "arguments", *, extra_tail: str = ""
+) -> Form:
     """Return a form with control tokens."""
     return Form(title, head, body, is_control=True, extra_tail=extra_tail)
 
@@ -100,9 +116,15 @@ FORMS: tuple[Form, ...] = (
     _control("Llama", ("<|python_tag|>", _SPACE, _BRACE), "calls"),
     Form("GLM", ("<tool_call>", _SPACE, _NAME, _SPACE, _TAG), "tags", _GLM),
     Form("GLM", ("<tool_call>", _SPACE, _NAME, _SPACE, _BRACE), "arguments"),
-    *_wrap(("<tool_call>", "<seed:tool_call>"), Form("Qwen3-Coder", ("<function=", _NAME, ">", _SPACE, _TAG), "tags", _QWEN)),
+    *_wrap(
+        ("<tool_call>", "<seed:tool_call>"),
+        Form("Qwen3-Coder", ("<function=", _NAME, ">", _SPACE, _TAG), "tags", _QWEN),
+    ),
     *_wrap(("<tool_call>",), Form("Llama", ("<function=", _NAME, ">", _SPACE, _BRACE), "arguments")),
-    *_wrap(("<minimax:tool_call>", "<function_calls>"), Form("MiniMax", ('<invoke name="', _NAME, '">'), "tags", _INVOKE)),
+    *_wrap(
+        ("<minimax:tool_call>", "<function_calls>"),
+        Form("MiniMax", ('<invoke name="', _NAME, '">'), "tags", _INVOKE),
+    ),
     *_wrap(
         ("<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"),
         Form("DeepSeek", ('<｜DSML｜invoke name="', _NAME, '">'), "tags", _DSML, is_control=True),
@@ -111,13 +133,19 @@ FORMS: tuple[Form, ...] = (
         row
         for section, call, separator in _DEEPSEEK_TOKENS
         for row in (
-            *_wrap((section,), _control("DeepSeek", (call, "function", separator, _NAME, _FENCE), extra_tail="```")),
+            *_wrap(
+                (section,),
+                _control("DeepSeek", (call, "function", separator, _NAME, _FENCE), extra_tail="```"),
+            ),
             *_wrap((section,), _control("DeepSeek", (call, _NAME, separator, _SPACE, _BRACE))),
         )
     ),
     *_wrap(
         ("<|tool_calls_section_begin|>",),
-        _control("Kimi", ("<|tool_call_begin|>", _SPACE, _NAME, _SPACE, "<|tool_call_argument_begin|>", _SPACE, _BRACE)),
+        _control(
+            "Kimi",
+            ("<|tool_call_begin|>", _SPACE, _NAME, _SPACE, "<|tool_call_argument_begin|>", _SPACE, _BRACE),
+        ),
     ),
     _control("Mistral", ("[TOOL_CALLS]", _SPACE, _VALUE), "calls"),
     _control("Mistral", ("[TOOL_CALLS]", _SPACE, _NAME, _BRACE)),
@@ -132,18 +160,41 @@ FORMS: tuple[Form, ...] = (
     Form("plain JSON", ("{", _SPACE, _KEYS), "calls", is_bare=True, extra_tail=";"),
 )
 # Servers that strip control tokens (vLLM does by default) leave the name before the arguments: Harmony, Kimi.
-_STRIPPED_HEAD = re.compile(r"\bto=functions\.([\w.-]{1,160})[^{}\n]{0,40}\Z|\bfunctions\.([\w.-]{1,160}):\d{1,4}\s*\Z")
+_STRIPPED_HEAD = re.compile(
+    r"\bto=functions\.([\w.-]{1,160})[^{}\n]{0,40}\Z|\bfunctions\.([\w.-]{1,160}):\d{1,4}\s*\Z"
+)
 _STRIPPED = Form("Harmony or Kimi", (), "arguments")
 # What may follow a call, and belongs to it.
 TAILS = (
-    *("</tool_call>", "</tool_calls>", "</seed:tool_call>", "</minimax:tool_call>", "</function>", "</function_calls>"),
+    *(
+        "</tool_call>",
+        "</tool_calls>",
+        "</seed:tool_call>",
+        "</minimax:tool_call>",
+        "</function>",
+        "</function_calls>",
+    ),
     *(
         f"<｜{words.replace(' ', space)}｜>"
         for words in ("tool call end", "tool calls end", "end of sentence")
         for space in _MARKED_SPACES
     ),
-    *("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "<|tool_call_end|>", "<|tool_calls_section_end|>"),
-    *("<|call|>", "<|end|>", "<|return|>", "<|python_end|>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>", "</s>"),
+    *(
+        "</｜DSML｜function_calls>",
+        "</｜DSML｜tool_calls>",
+        "<|tool_call_end|>",
+        "<|tool_calls_section_end|>",
+    ),
+    *(
+        "<|call|>",
+        "<|end|>",
+        "<|return|>",
+        "<|python_end|>",
+        "<|eom_id|>",
+        "<|eot_id|>",
+        "<|im_end|>",
+        "</s>",
+    ),
 )
 
 
@@ -153,7 +204,10 @@ _BY_CHARACTER = {mark: tuple(form for form in FORMS if str(form.head[0])[0] == m
 
 
 def find_head(text: str, start: int, *, bare: bool) -> Head | Literal["partial"] | None:
-    """Return the head that begins at `start`; "partial" if more text may make it one. `bare`: bare forms count here."""
+    """Return the head that begins at `start`; "partial" if more text may make it one.
+
+    `bare`: bare forms count here.
+    """
     is_partial = False
     for form in _BY_CHARACTER[text[start]]:
         if form.is_bare and not bare:
@@ -194,5 +248,6 @@ def _match_head(form: Form, text: str, position: int) -> Head | Literal["partial
         position = match.end()
         if match.lastindex:
             name = match[1]
-    body_start = start if form.is_bare else position  # the body of a bare form begins with its head, which tells the name
+    # the body of a bare form begins with its head, which tells the name
+    body_start = start if form.is_bare else position
     return Head(form, name, body_start)

@@ -13,20 +13,26 @@ CLOSING_TAGS = (*(f"</{name}>" for name in _TAGS), "[/THINK]")
 """What follows a call only if it is quoted."""
 # Words that introduce an example.
 _EXAMPLE = re.compile(
-    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax|would (?:be|call|send|write))\b|e\.g\.)"
+    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax|would "
+    r"(?:be|call|send|write))\b|e\.g\.)"
     r".*[:：]\W*\Z",
     re.IGNORECASE,
 )
-# Words that introduce what somebody else wrote: "The file says:", "Here is its content:", but not "Let me read the file:".
-_CONTENT = r"\b(?:files?|readme|contents?|outputs?|results?|responses?|logs?|documents?|pages?|texts?|messages?)\b"
+# Words that introduce what somebody else wrote: "The file says:", "Here is its content:", but not "Let me
+# read the file:".
+_CONTENT = (
+    r"\b(?:files?|readme|contents?|outputs?|results?|responses?|logs?|documents?|pages?|texts?|messages?)\b"
+)
 _QUOTATION = re.compile(
     r"(?:\b(?:says?|said|reads|wrote|replied|answered|(?:contain|show|state|print|return|report)(?:s|ed)|output)"
-    rf"|\bhere(?:['’]s| is| are)\b.*{_CONTENT}.*|(?:\A|[,;]\s)\W*(?:(?:the|its|this|that|your)\b[^,;]*)?{_CONTENT}[^,;]*)"
+    r"|\bhere(?:['’]s| is| "
+    rf"are)\b.*{_CONTENT}.*|(?:\A|[,;]\s)\W*(?:(?:the|its|this|that|your)\b[^,;]*)?{_CONTENT}[^,;]*)"
     r"[:：]\W*\Z",
     re.IGNORECASE,
 )
 _PLAN = re.compile(
-    r"\b(?:I['’]ll|will|let|needs?|must|should|next|steps?|(?:calls?|commands?) (?:to|that|for))\b", re.IGNORECASE
+    r"\b(?:I['’]ll|will|let|needs?|must|should|next|steps?|(?:calls?|commands?) (?:to|that|for))\b",
+    re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?]\s")
 _LIST_MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)])\s+")
@@ -65,7 +71,10 @@ class _Line:
 
 
 class Quoting:
-    """Follows the Markdown of a reply. `feed` takes all text before a place, in pieces that do not split a mark."""
+    """Follows the Markdown of a reply.
+
+    `feed` takes all text before a place, in pieces that do not split a mark.
+    """
 
     def __init__(self) -> None:
         self._line = _Line("", "")
@@ -107,7 +116,8 @@ class Quoting:
         else:
             self._has_text = True
             self._last_text = line.end
-        # A tag that quotes begins or ends its line. Within a line it is a word ("the <pre> element"), which is never closed.
+        # A tag that quotes begins or ends its line. Within a line it is a word ("the <pre> element"), which
+        # is never closed.
         if line.opens_region and region not in _THOUGHTS:
             begins_line = line.start.lstrip().startswith(f"<{region}>")
             ends_line = line.end.rstrip().endswith(f"<{region}>")
@@ -151,8 +161,12 @@ class Quoting:
 
     @property
     def is_sentence_start(self) -> bool:
-        """Whether the text before the place in its line is complete: a sentence, an introduction, a control token."""
-        return self._line.is_blank or self._line.end.rstrip().endswith((".", "!", "?", "…", "。", ":", "：", ">", "]"))
+        """Whether the text before the place in its line is complete: a sentence, an introduction, a control
+        token.
+        """
+        return self._line.is_blank or self._line.end.rstrip().endswith(
+            (".", "!", "?", "…", "。", ":", "：", ">", "]")
+        )
 
     @property
     def is_introduced(self) -> bool:
@@ -166,9 +180,15 @@ class Quoting:
 
     @property
     def is_introduced_as_quotation(self) -> bool:
-        """Whether the text before the place says that an example or somebody else's text follows: a quotation mark, a word."""
+        """Whether the text before the place says that an example or somebody else's text follows: a quotation
+        mark, a word.
+        """
         text = self._text_before
-        if self._line.end.endswith(_QUOTATION_MARKS) or _LIST_MARKER.fullmatch(self._line.start) or _EXAMPLE.search(text):
+        if (
+            self._line.end.endswith(_QUOTATION_MARKS)
+            or _LIST_MARKER.fullmatch(self._line.start)
+            or _EXAMPLE.search(text)
+        ):
             return True
         sentence = _SENTENCE_END.split(text)[-1]
         return bool(_QUOTATION.search(sentence)) and not _PLAN.search(sentence)

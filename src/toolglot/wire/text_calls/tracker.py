@@ -1,9 +1,10 @@
 """Reads calls that a server left in the text of a reply, because it does not know the model's form of them.
 
-Text that may be a call is held back; everything else is passed on at once. Only tools that the request offers are called, and
-nothing that is quoted: code, block quotes, quotation marks, thoughts, examples in the middle of prose. As soon as the server
-reports a call of its own, all text stays text. Calls are reported with the end of the reply, each with a Repair. A call that
-turns out to be none when text after it has been passed on is left out, with a Repair: text never comes out of its order.
+Text that may be a call is held back; everything else is passed on at once. Only tools that the request offers
+are called, and nothing that is quoted: code, block quotes, quotation marks, thoughts, examples in the middle
+of prose. As soon as the server reports a call of its own, all text stays text. Calls are reported with the
+end of the reply, each with a Repair. A call that turns out to be none when text after it has been passed on
+is left out, with a Repair: text never comes out of its order.
 """
 
 import re
@@ -112,7 +113,8 @@ class TextCallTracker(ToolCallTracker):
             self._held = ""
             self._accepted = []
             for group in groups:
-                if group.thought_count < self._quoting.thought_count:  # the end of a thought that the server left came later
+                # the end of a thought that the server left came later
+                if group.thought_count < self._quoting.thought_count:
                     self._leave_out(group, "in a thought")
                 else:
                     self._add_calls(group)
@@ -127,7 +129,9 @@ class TextCallTracker(ToolCallTracker):
             reason = f"the server sent it as text ({form.title}); read as a call"
             self.repairs.append(Repair(f"tool call {call.name!r}", "reply", reason))
 
-    def update_call(self, slot: Hashable, id: object = None, name: object = None, *rest: Any, **options: Any) -> None:
+    def update_call(
+        self, slot: Hashable, id: object = None, name: object = None, *rest: Any, **options: Any
+    ) -> None:
         if isinstance(name, str):
             name = self._clean_name(name)
         super().update_call(slot, id, name, *rest, **options)
@@ -138,7 +142,9 @@ class TextCallTracker(ToolCallTracker):
         super().set_block(slot, block)
 
     def _clean_name(self, name: str) -> str:
-        """Remove control tokens that vLLM leaves in names of gpt-oss (vllm#32587): `look_up<|channel|>commentary`."""
+        """Remove control tokens that vLLM leaves in names of gpt-oss (vllm#32587):
+        `look_up<|channel|>commentary`.
+        """
         start = name.partition("<|")[0].strip()
         if name in self._tools or start not in self._tools:
             return name
@@ -191,7 +197,8 @@ class TextCallTracker(ToolCallTracker):
         triggers = TRIGGER.finditer(text) if self._rejected_count < _MAX_REJECTED else ()
         for match in triggers:
             place = match.start()
-            # Most of what can begin a call is something else. The other marks depend on what stands before them.
+            # Most of what can begin a call is something else. The other marks depend on what stands before
+            # them.
             if match[0] == "<" and self._find_head(text, place) is None:
                 continue
             self._look(text[seen:place])
@@ -262,20 +269,25 @@ class TextCallTracker(ToolCallTracker):
         self._body = []
 
     def _read_tail(self, group: _Group, text: str) -> str:
-        """Read what may follow a call: white space, the end of its section, another call. Anything else is prose."""
+        """Read what may follow a call: white space, the end of its section, another call.
+
+        Anything else is prose.
+        """
         stripped = text.lstrip()
         group.space.append(text[: len(text) - len(stripped)])
         if not stripped:
             return ""
         form = group.calls[-1][1]
-        # A parameter that ends once more: a value held what looks like the end of the call, and nobody knows where it ended.
+        # A parameter that ends once more: a value held what looks like the end of the call, and nobody knows
+        # where it ended.
         again = form.tags.closing if form.tags else ""
         tails = (*TAILS, *filter(None, (form.extra_tail, again)))
         if tail := next((tail for tail in tails if stripped.startswith(tail)), ""):
             group.add_raw(tail)
             group.is_quoted = group.is_quoted or tail == again
             return stripped[len(tail) :]
-        if stripped.startswith(CLOSING_TAGS):  # the calls stand in a thought or a quotation whose beginning is unknown
+        # the calls stand in a thought or a quotation whose beginning is unknown
+        if stripped.startswith(CLOSING_TAGS):
             group.is_quoted = True
         head = self._find_head(stripped, 0) if TRIGGER.match(stripped) else None
         if head == "partial" or any(tail.startswith(stripped) for tail in (*tails, *CLOSING_TAGS)):
