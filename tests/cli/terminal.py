@@ -29,6 +29,7 @@ KEYS = {
     "enter": "\r",
     "alt-enter": "\x1b\r",
     "up": "\x1b[A",
+    "escape": "\x1b",
     **{f"ctrl-{letter}": chr(ord(letter) & 0x1F) for letter in "abcdefghijklmnopqrstuvwxyz"},
 }
 PASTE = "\x1b[200~", "\x1b[201~"

@@ -259,6 +259,36 @@ class TestKeys:
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
 
     @pytest.mark.parametrize("columns", [80, 120])
+    def test_escape_stops_a_turn_and_what_is_typed_is_visible(self, columns: int, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat", columns=columns) as chat:
+            chat.begin_waiting("it")
+            chat.type("say typed ahead\nsay unfix\x7fnished")
+            chat.wait_for(re.compile("^> say typed ahead\n> say unfinished$", re.MULTILINE))
+            chat.press("up")  # begins with the same byte as Esc
+            chat.type("!")
+            chat.wait_for("> say unfinished!")
+            assert not (tmp_path / "it-stopped").exists()
+            (tmp_path / "it").touch()
+            chat.wait_for(re.compile("^typed ahead$", re.MULTILINE))
+            chat.wait_until(lambda: chat.waits, "a prompt")
+            chat.press("ctrl-a", "ctrl-k")
+            chat.begin_waiting("never")
+            chat.press("escape")
+            chat.wait_for("stopped; the conversation is valid")
+            assert (tmp_path / "never-stopped").exists()
+            chat.ask('call delete {"path": "a.txt"}')
+            chat.wait_for("y yes")
+            chat.wait_quiet()
+            chat.type("y")
+            chat.wait_for("delete: deleted a.txt.")
+            chat.begin_waiting("never2")
+            chat.press("escape")
+            chat.wait_for("stopped; the conversation is valid", times=2)
+            chat.hear("say still here")
+            assert chat.says("still here") == 1
+            chat.leave()
+
+    @pytest.mark.parametrize("columns", [80, 120])
     def test_tab_completes_a_file_which_is_attached_and_exit_leaves(
         self, columns: int, tmp_path: Path
     ) -> None:

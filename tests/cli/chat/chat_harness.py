@@ -4,6 +4,7 @@ import asyncio
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 from rich.console import Console
@@ -73,6 +74,12 @@ class Said:
         self._asked = False
         self.inserted: list[str] = []
         self.chat: Chat | None = None
+
+    def watch_turn(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def typed_ahead(self) -> list[str]:
+        return []
 
     def drop_typeahead(self) -> bool:
         return False

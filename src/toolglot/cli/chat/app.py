@@ -67,6 +67,7 @@ class Chat:
         self.screen = screen
         self.reader = reader
         self.keyboard = keyboard
+        screen.typed_ahead = reader.typed_ahead
         self.attachments: list[Text | Media] = []
         # restored if the prompt they were sent with is withdrawn
         self._last_attachments: list[Text | Media] = []
@@ -221,7 +222,12 @@ class Chat:
 
         turn = self._turn_task = asyncio.create_task(show_events())
         try:
-            with self.keyboard.reserve(), redirect_stdout(PrintCapture(self.screen)), self.screen.turn():
+            with (
+                self.keyboard.reserve(),
+                self.reader.watch_turn(self._interrupt),
+                redirect_stdout(PrintCapture(self.screen)),
+                self.screen.turn(),
+            ):
                 await asyncio.wait({turn})
         finally:
             turn.cancel()

@@ -37,8 +37,8 @@ __all__ = ["COMMANDS", "Command", "find_command"]
 
 _KEYS = (
     "Enter sends · Alt-Enter or \\ Enter inserts a new line · Up recalls earlier prompts · Tab completes",
-    "@path attaches a file · Ctrl-C stops the turn, twice exits · Ctrl-D exits · //text sends text with one "
-    "leading slash",
+    "Esc or Ctrl-C stops the turn · Ctrl-D, exit, or Ctrl-C twice leaves",
+    "@path attaches a file · //text sends text with one leading slash",
 )
 _MAX_NAME_COLUMN = 40
 

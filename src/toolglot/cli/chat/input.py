@@ -4,15 +4,17 @@ line by line.
 
 import asyncio
 import re
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.cli.chat.external_editor import open_in_editor
 from toolglot.cli.chat.keyboard import Keyboard
+from toolglot.cli.chat.turn_keys import TurnKeys
 from toolglot.common.textutil import count_shared, pluralize
 from toolglot.errors import UsageError
 
@@ -73,6 +75,17 @@ class PipeReader:
             if text:
                 return text
 
+    def watch_turn(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]:
+        """During a turn, keep what is typed for the next prompt.
+
+        Here the terminal itself keeps it, and knows nothing of Esc.
+        """
+        return nullcontext()
+
+    def typed_ahead(self) -> list[str]:
+        """Return the lines that were typed during the turn; the last one is not finished."""
+        return []
+
     def drop_typeahead(self) -> bool:
         """Discard what was typed ahead; return whether there was any.
 
@@ -130,6 +143,7 @@ class TerminalReader:
         self._keyboard, self._typeahead = keyboard, ""
         self.inserted: list[str] = []
         self._text = ""
+        self._turn_keys: TurnKeys | None = None  # while a turn runs
         self._input = create_input(TextIOWrapper(cast(BufferedReader, keyboard.file), encoding="utf-8"))
         self._pastes = PasteFolder()
         self._status = status
@@ -211,19 +225,54 @@ class TerminalReader:
                 bindings.add(key, filter=is_empty, eager=True)(accept)
         # A key that was meant for something else must not answer a question that appears just then, nor the
         # rest of a paste.
-        is_quiet = False
-        while not is_quiet:
-            self._save_typeahead()
-            await asyncio.sleep(_QUIET_SECONDS)
-            is_quiet = not self._save_typeahead()
         _ignore_mouse(bindings)
-        return (await self._edit(session, question, default=default)).strip()
+        with self._pause_turn_keys():
+            is_quiet = False
+            while not is_quiet:
+                self._save_typeahead()
+                await asyncio.sleep(_QUIET_SECONDS)
+                is_quiet = not self._save_typeahead()
+            return (await self._edit(session, question, default=default)).strip()
 
     async def _edit(self, session: Any, prompt: str, **options: Any) -> str:
         try:
             return await session.prompt_async(prompt, handle_sigint=False, **options)
         except EOFError:
             raise EndOfInput from None
+
+    @contextmanager
+    def watch_turn(self, on_escape: Callable[[], None]) -> Generator[None]:
+        if sys.platform == "win32" or not self._keyboard.is_terminal:
+            yield
+            return
+        keys = self._turn_keys = TurnKeys(self._keyboard, on_escape)
+        keys.start()
+        try:
+            yield
+        finally:
+            self._turn_keys = None
+            self._keep_for_prompt(keys)
+
+    @contextmanager
+    def _pause_turn_keys(self) -> Generator[None]:
+        """Leave the keyboard to a question."""
+        if (keys := self._turn_keys) is None:
+            yield
+            return
+        self._keep_for_prompt(keys)
+        try:
+            yield
+        finally:
+            if self._turn_keys is keys:
+                keys.start()
+
+    def _keep_for_prompt(self, keys: TurnKeys) -> None:
+        from prompt_toolkit.input.typeahead import store_typeahead
+
+        store_typeahead(self._input, keys.stop())
+
+    def typed_ahead(self) -> list[str]:
+        return [] if self._turn_keys is None else self._turn_keys.lines()
 
     def drop_typeahead(self) -> bool:
         self._save_typeahead()

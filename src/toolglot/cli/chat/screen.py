@@ -7,7 +7,7 @@ for `/show`.
 
 import io
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _STALL_SECONDS = 3.0  # without an event for this long, say so
 _MAX_LIVE_LINES = 12
+_MAX_QUEUED_LINES = 3  # of what was typed during the turn
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -78,6 +79,8 @@ class Screen:
         self.console = console
         self.settings = settings or ChatSettings()
         self.folded_texts: list[FoldedText] = []
+        self.typed_ahead: Callable[[], list[str]] = list
+        """Returns the lines that were typed during the turn, the last one unfinished."""
         self.is_simulated = False
         """Whether the model is simulated, so requests are free."""
         self._is_interactive = console.is_terminal and not console.is_dumb_terminal
@@ -400,6 +403,8 @@ class Screen:
                     f"{frame} waiting {now - self._turn_started_at:.0f} s  ", "Ctrl-C to stop", width, "dim"
                 )
             )
+        queued = [line for line in self.typed_ahead() if line.strip()]
+        lines += [Line(f"> {line}", "dim").truncate(width - 1) for line in queued[-_MAX_QUEUED_LINES:]]
         return lines
 
 
