@@ -267,11 +267,10 @@ class Driver:
 
     async def _fit_context(self, *, was_rejected: bool = False) -> list[RunEvent]:
         """Make the conversation fit the model; the events that tell of it."""
-        fitted = await self._before_deadline(self._requests.fit_context(was_rejected=was_rejected))
-        if fitted is None:
+        event = await self._before_deadline(self._requests.fit_context(was_rejected=was_rejected))
+        if event is None:
             return []
-        event, usage = fitted
-        self._spend(usage, self._requests.prepare().engine.profile.price)
+        self._spend(event.usage, self._requests.prepare().engine.profile.price)
         self._losses[Loss(count_phrase(event.omitted_messages), "context", event.message)] = None
         fields = {"left_out": event.omitted_messages, "before": event.before, "after": event.after}
         log.info("the context was truncated: %s", event.message, extra=fields)

@@ -152,23 +152,15 @@ class RequestBuilder:
 
     # ---- the context window
 
-    async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
+    async def fit_context(self, *, was_rejected: bool = False) -> ContextTruncated | None:
         """Leave out older messages if the next request would be too long, or the last one was rejected as
         such.
 
-        Returns the event that tells of it and what the summary cost; None if nothing was left out.
+        Returns the event that tells of it; None if nothing was left out.
         """
         config, conversation, meter = self.setup.config, self.state.conversation, self.state.meter
-        policy, profile, tools = config.context, self.setup.models.engine.profile, self._tools
-        changes = self.state.timeline.change_count
-        # estimated again only when the tools change
-        if self._overhead[0] is not tools or self._overhead[1] != changes:
-            system_messages = self.view.system_messages(self.parts.instructions)
-            offered = self.state.timeline.offered_tools(tools, self.state.meter.truncation.start)
-            tokens = sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, offered))
-            self._overhead = (tools, changes, tokens)
-        overhead = self._overhead[2]
-        before = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
+        policy, profile = config.context, self.setup.models.engine.profile
+        before, overhead = self._measure()
         if policy.when_full == "off":
             return None
         budget = meter.token_budget(profile, policy, config.options.max_tokens)
@@ -184,18 +176,53 @@ class RequestBuilder:
         summary, usage, problem = "", Usage(), ""
         if policy.when_full == "compact":
             summary, usage, problem = await self._summarize(truncation, budget)
-        summary = elide_middle(summary, max(400, budget))
-        meter.truncation = replace(truncation, summary=summary)
-        after = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
+        after = self._truncate(truncation, elide_middle(summary, max(400, budget)))
         omitted = truncation.omitted_count(conversation)
-        text = (
-            f"{count_phrase(omitted)} {'summarized' if summary else 'left out'}: about {before:,} "
-            "tokens, "
-            f"{budget:,} fit"
-        )
-        return ContextTruncated(
-            text + (f" ({problem})" if problem else ""), omitted, before, after, summary
-        ), usage
+        outcome = "summarized" if summary else "left out"
+        text = f"{count_phrase(omitted)} {outcome}: about {before:,} tokens, {budget:,} fit"
+        if problem:
+            text += f" ({problem})"
+        return ContextTruncated(text, omitted, before, after, summary, usage)
+
+    async def compact(self) -> ContextTruncated | None:
+        """Summarize all that can be left out; None if there is nothing.
+
+        Raises ToolglotError if there is no summary.
+        """
+        config, conversation, meter = self.setup.config, self.state.conversation, self.state.meter
+        profile = self.setup.models.engine.profile
+        before, overhead = self._measure()
+        truncation = meter.find_truncation(conversation, profile, overhead, 0)
+        if truncation is None:
+            return None
+        budget = meter.token_budget(profile, config.context, config.options.max_tokens) or before
+        summary, usage, problem = await self._summarize(truncation, budget)
+        if not summary:
+            raise ToolglotError(problem or "there is no summary, so nothing was left out")
+        summary = elide_middle(summary, max(400, budget))
+        after = self._truncate(truncation, summary)
+        omitted = truncation.omitted_count(conversation)
+        text = f"{count_phrase(omitted)} summarized: about {before:,} tokens before, {after:,} after"
+        return ContextTruncated(text, omitted, before, after, summary, usage)
+
+    def _measure(self) -> tuple[int, int]:
+        """Return the tokens of the next request, and uncalibrated those of all but its conversation."""
+        meter, tools, changes = self.state.meter, self._tools, self.state.timeline.change_count
+        # estimated again only when the tools change
+        if self._overhead[0] is not tools or self._overhead[1] != changes:
+            system_messages = self.view.system_messages(self.parts.instructions)
+            offered = self.state.timeline.offered_tools(tools, meter.truncation.start)
+            tokens = sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, offered))
+            self._overhead = (tools, changes, tokens)
+        overhead = self._overhead[2]
+        profile = self.setup.models.engine.profile
+        self.estimated_tokens = meter.estimate_tokens(self.state.conversation, profile, overhead)
+        return self.estimated_tokens, overhead
+
+    def _truncate(self, truncation: Truncation, summary: str) -> int:
+        """Leave out what was found, and return the tokens of the next request."""
+        self.state.meter.truncation = replace(truncation, summary=summary)
+        return self._measure()[0]
 
     async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
         """Return a summary of what is going to be left out, what it cost, and why there is none."""

@@ -207,6 +207,8 @@ class ContextTruncated(Notice, frozen=True, gc=False):
     """Estimated tokens of a request, before and after."""
     summary: str = ""
     """The summary that replaces the omitted messages."""
+    usage: Usage = Usage()
+    """What the summary has used."""
 
     @property
     def text(self) -> str:

@@ -11,13 +11,16 @@ import pytest
 from chat_harness import add, talk, wipe
 from tests.cli.cli_kit import Patch
 
-from toolglot import coding_tools
+from toolglot import Agent, coding_tools
 from toolglot.cli.chat.commands import COMMANDS, find_command
+from toolglot.cli.chat.spending import Spending
 from toolglot.config.settings import PolicySettings
 from toolglot.engine.signin import environment
-from toolglot.errors import UnknownName
+from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.tool import tool
-from toolglot.values.messages import Media, Text, load
+from toolglot.values.events import ContextTruncated, ReplyDone
+from toolglot.values.messages import Conversation, Media, Reply, Text, Usage, assistant, load, user
 
 SAY = "say hello"
 
@@ -117,6 +120,69 @@ def test_chat_continues_after_any_line(line: str) -> None:
 )
 def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
     assert talk(*lines).has(*shown)
+
+
+@pytest.mark.parametrize(
+    ("model", "cost"),
+    [
+        ("openai:gpt-5.1", "$0.0084"),
+        ("openai:nobody-knows-it", "price unknown"),
+        ("simulator:openai/gpt-5.1", "free"),
+    ],
+)
+def test_spending_is_summed_by_model(model: str, cost: str) -> None:
+    profile = resolve_profile("openai", model.rpartition(":")[2].rpartition("/")[2])
+    spending = Spending()
+    for cached in (0, 500):
+        spending.see(ReplyDone(Reply((), usage=Usage(2_000, 200, cached))), model, profile.price)
+    assert list(spending.describe()) == [
+        f"{model}: 2 requests · 4,000 tokens in (500 cached), 400 out · {cost}"
+    ]
+    spending.see(ContextTruncated("", 2, 9, 5, "a summary", Usage(500, 1)), model, profile.price)
+    assert "3 requests · 4,500 tokens in (500 cached), 401 out" in next(spending.describe())
+
+
+def test_compact_summarizes_all_but_the_last_turn() -> None:
+    over = talk(
+        "/compact",
+        SAY,
+        "/compact",
+        "say bye",
+        "/compact",
+        "/compact",
+        "/context",
+        "/show 1",
+        "/cost",
+        "say ok",
+    )
+    assert (
+        len([line for line in over.lines if "there is nothing to summarize before the last turn" in line])
+        == 3
+    )
+    assert over.has("2 older messages summarized: about ", " tokens before, ", " after")
+    assert over.has("2 older messages are no longer sent")
+    assert over.has("summary of the older messages")
+    assert over.has(": 3 requests · ")
+    assert len(over.agent.conversation) == 6
+    assert over.has("ok")
+
+
+def test_a_compact_that_fails_omits_nothing() -> None:
+    async def fail(messages: object) -> str:
+        raise UsageError("no summary today")
+
+    talked = Conversation([user("a"), assistant("b"), user("c"), assistant("d")])
+    agent = Agent("simulator", summarize=fail, conversation=talked)
+    with pytest.raises(ToolglotError, match="no summary today"):
+        agent.compact_sync()
+    assert asyncio.run(agent.context_usage()).omitted_messages == 0
+
+
+def test_cost_shows_each_model_and_the_total() -> None:
+    over = talk("/cost", SAY, "/model simulator:gemini", SAY, 'call add {"a": 1, "b": 2}', "/new", "/cost")
+    assert over.has("nothing has been sent yet")
+    assert over.has("simulator:gemini/", ": 3 requests · ", "out · free")
+    assert over.has("total: 4 requests · ", "out · free")
 
 
 def test_clear_starts_a_new_conversation_on_a_clear_screen() -> None:

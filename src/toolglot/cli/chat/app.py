@@ -25,6 +25,7 @@ from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
+from toolglot.cli.chat.spending import Spending
 from toolglot.cli.servers import CliServers
 from toolglot.cli.styled import Line
 from toolglot.common.jsontext import dumps_text, loads_object
@@ -37,7 +38,7 @@ from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
-from toolglot.values.events import RunEvent
+from toolglot.values.events import ContextTruncated, RunEvent
 from toolglot.values.messages import Media, Text
 
 if TYPE_CHECKING:
@@ -76,9 +77,10 @@ class Chat:
         self.instructions = instructions or Instructions()
         """The AGENTS.md files and skills in the system prompt."""
         self.mcp = ChatServers(self, servers)
+        self.spending = Spending()
         self._builtins = builtins
         self.is_leaving = False
-        self._turn_task: asyncio.Task[None] | None = None
+        self._turn_task: asyncio.Task[Any] | None = None
         self._main_task: asyncio.Task[Any] | None = None
         self.clock: Callable[[], float] = time.monotonic
         self._exits_until = float("-inf")  # when Ctrl-C exits
@@ -218,6 +220,7 @@ class Chat:
         async def show_events() -> None:
             async with aclosing(events):
                 async for event in events:
+                    self.spending.see(event, self.agent.model, self.agent.view().profile.price)
                     self.screen.show_event(event)
 
         turn = self._turn_task = asyncio.create_task(show_events())
@@ -252,6 +255,24 @@ class Chat:
                 self.screen.note(
                     "the prompt was removed from the conversation: press Up to edit and resend it", "dim"
                 )
+
+    async def compact(self) -> ContextTruncated | None:
+        """Let the model summarize the conversation; None if there is nothing to summarize.
+
+        Raises ToolglotError.
+        """
+        task = asyncio.create_task(self.agent.compact())
+        self._turn_task = task
+        try:
+            with self.keyboard.reserve(), self.reader.watch_turn(self._interrupt), self.screen.turn():
+                await asyncio.wait({task})
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._turn_task = None
+        if task.cancelled():
+            raise UsageError("stopped; the conversation was not summarized")
+        return task.result()
 
     async def approve(self, approval: ApprovalRequest) -> Decision:
         """Ask the user to approve a call."""

@@ -308,6 +308,23 @@ async def show_context(chat: "Chat", argument: str) -> None:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
 
 
+@command("compact", "let the model summarize all but the last turn now")
+async def compact(chat: "Chat", argument: str) -> None:
+    if (event := await chat.compact()) is None:
+        chat.screen.note("there is nothing to summarize before the last turn", "dim")
+        return
+    chat.spending.see(event, chat.agent.model, chat.agent.view().profile.price)
+    chat.screen.show_event(event)
+    await chat.update_context_usage()
+
+
+@command("cost", "show what the chat has used so far: requests, tokens and US dollars")
+async def show_cost(chat: "Chat", argument: str) -> None:
+    lines = list(chat.spending.describe())
+    for line in lines or ["nothing has been sent yet"]:
+        chat.screen.note(line)
+
+
 @command(
     *("skills [NAME]", "list the skills, or send one with the next prompt"),
     lambda chat, typed: [skill.name for skill in chat.instructions.skills],

@@ -43,7 +43,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Suspended
-from toolglot.values.events import RunEvent, RunResult
+from toolglot.values.events import ContextTruncated, RunEvent, RunResult
 from toolglot.values.messages import Conversation, Message, load, save, user
 from toolglot.values.request import Request
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
@@ -337,6 +337,16 @@ class Agent(Generic[Data, OutputValue]):
         self._check_idle()
         self._state.rewind(start)
         return removed
+
+    async def compact(self) -> ContextTruncated | None:
+        """Let the model summarize all but the last turn now, and return what requests omit from then on.
+
+        The conversation itself keeps everything. None: there is nothing to summarize. Raises ToolglotError
+        if the model gives no summary; nothing is omitted then.
+        """
+        return await self._runs.compact(self._state)
+
+    compact_sync = blocking(compact)
 
     def _check_idle(self) -> None:
         if self._state.is_busy:

@@ -22,7 +22,7 @@ from toolglot.tools.execution import PreparedCall
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
 from toolglot.values.approvals import Decision, Deny, Ruling, Suspended, read_decision
-from toolglot.values.events import RunDone, RunEvent, RunResult
+from toolglot.values.events import ContextTruncated, RunDone, RunEvent, RunResult
 from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
@@ -60,6 +60,16 @@ class Runs:
         events = _stream(state, start, reader_gone)
         finalize(events, reader_gone.set).atexit = False
         return events
+
+    async def compact(self, state: ConversationState) -> ContextTruncated | None:
+        """Summarize the older part of a conversation now."""
+        active = await state.enter(None)
+        try:
+            data = self._setup.config.data
+            parts = RunParts(self._setup, state, None, data, await self._setup.system_prompt(state, data))
+            return await RequestBuilder(parts).compact()
+        finally:
+            state.leave(active)
 
     # ---- the beginning of a run
 
