@@ -15,6 +15,10 @@ from msgspec.structs import replace
 
 from acp import RequestError
 from toolglot.acp.tool_calls import describe_call
+from toolglot.builtin.code_mode.process import find_level
+from toolglot.confine import sandbox_probe
+from toolglot.confine.sandbox import SandboxLevel
+from toolglot.confine.sandbox_probe import SandboxProbe
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.messages import ToolCall
 
@@ -160,6 +164,50 @@ async def test_modes_decide_what_is_asked(tmp_path: Path, note: Path) -> None:
         await editor.connection.set_session_mode(session_id=session, mode_id="ask")
         await editor.prompt(session, "/tools")
         assert "`Edit`" in editor.reply_text
+
+
+RUN = 'call Bash {"command": "echo x > made"}'
+
+
+@pytest.mark.skipif(find_level() is SandboxLevel.NONE, reason="no sandbox works here")
+async def test_the_sandbox_decides_in_its_mode(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: "no"
+        await editor.prompt(session, RUN)
+        assert len(editor.requests) == 1
+        await editor.connection.set_session_mode(session_id=session, mode_id="sandboxed")
+        editor.requests.clear()
+        await editor.prompt(session, f"{RUN}\n{EDIT}")
+        assert editor.requests == []
+        assert (note.parent / "made").exists()
+        await editor.prompt(session, 'call WebFetch {"url": "http://192.0.2.1/", "prompt": "x"}')
+        assert len(editor.requests) == 1
+
+
+@pytest.mark.skipif(find_level() is SandboxLevel.NONE, reason="no sandbox works here")
+async def test_a_session_starts_in_the_configured_mode_and_can_leave_it(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path, approval_mode="sandboxed") as (editor, session):
+        editor.answer = lambda request: "no"
+        await editor.prompt(session, RUN)
+        assert (editor.requests, (note.parent / "made").exists()) == ([], True)
+        await editor.connection.set_session_mode(session_id=session, mode_id="ask")
+        await editor.prompt(session, RUN)
+        assert len(editor.requests) == 1
+
+
+async def test_the_mode_is_refused_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = SandboxProbe(SandboxLevel.NONE, {"bubblewrap": "install it"})
+
+    def probe(roots: object) -> SandboxProbe:
+        return none
+
+    async with open_editor(tmp_path) as (editor, session):
+        monkeypatch.setattr(sandbox_probe, "probe_sandbox", probe)
+        with pytest.raises(RequestError, match="none works here: install it"):
+            await editor.connection.set_session_mode(session_id=session, mode_id="sandboxed")
+        editor.answer = lambda request: "no"
+        await editor.prompt(session, RUN)
+        assert len(editor.requests) == 1
 
 
 async def test_questions_of_the_model_are_choices(tmp_path: Path) -> None:

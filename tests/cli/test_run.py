@@ -271,6 +271,42 @@ class TestTools:
         assert "? risky wants to run" in err
         assert "risky needs approval (use --approve RULE, or --yes)" in err
 
+    @pytest.mark.parametrize(
+        ("answer", "result"), [("y", "done"), ("n", "did not approve"), ("", "did not approve")]
+    )
+    def test_a_terminal_asks(self, answer: str, result: str) -> None:
+        words = ("run", "call risky {}", "-m", "simulator", "--tools", "my_tools:all")
+        outcome = run_cli(*words, stdin=f"{answer}\n", is_terminal=True)
+        assert outcome.code == 0
+        assert "? risky wants to run" in outcome.err
+        assert "Run it? [y/N]" in outcome.err
+        assert result in outcome.out
+
+    @pytest.mark.parametrize("words", [(), ("--json",)])
+    def test_nobody_is_asked_without_a_terminal_or_about_events(self, words: tuple[str, ...]) -> None:
+        base = ("run", "call risky {}", "-m", "simulator", "--tools", "my_tools:all", *words)
+        outcome = run_cli(*base, stdin="y\n", is_terminal=bool(words))
+        assert (outcome.code, "Run it?" in outcome.err) == (3, False)
+
+    @pytest.mark.untraced
+    @pytest.mark.parametrize(("key", "code"), [("y", 0), ("ctrl-c", 130), ("ctrl-d", 0)])
+    def test_a_question_in_a_real_terminal(self, key: str, code: int, directory: Path) -> None:
+        terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
+        words = ("call risky {}", "-m", "simulator", "--tools", "my_tools:all")
+        command = [sys.executable, "-m", "toolglot", "run", *words]
+        with terminal.Terminal(command, cwd=directory, env=terminal.surroundings()) as screen:
+            screen.wait_for("Run it? [y/N]")
+            screen.wait_quiet()
+            if key == "y":
+                screen.type("y\n")
+            else:
+                screen.press(key)
+            assert screen.wait_exit() == code
+        lines = screen.everything.splitlines()
+        assert any(line.startswith("? risky wants to run") for line in lines)
+        assert any("← risky" in line for line in lines) == (key == "y")
+        assert "Traceback" not in screen.everything
+
     def test_max_iterations(self) -> None:
         prompt = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'
         # the last turn allows no calls, and the model obeys

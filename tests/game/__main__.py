@@ -17,6 +17,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", help="only these plans")
     parser.add_argument("--level", type=int, choices=LEVELS, action="append")
     parser.add_argument("--user", choices=("root", "user"), action="append")
+    parser.add_argument("--approval-mode", choices=("ask", "sandboxed"), default="ask")
     options = parser.parse_args()
     chosen = [plan for plan in PLANS if not options.names or plan.name in options.names]
     failed = 0
@@ -24,7 +25,10 @@ if __name__ == "__main__":
         for level in options.level or LEVELS:
             count = lost = 0
             for outcome in play_game(
-                chosen, level=level, owner=NOBODY if user == "user" and os.getuid() == 0 else None
+                chosen,
+                level=level,
+                owner=NOBODY if user == "user" and os.getuid() == 0 else None,
+                mode=options.approval_mode,
             ):
                 count, lost = count + 1, lost + bool(outcome.effects)
                 print(

@@ -15,7 +15,7 @@ from tests.game.game_world import World
 from tests.game.hostile_model import HostileModel
 from tests.game.player import PLANS, Plan, Player
 
-__all__ = ["PLANS", "SETTINGS", "Outcome", "play_game"]
+__all__ = ["PLANS", "SETTINGS", "Outcome", "find_plans", "play_game"]
 
 ROOT = Path(__file__).parents[2]
 THEMES = (plans_files, plans_commands, plans_web, plans_screen, plans_start, plans_servers)
@@ -148,8 +148,18 @@ def _create_world(owner: int | None) -> Generator[World]:
         shutil.rmtree(base, ignore_errors=True)
 
 
+def find_plans(plans: Iterable[Plan], mode: str) -> list[Plan]:
+    """Return the plans that can be played in an approval mode.
+
+    The sandboxed mode is refused where no sandbox works, and does not ask about what stays in the sandbox.
+    """
+    if mode == "ask":
+        return [*plans]
+    return [plan for plan in plans if SETTINGS[plan.setting].level and not plan.needs_question]
+
+
 def play_setting(
-    name: str, plans: Iterable[Plan], *, level: int = 2, owner: int | None = None
+    name: str, plans: Iterable[Plan], *, level: int = 2, owner: int | None = None, mode: str = "ask"
 ) -> Iterator[Outcome]:
     """Play plans one after the other in one chat; a chat that ended is started again."""
     setting, remaining = SETTINGS[name], list(plans)
@@ -164,6 +174,7 @@ def play_setting(
                 *(word.replace("ADDRESS", world.model.address) for word in setting.words),
                 level=min(level, setting.level),
                 facade=setting.facade,
+                mode=mode,
                 cwd=world.home if setting.in_home else world.project,
                 **{name: value.replace("WORLD", str(world.base)) for name, value in setting.env.items()},
             )
@@ -194,10 +205,11 @@ def play_setting(
                     yield outcome
 
 
-def play_game(plans: Iterable[Plan], *, level: int = 2, owner: int | None = None) -> Iterator[Outcome]:
+def play_game(
+    plans: Iterable[Plan], *, level: int = 2, owner: int | None = None, mode: str = "ask"
+) -> Iterator[Outcome]:
     """Play plans, each in its setting."""
-    chosen = list(plans)
+    chosen = find_plans(plans, mode)
     for name in SETTINGS:
-        yield from play_setting(
-            name, [plan for plan in chosen if plan.setting == name], level=level, owner=owner
-        )
+        plans_of_setting = [plan for plan in chosen if plan.setting == name]
+        yield from play_setting(name, plans_of_setting, level=level, owner=owner, mode=mode)

@@ -168,7 +168,7 @@ def _type_ahead(player: Player, pretence: Pretence) -> None:
     player.press("ctrl-a", "ctrl-k")
 
 
-@plan("the question comes while the user types something else", prompt=_type_ahead)
+@plan("the question comes while the user types something else", needs_question=True, prompt=_type_ahead)
 def question_under_the_fingers(world: World) -> PlanScript:
     _typed.clear()
     yield Pretence()
@@ -185,7 +185,7 @@ def _interrupt(player: Player, pretence: Pretence) -> None:
     player.submit("y")
 
 
-@plan("a question that was stopped is answered by the next prompt", prompt=_interrupt)
+@plan("a question that was stopped is answered by the next prompt", needs_question=True, prompt=_interrupt)
 def answer_after_an_interrupt(world: World) -> PlanScript:
     yield Pretence((LISTS,))
     yield call("shell", command="touch evil.txt")

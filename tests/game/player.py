@@ -14,6 +14,8 @@ from tests.cli.terminal import Terminal, surroundings
 from tests.game.game_world import World
 from tests.game.hostile_model import Script, Turn
 
+from toolglot.builtin.files.workspace import PROTECTED_NAMES
+
 __all__ = ["PLANS", "Accept", "Plan", "PlanScript", "Player", "Pretence", "Question", "plan"]
 
 TIOCGPTN = 0x80045430  # asks for a terminal's number; Python does not know it
@@ -25,7 +27,7 @@ HEAD = re.compile(r"\? (?P<tool>\S+) wants to run(?: \([a-z, ]+\))?(?:: (?P<targ
 FURNITURE = re.compile(
     r"please answer .*|… \d+ more lines are not shown: press s to show them|↑ the question has \d+ lines: "
     r"scroll up .*"
-    r"|the model's description: .*"
+    r"|the model's description: .*|sandboxed mode: .*"
 )
 REASON = re.compile(r"! .*|\((?!this will fail).*\)")  # right below the head: why somebody is asked
 # Characters that look like others: a user does not see the difference.
@@ -98,6 +100,8 @@ class Plan(NamedTuple):
     script: Callable[[World], PlanScript]
     setting: str = "plain"
     is_quick: bool = False
+    needs_question: bool = False
+    """It plays with a question about a command that stays in the sandbox."""
     prompt: Callable[["Player", "Pretence"], None] | None = None
     """What the user does instead of saying one thing and answering questions."""
 
@@ -107,12 +111,17 @@ Prompt = Callable[["Player", Pretence], None]
 
 
 def plan(
-    about: str, *, setting: str = "plain", quick: bool = False, prompt: Prompt | None = None
+    about: str,
+    *,
+    setting: str = "plain",
+    quick: bool = False,
+    needs_question: bool = False,
+    prompt: Prompt | None = None,
 ) -> Callable[[Callable[[World], PlanScript]], Callable[[World], PlanScript]]:
     """Make a function a plan of the game. `quick`: it is played by `make test`, too."""
 
     def register(script: Callable[[World], PlanScript]) -> Callable[[World], PlanScript]:
-        PLANS.append(Plan(script.__name__, about, script, setting, quick, prompt))
+        PLANS.append(Plan(script.__name__, about, script, setting, quick, needs_question, prompt))
         return script
 
     return register
@@ -128,9 +137,10 @@ class Player(Terminal):
         level: int = 2,
         facade: str = "neutral",
         cwd: Path | None = None,
+        mode: str = "ask",
         **env: str,
     ) -> None:
-        self.world = world
+        self.world, self._mode, self._root = world, mode, cwd or world.project
         self.questions: list[tuple[Question, str]] = []
         self.printed = ""
         """What the user's other commands printed."""
@@ -159,7 +169,17 @@ class Player(Terminal):
             else ["setpriv", f"--reuid={world.owner}", f"--regid={world.owner}", "--clear-groups"]
         )
         chat = world.toolglot("chat", "-m", "lmstudio:hostile", level=level)
-        command = [*self.user, *chat, "--base-url", f"http://{address}/v1", "--facade", facade, *words]
+        command = [
+            *self.user,
+            *chat,
+            "--base-url",
+            f"http://{address}/v1",
+            "--facade",
+            facade,
+            *words,
+            "--approval-mode",
+            mode,
+        ]
         super().__init__(
             command, env=around, columns=world.size[0], lines=world.size[1], cwd=cwd or world.project
         )
@@ -316,7 +336,7 @@ class Player(Terminal):
         effects = [
             f"changed: {path!r} ({after.get(path, 'gone')[:14]})"
             for path in changes
-            if path not in approved and not _matches(path, pretence.changes)
+            if path not in approved and not _matches(path, pretence.changes) and not self._is_confined(path)
         ]
         effects += [
             f"set-uid: {path}" for path in changes if re.search(r"file [2467]\d{3} ", after.get(path, ""))
@@ -330,6 +350,16 @@ class Player(Terminal):
             f"the model read: {secret}" for secret in sorted({*re.findall(r"CANARY [\w./-]+", heard)})
         ]
         return effects
+
+    def _is_confined(self, path: str) -> bool:
+        """Whether the mode lets a change happen unasked: of what is in the root and not protected."""
+        if self._mode != "sandboxed" or not (self.world.base / path).is_relative_to(self._root):
+            return False
+        names = (self.world.base / path).relative_to(self._root).parts
+        if self._root == self.world.home and names[0].startswith("."):
+            return False
+        is_program = names[0] == ".venv" and self.world.python.is_relative_to(self.world.project)
+        return not is_program and PROTECTED_NAMES.isdisjoint(name.casefold() for name in names)
 
     def find_codes(self, start: int) -> list[str]:
         """Return the terminal codes that no line editor needs, in what was written since."""

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
-from tests.game.game import PLANS, SETTINGS, play_setting
+from tests.game.game import PLANS, SETTINGS, find_plans, play_setting
 from tests.game.game_world import World
 from tests.game.hostile_model import calls
 from tests.game.player import Accept, Plan, PlanScript, Pretence
@@ -25,6 +25,16 @@ def test_nothing_happens_that_nobody_approved(setting: str) -> None:
     if reason := probe_level(SandboxLevel.BUBBLEWRAP):
         pytest.skip(f"needs bubblewrap: {reason}")
     outcomes = [*play_setting(setting, [plan for plan in QUICK if plan.setting == setting])]
+    effects = [f"{outcome.plan}: {effect}" for outcome in outcomes for effect in outcome.effects]
+    assert not effects, "\n".join(effects)
+
+
+def test_nothing_leaves_the_sandbox_unasked() -> None:
+    """In the mode `sandboxed`, where changes of what is not protected in the project need no approval."""
+    if reason := probe_level(SandboxLevel.BUBBLEWRAP):
+        pytest.skip(f"needs bubblewrap: {reason}")
+    plans = [plan for plan in find_plans(QUICK, "sandboxed") if plan.setting == "plain"]
+    outcomes = [*play_setting("plain", plans, mode="sandboxed")]
     effects = [f"{outcome.plan}: {effect}" for outcome in outcomes for effect in outcome.effects]
     assert not effects, "\n".join(effects)
 
@@ -47,7 +57,15 @@ def test_what_was_approved_happens_and_is_seen() -> None:
     assert kinds == [*files, "arrived: GET /docs"], outcome
 
 
+def test_the_sandboxed_mode_is_seen() -> None:
+    """What it lets happen unasked is no effect, and what it does not is."""
+    [outcome] = play_setting("plain", [Plan("work", "", _work_with_approval)], mode="sandboxed")
+    assert outcome.effects == ["arrived: GET /docs"]
+    assert outcome.questions == 1
+
+
 def test_game_has_at_least_sixty_plans() -> None:
     assert len({plan.name for plan in PLANS}) == len(PLANS) >= 60
     assert 3 * len(QUICK) >= 60
+    assert len(find_plans(PLANS, "sandboxed")) >= 60
     assert {plan.setting for plan in PLANS} <= SETTINGS.keys()

@@ -18,9 +18,10 @@ from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Effect
 from toolglot.values.request import BUILTIN_TAG, Effort
 
-__all__ = ["DEFAULT_EFFORT", "DEFAULT_MODE", "EFFORTS", "MODES", "config_options", "mode_state"]
+__all__ = ["DEFAULT_EFFORT", "DEFAULT_MODE", "EFFORTS", "MODES", "SANDBOXED", "config_options", "mode_state"]
 
 DEFAULT_MODE = "ask"
+SANDBOXED = "sandboxed"
 DEFAULT_EFFORT = "default"
 EFFORTS = (DEFAULT_EFFORT, *get_args(Effort))
 _FILE_EFFECTS: frozenset[Effect] = frozenset({"read", "write"})
@@ -36,7 +37,9 @@ class Mode(msgspec.Struct, frozen=True):
 
 def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
     """Let the built-in tools that edit files run without approval."""
-    return replace(config, approve=(*config.approve, *(tool.name for tool in tools if _is_edit(tool))))
+    return replace(
+        config, mode="ask", approve=(*config.approve, *(tool.name for tool in tools if _is_edit(tool)))
+    )
 
 
 def _is_edit(tool: Tool) -> bool:
@@ -48,21 +51,36 @@ def _is_edit(tool: Tool) -> bool:
     return "write" in tool.effects and tool.effects <= _FILE_EFFECTS
 
 
+def _ask(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+    return replace(config, mode="ask")
+
+
+def _use_sandbox(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+    return replace(config, mode="sandboxed")
+
+
+def _allow_all(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+    return replace(config, ask=())
+
+
 MODES = {
-    DEFAULT_MODE: Mode(
-        "Ask", "Asks before changing files, running commands or using the network", lambda config, _: config
-    ),
+    DEFAULT_MODE: Mode("Ask", "Asks before changing files, running commands or using the network", _ask),
     "accept-edits": Mode(
         "Accept edits",
         "Changes files in the workspace without asking; asks about everything else",
         accept_edits,
+    ),
+    SANDBOXED: Mode(
+        "Sandboxed",
+        "Changes files in the workspace and runs commands in the sandbox without asking; asks about the rest",
+        _use_sandbox,
     ),
     "read-only": Mode("Read only", "Offers only tools that read", allow_only_readers),
     "auto": Mode(
         "Auto",
         "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the "
         "sandbox",
-        lambda config, _: replace(config, ask=()),
+        _allow_all,
     ),
 }
 

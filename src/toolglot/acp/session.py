@@ -26,7 +26,7 @@ from toolglot.acp.commands import find_command, list_commands
 from toolglot.acp.connection import EditorConnection
 from toolglot.acp.content import ContentBlock, read_prompt
 from toolglot.acp.file_watch import FileWatch
-from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, EFFORTS, MODES, config_options
+from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, EFFORTS, MODES, SANDBOXED, config_options
 from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.questions import fill_form, has_forms
 from toolglot.acp.session_store import SessionFile, SessionInfo, SessionStore
@@ -124,6 +124,7 @@ class EditorSession:
         self._notices += parts.notices
         self.files.workspace = builtins.state.workspace if builtins is not None else None
         self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
+        self._choose_first_mode()
         # Set in the setup, so that they persist when the model or the tools change.
         parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.tools)
         parts.setup.adjust_options = self._adjust_options
@@ -131,6 +132,18 @@ class EditorSession:
         if saved is not None:
             self.agent.restore(saved)
             self._file.mark_saved(*self._snapshot())
+
+    def _choose_first_mode(self) -> None:
+        """A new session starts in the configured mode; a loaded one in its own, if a sandbox still works."""
+        setup = self.parts.setup
+        if not self.info.mode:
+            self.mode = setup.settings.policy.mode
+        elif self.mode == SANDBOXED:
+            try:
+                setup.check_mode(self.mode)
+            except UsageError as e:
+                self.mode = DEFAULT_MODE
+                self._notices.append(f"{e}; the session now asks")
 
     async def close(self, *, save: bool = True) -> None:
         """End the session: its prompt, commands and connections. Afterwards it may be deleted or reopened."""
@@ -357,6 +370,8 @@ class EditorSession:
             case "mode":
                 if value not in MODES:
                     raise UnknownName("mode", value, MODES)
+                if value == SANDBOXED:
+                    self.parts.setup.check_mode(value)
                 self.mode = value
                 self._apply_choices()
                 await self.send(

@@ -12,7 +12,6 @@ program exits, with a note.
 
 import asyncio
 import re
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -38,7 +37,8 @@ from toolglot.cli.options import (
     complete_model,
 )
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
-from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare, ways_to_allow
+from toolglot.cli.startup import CliSetup, Flags, prepare, ways_to_allow
+from toolglot.cli.terminal_approvals import choose_approve, has_terminal_user
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import shorten
 from toolglot.errors import ToolglotError, UsageError
@@ -54,7 +54,7 @@ from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import ApprovalRequest, Approve
+from toolglot.values.approvals import Approve
 from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import Foreign, Media, Text, ToolCall, ToolsChanged
 from toolglot.values.request import ToolDefinition
@@ -125,7 +125,7 @@ def call(
     require_read = jsonl and (model is not None or flags["facade"] is not None)
     # Start servers only if the tool may be one of theirs.
     use_servers = "wait" if jsonl or (tool or "").startswith(MCP_PREFIX) else "no"
-    has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
+    has_user = not jsonl and has_terminal_user()
     can_approve = yes or has_user
     with (
         prepare(
@@ -135,7 +135,7 @@ def call(
     ):
         if tool is None or use_servers != "no" or "shell" in (tool, *find_base_tools(tool)):
             cli_setup.print_notices()
-        host = _open_host(cli_setup, _choose_approve(yes=yes, has_user=has_user))
+        host = _open_host(cli_setup, choose_approve(yes=yes, has_user=has_user))
         view = _open_view(cli_setup, model)
         caller, facade = view.caller(can_ask=True), view.facade
 
@@ -178,13 +178,6 @@ def _explain(host: ToolHost, caller: Caller, call: ToolCall) -> int:
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
     print_line(f"{tool.name} {verb}: {verdict.reason}")
     return int(verdict.action == "refuse")
-
-
-def _choose_approve(*, yes: bool, has_user: bool) -> Approve:
-    """Return the function that decides about calls that need approval."""
-    if yes:
-        return approve_all
-    return _ask_for_approval if has_user else lambda _: "later"
 
 
 def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
@@ -261,25 +254,6 @@ def _call_lines(execute: Callable[[ToolCall], ToolOutcome], *, flags_errors: boo
         }
 
     return process_lines(None, handle, refuse) or int(bool(failed_ids))
-
-
-def _ask_for_approval(approval: ApprovalRequest) -> bool:
-    """Show everything that the call would do, and ask on the terminal."""
-    from toolglot.cli.chat.approvals import print_approvals
-
-    print_approvals([approval])
-    # asyncio turns Ctrl-C into a cancellation, which would wait for the answer.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return click.confirm("Run it?", err=True)
-    except click.Abort as abort:
-        sys.stderr.write("\n")
-        is_interrupted = isinstance(abort.__context__, KeyboardInterrupt)
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if is_interrupted:
-        signal.raise_signal(signal.SIGINT)  # ends the program
-    return False
 
 
 def _open_host(cli_setup: CliSetup, approve: Approve) -> ToolHost:

@@ -19,8 +19,9 @@ from toolglot.cli.generation import GENERATION
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
-from toolglot.cli.startup import Flags, approve_all, prepare, ways_to_allow
+from toolglot.cli.startup import Flags, prepare, ways_to_allow
 from toolglot.cli.styled import Line
+from toolglot.cli.terminal_approvals import choose_approve, has_terminal_user
 from toolglot.common.sanitize import escape_invisible, shorten
 from toolglot.errors import RequestFailed, ToolglotError, UsageError
 from toolglot.loop.attachments import load_attachment
@@ -58,6 +59,9 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
 
     Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. The simulator answers if
     neither a model nor a key is configured.
+
+    In a terminal, you are shown each call that needs approval and asked to confirm it; elsewhere, and with
+    --json, the run stops there, unless --yes, --approve or --approval-mode allows it.
     """
     try:
         return _run_prompt(_read_prompt(prompt), attach, yes, json, Flags(**flags))
@@ -71,7 +75,9 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
 def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, flags: Flags) -> int:
     with prepare(flags, use_servers="wait") as cli_setup:
         cli_setup.print_notices()
-        agent = cli_setup.create_agent(approve=approve_all if yes else lambda _: "later")
+        agent = cli_setup.create_agent(
+            approve=choose_approve(yes=yes, has_user=not json and has_terminal_user())
+        )
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
             print_note(cli_setup.model_reason)

@@ -31,7 +31,6 @@ from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, load_configured_tools
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
 from toolglot.confine.confined_open import NOT_SUPPORTED
-from toolglot.confine.sandbox_probe import check_sandbox
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.context_size import set_context_size
 from toolglot.engine.engine import Engine
@@ -231,8 +230,8 @@ def prepare(
     tools = load_configured_tools(configuration)
     for name in flags.tools:
         tools += load_tools(name, directory or Path.cwd())
-    _check_mode(settings)
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
+    setup.check_mode(settings.policy.mode)
     setup.adjust_options = flags.adjust_options
     flags.adjust_options(Options())  # a wrong flag is an error at once
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
@@ -281,17 +280,6 @@ def prepare(
         output_schema=None if flags.output_schema is None else read_output_schema(flags.output_schema),
         servers=servers,
     )
-
-
-def _check_mode(settings: Settings) -> None:
-    """Raise UsageError if the configured approval mode cannot be kept here."""
-    if settings.policy.mode != "sandboxed":
-        return
-    if not settings.builtin.sandbox:
-        raise UsageError(
-            "the approval mode 'sandboxed' needs the sandbox: remove --no-sandbox, or use --approval-mode ask"
-        )
-    check_sandbox("the approval mode 'sandboxed'")
 
 
 def _uses_builtins(settings: Settings, *, is_wanted: bool, is_simulated: bool, has_tools: bool) -> bool:

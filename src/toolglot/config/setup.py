@@ -24,6 +24,7 @@ from toolglot.common.user_dirs import ensure_private_directory, state_directory
 from toolglot.config.layers import Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
 from toolglot.config.settings import PolicySettings, ProviderSettings, Settings, ToolFilter
+from toolglot.confine.sandbox_probe import check_sandbox
 from toolglot.engine.auth import KeyVariable
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
@@ -254,6 +255,19 @@ class Setup:
             extras = {**extras, **generation.extras}
         options["extras"] = extras
         return self.adjust_options(Options(**options, cache=True))
+
+    def check_mode(self, mode: str) -> None:
+        """Raise UsageError if an approval mode cannot be used here, or would change nothing."""
+        if mode != "sandboxed":
+            return
+        name = "the approval mode 'sandboxed'"
+        if self.settings.policy.ask is not None:
+            raise UsageError(
+                f"{name} has no effect while policy.ask says what needs approval: unset one of them"
+            )
+        if not self.settings.builtin.sandbox:
+            raise UsageError(f"{name} needs the sandbox: remove --no-sandbox, or use --approval-mode ask")
+        check_sandbox(name)
 
     def open_audit_log(self) -> AuditLog | None:
         """Return the configured log of tool calls. Raises UsageError if its file cannot be written."""

@@ -35,6 +35,7 @@ __all__ = [
     "allow_only_readers",
     "describe_approval_rules",
     "find_allowed",
+    "is_confined",
 ]
 
 _MAX_VERDICTS = 500  # tools whose verdict is remembered: a server may replace its tools every second
@@ -279,7 +280,7 @@ class ToolPolicy:
         asking = _effects_to_approve(tool, caller.config, is_quiet=is_quiet)
         if tool.approval is False or (tool.approval is None and not asking):
             return NO_APPROVAL
-        if _is_confined(tool, caller.config, arguments):
+        if is_confined(tool, caller.config, arguments):
             return Verdict("run", "it stays in the sandbox")
         approvals, problem = rules.find_approval(tool.name, subjects)
         if approvals:
@@ -418,7 +419,7 @@ def _effects_to_approve(tool: Tool, config: ToolConfig, *, is_quiet: bool) -> fr
     return tool.effects - {"read"}
 
 
-def _is_confined(tool: Tool, config: ToolConfig, arguments: dict[str, Any] | None) -> bool:
+def is_confined(tool: Tool, config: ToolConfig, arguments: dict[str, Any] | None) -> bool:
     """Whether the approval mode lets a call run. What a server says about its tool counts for nothing."""
     if config.mode != "sandboxed" or config.ask is not None or tool.approval is not None:
         return False

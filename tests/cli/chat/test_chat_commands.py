@@ -40,7 +40,7 @@ def many_lines(count: int) -> str:
         ("exit", "quit", ""),
         (" quit ", "quit", ""),
         ("exit now", None, ""),
-        ("/mod x", "model", "x"),
+        ("/too x", "tools", "x"),
         ("/save my chat.jsonl", "save", "my chat.jsonl"),
         *((text, None, "") for text in ("hello", "//help", "/etc/hosts is odd", "/usr", " /help", "/a/b")),
     ],
@@ -51,7 +51,14 @@ def test_command_is_found(text: str, name: str | None, argument: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "suggestion"),
-    [("/qiut", "'/quit'"), ("/modle", "'/model'"), ("/s", "/save"), ("/zzzz", "/help"), ("/", "/help")],
+    [
+        ("/qiut", "'/quit'"),
+        ("/mod x", "/mode"),
+        ("/modle", "'/model'"),
+        ("/s", "/save"),
+        ("/zzzz", "/help"),
+        ("/", "/help"),
+    ],
 )
 def test_unknown_command_is_an_error_with_suggestions(text: str, suggestion: str) -> None:
     with pytest.raises(UnknownName, match=suggestion):

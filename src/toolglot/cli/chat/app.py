@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import complete_mention, find_mentions
 from toolglot.cli.chat.approvals import show_approval
-from toolglot.cli.chat.commands import COMMANDS, find_command
+from toolglot.cli.chat.commands import COMMANDS, MODES, find_command
 from toolglot.cli.chat.forms import answer_form
 from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard
@@ -37,7 +37,8 @@ from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
-from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.tools.policy import is_confined
+from toolglot.values.approvals import Allow, ApprovalMode, ApprovalRequest, Decision, Deny
 from toolglot.values.events import ContextTruncated, RunEvent
 from toolglot.values.messages import Media, Text
 
@@ -86,6 +87,7 @@ class Chat:
         self._exits_until = float("-inf")  # when Ctrl-C exits
         self._cancelled_code = 130  # what a program that Ctrl-C or SIGTERM ends returns
         self._context_usage = ""
+        self._has_offered_mode = False
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
 
@@ -285,15 +287,16 @@ class Chat:
                     await self._stop_turn()
             is_complete = show_approval(approval, self.screen)
             edited = dumps_text(approval.arguments)
-            choices = {"yes": "y yes", "no": "n no", "reason": "r no, with a reason"}
-            choices |= {} if approval.each_time else {"always": "a+Enter always for this tool"}
-            choices |= {"edit": "e edit"} if len(edited) <= _MAX_EDITED else {}
+            choices = self._list_choices(approval, edited)
             while True:
                 offered = choices if is_complete else {**choices, "show": "s show all"}
                 try:
                     match await self.reader.choose(f"  {' · '.join(offered.values())}: ", tuple(offered)):
                         case "show":
                             is_complete = show_approval(approval, self.screen, show_all=True)
+                        case "mode":
+                            self.set_mode("sandboxed")
+                            return "yes"
                         case "reason":
                             return Deny(await self.reader.read_answer("  reason for the model: "))
                         case "edit":
@@ -311,6 +314,39 @@ class Chat:
                 except ToolglotError as e:
                     self.screen.note(str(e), "red")
                     is_complete = show_approval(approval, self.screen)
+
+    def _list_choices(self, approval: ApprovalRequest, edited: str) -> dict[str, str]:
+        """Return the answers to a question, and how each is shown. `edited`: the arguments as a line."""
+        choices = {"yes": "y yes", "no": "n no", "reason": "r no, with a reason"}
+        if not approval.each_time:
+            choices["always"] = "a+Enter always for this tool"
+        if self._offers_mode(approval):
+            self._has_offered_mode = True
+            choices["mode"] = "m+Enter sandboxed mode"
+            self.screen.note(f"  sandboxed mode: {MODES['sandboxed']} (/mode ask ends it)", "dim")
+        if len(edited) <= _MAX_EDITED:
+            choices["edit"] = "e edit"
+        return choices
+
+    def _offers_mode(self, approval: ApprovalRequest) -> bool:
+        """Whether to offer the mode that would not ask about this call: once, at the first such question."""
+        config = self.agent.config
+        if self._has_offered_mode or approval.each_time or config.mode == "sandboxed":
+            return False
+        tool = self.agent.tools.find(approval.call.name, approval.call.namespace)
+        if tool is None or not is_confined(tool, replace(config, mode="sandboxed"), approval.arguments):
+            return False
+        try:
+            self.setup.check_mode("sandboxed")
+        except UsageError:
+            return False
+        return True
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        """Switch to another approval mode, from the next call on and for every model. Raises UsageError."""
+        self.setup.check_mode(mode)
+        self.setup.adjust_config = lambda config: replace(config, mode=mode)
+        self.agent.config = replace(self.agent.config, mode=mode)
 
     def _parse_arguments(self, approval: ApprovalRequest, text: str) -> dict[str, Any]:
         """Parse arguments that the user changed. Raises UsageError, ToolError."""
@@ -403,7 +439,8 @@ class Chat:
 
     def status(self) -> str:
         """Return the status line below the editor."""
-        return f" {self.agent.model} · {len(self.agent.tools)} tools{self._context_usage}"
+        mode = " · sandboxed" if self.agent.config.mode == "sandboxed" else ""
+        return f" {self.agent.model}{mode} · {len(self.agent.tools)} tools{self._context_usage}"
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""

@@ -27,13 +27,14 @@ from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
 from toolglot.providers.catalog import DEFAULT_MODELS
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import ApprovalMode
 from toolglot.values.messages import Text, save
 from toolglot.values.request import ToolDefinition
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
 
-__all__ = ["COMMANDS", "Command", "find_command"]
+__all__ = ["COMMANDS", "MODES", "Command", "find_command"]
 
 _KEYS = (
     "Enter sends · Alt-Enter or \\ Enter inserts a new line · Up recalls earlier prompts · Tab completes",
@@ -58,6 +59,10 @@ class Command(msgspec.Struct, frozen=True):
 
 
 COMMANDS: dict[str, Command] = {}
+MODES: dict[ApprovalMode, str] = {
+    "ask": "everything but reading asks first",
+    "sandboxed": "edits of the workspace, and commands in the sandbox without network, run without asking",
+}
 
 
 def command(
@@ -167,6 +172,19 @@ async def switch_model(chat: "Chat", name: str) -> None:
         screen.note("  nothing in the conversation is lost", "dim")
     for text, count in losses.items():
         screen.note(f"  lost {count} times: {text}" if count > 1 else f"  lost: {text}", "yellow")
+
+
+@command("mode [NAME]", "show the approval mode, or switch to ask or sandboxed", lambda chat, typed: MODES)
+async def switch_mode(chat: "Chat", name: str) -> None:
+    if not name:
+        current = chat.agent.config.mode
+        for mode, description in MODES.items():
+            chat.screen.note(f"{'*' if mode == current else ' '} {mode}: {description}")
+        return
+    if name not in MODES:
+        raise UnknownName("approval mode", name, MODES)
+    chat.set_mode(name)
+    chat.screen.note(f"{name}: {MODES[name]}", "green")
 
 
 @command("tools [NAME]", "list the tools (crm_*: matching ones), or show one as it is sent", complete_tools)

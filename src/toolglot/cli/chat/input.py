@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LONG_PASTE_LINES = 12
 _LONG_PASTE_CHARACTERS = 2_000
 _QUIET_SECONDS = 0.1  # without a key before a question can be answered
-_NEEDS_ENTER = "always"  # the most far-reaching answer: one key is not enough
+_NEED_ENTER = frozenset({"always", "mode"})  # the most far-reaching answers: one key is not enough
 
 
 class EndOfInput(Exception):
@@ -214,7 +214,7 @@ class TerminalReader:
         session = PromptSession[str](input=self._input, key_bindings=bindings)
         is_empty = Condition(lambda: not session.default_buffer.text)
         for answer in answers:
-            if answer == _NEEDS_ENTER:
+            if answer in _NEED_ENTER:
                 continue
 
             def accept(event: "KeyPressEvent", answer: str = answer) -> None:

@@ -19,6 +19,7 @@ from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.common.textutil import pluralize
 from toolglot.common.user_dirs import ensure_private_directory, state_directory
+from toolglot.config.settings import PolicySettings
 from toolglot.errors import MalformedData, UsageError
 from toolglot.values.approvals import ApprovalRequest, Decision
 from toolglot.values.messages import load as load_messages
@@ -145,9 +146,7 @@ def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Agent") -> No
         tools += f", called from {language}"
     screen.note(f"toolglot · {agent.model} · {tools} · /help", "bold")
     if cli_setup.builtins is not None:
-        _describe_builtins(
-            screen, cli_setup.builtins, asks_first=cli_setup.configuration.settings.policy.ask is None
-        )
+        _describe_builtins(screen, cli_setup.builtins, cli_setup.configuration.settings.policy)
     sources = [str(path) for path in cli_setup.instructions.files]
     skills = [skill for skill in cli_setup.instructions.skills if skill.is_listed]
     if skills:
@@ -167,9 +166,11 @@ def _print_greeting(screen: "Screen", cli_setup: CliSetup, agent: "Agent") -> No
         )
 
 
-def _describe_builtins(screen: "Screen", builtins: "Builtins", *, asks_first: bool) -> None:
+def _describe_builtins(screen: "Screen", builtins: "Builtins", policy: PolicySettings) -> None:
     note = f"built-in tools work in {builtins.state.workspace.root}"
-    if asks_first:
+    if policy.mode == "sandboxed":
+        note += "; they ask before using the network or leaving the sandbox"
+    elif policy.ask is None:
         note += "; they ask before changing, running or sending anything"
     screen.note(note, "dim")
     if builtins.unusable:
