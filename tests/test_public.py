@@ -79,7 +79,8 @@ INTERNAL = {
     "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "ConversationState",
     "Done", "Encoding", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
-    "NeedApproval", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "SuspensionRecord", "UrlParameters",
+    "NeedApproval", "PlainFunction", "ReplyDecoder", "ResultStore", "RunState",
+    "SimulatedResponse", "SuspensionRecord", "UrlParameters",
 }  # fmt: skip
 
 

@@ -3,8 +3,9 @@ installed package.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import assert_type
 
@@ -67,6 +68,36 @@ def look_up(city: str, *, context: Context[User]) -> int:
     return len(city) + len(context.data.name)
 
 
+@tool
+def greet(context: Context[User], greeting: str = "Hello") -> str:
+    """Greet the user."""
+    return f"{greeting}, {context.data.name}"
+
+
+@tool(timeout=5)
+async def rename(name: str, context: Context[User]) -> None:
+    """Rename the user."""
+    context.data.name = name
+
+
+@tool
+def log_in(name: str, attempts: int, context: Context[User]) -> bool:
+    """Log in."""
+    return context.data.name == name and attempts < 3
+
+
+@tool
+def count_people(context: Context[City]) -> int:
+    """Count the people of the city."""
+    return context.data.population
+
+
+@tool
+def echo(text: object) -> str:
+    """Return a text."""
+    return str(text)
+
+
 @tool(effects="write", timeout=5)
 async def store(city: str, population: int = 0) -> bool:
     """Store a population."""
@@ -74,6 +105,15 @@ async def store(city: str, population: int = 0) -> bool:
 
 
 class Atlas:
+    @tool
+    def describe(self, context: Context[User], city: str) -> str:
+        """Describe a city."""
+        return f"{city}, as {context.data.name} knows it"
+
+    def __call__(self, city: str) -> str:
+        """Look a city up."""
+        return city
+
     @tool(effects={"read"})
     def count(self, prefix: str) -> int:
         """Count the cities with a prefix."""
@@ -167,6 +207,44 @@ async def check_inference(agent: Agent[User, City]) -> None:
     assert_type(configured, Agent[User, City])
     headers: Mapping[str, str] = {"x-team": "atlas"}
     agent.switch("openai:gpt-5.1", key="test", headers=headers)
+
+
+class UserCity(User, City):
+    """What tools for a User and tools for a City need."""
+
+
+class Guide(Agent[User, str]):
+    """An agent of one's own, which is made with something else."""
+
+    def __init__(self, name: str, greetings: int) -> None:
+        super().__init__("simulator", tools=[greet], data=User(name * greetings))
+
+
+def check_needs(both: UserCity, search: Callable[..., str]) -> None:
+    """Tools get the data that their Context has, and anything that can be called is a tool."""
+    greeting = greet(context=Context[User](ToolCall("1", "greet")), greeting="Hi")
+    assert_type(greeting, str)
+    needs_user: Tool[..., str, User] = greet
+    everything: list[Tool] = [needs_user, store, count_people]
+    Agent("simulator", tools=[greet, rename, log_in, Atlas().describe, echo, store], data=User("Ada"))
+    Agent("simulator", tools=[greet, count_people], data=both)
+    Agent("simulator", tools=[greet, Atlas(), partial(ping), search, len, City, ping], data=User("Eve"))
+    Agent("simulator", tools=[Atlas(), partial(ping), search, len, City, ping, echo, store], data=3)
+    Agent("simulator", tools=everything, data=3)
+    agent = Agent("simulator", tools=[greet])
+    agent.add_tools([rename, ping])
+    Guide("Ada", greetings=1)
+
+
+def check_unmet_needs() -> None:
+    Agent("simulator", tools=[greet], data=3)  # type: ignore[misc]
+    Agent("simulator", tools=[rename], data="Ada")  # type: ignore[misc]
+    Agent("simulator", tools=[log_in], data=3)  # type: ignore[misc]
+    Agent("simulator", tools=[store, greet], data=3)  # type: ignore[list-item]
+    Agent("simulator", tools=[Atlas().describe], data=3)  # type: ignore[misc]
+    Agent("simulator", tools=[greet, count_people], data=User("Ada"))  # type: ignore[list-item]
+    Agent[City, str]("simulator", tools=[greet])  # type: ignore[list-item]
+    Agent[City, str]("simulator").add_tools([greet])  # type: ignore[list-item]
 
 
 async def check_mistakes(agent: Agent[User, City]) -> None:

@@ -10,7 +10,7 @@ from copy import copy
 from datetime import datetime
 from functools import partial
 from threading import Event
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type, get_args
 
 import pytest
 from pydantic import FilePath
@@ -308,6 +308,11 @@ def test_options_take_what_their_types_say(options: dict[str, Any]) -> None:
 def test_every_option_is_checked() -> None:
     for option in ToolOptions.__annotations__:
         assert find_advice(option, object()), option
+
+
+def test_the_type_of_a_tool_may_leave_out_what_its_context_needs() -> None:
+    assert get_args(Tool[..., int]) == (..., int, Any)
+    assert get_args(Tool[..., int, bool]) == (..., int, bool)
 
 
 def test_iterators_are_read_once() -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     Parameters = ParamSpec("Parameters", default=...)
     Returned = TypeVar("Returned", default=Any)
+    Needs = TypeVar("Needs", default=Any, contravariant=True)  # what a tool takes as the data of its Context
+    NeedsOf = TypeVar("NeedsOf", default=Any)  # the same, of a function
     Data = TypeVar("Data", default=Any)
     OutputValue = TypeVar("OutputValue", default=Any)
     OtherData = TypeVar("OtherData", default=Any)  # of an agent that a class method creates
@@ -21,4 +23,5 @@ else:
 
     Parameters = ParamSpec("Parameters")
     Returned, Data, OutputValue = TypeVar("Returned"), TypeVar("Data"), TypeVar("OutputValue")
+    Needs, NeedsOf = TypeVar("Needs", contravariant=True), TypeVar("NeedsOf")
     OtherData, OtherOutput = TypeVar("OtherData"), TypeVar("OtherOutput")

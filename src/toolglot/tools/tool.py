@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import cached_property, partial, update_wrapper
 from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -30,7 +31,7 @@ import msgspec
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.option_signatures import show_options
 from toolglot.common.textutil import truncate
-from toolglot.common.type_parameters import Parameters, Returned
+from toolglot.common.type_parameters import Needs, NeedsOf, Parameters, Returned
 from toolglot.common.value_checks import as_items
 from toolglot.errors import InvalidTool, ToolError, ToolglotError, UnknownName, UsageError
 from toolglot.schema.arguments import (
@@ -57,11 +58,20 @@ from toolglot.values.losses import Repair
 from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolDefinition, ToolExample
 
-__all__ = ["BoundArguments", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
+__all__ = [
+    "BoundArguments",
+    "PlainFunction",
+    "Tool",
+    "tool",
+    "tool_from_definition",
+    "tool_from_schema",
+    "tools_of",
+]
 
 Function = Callable[..., Any]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Value = TypeVar("_Value", covariant=True)
 MAX_NAME = 1000
 _CONTAINERS = frozenset({dict, list})
 _CO_VARARGS = 0x04  # flag of code objects
@@ -86,8 +96,11 @@ class _ToolSpec(msgspec.Struct, frozen=True):
     """The single parameter that receives all arguments as a dict, or the text of a freeform call."""
 
 
-class Tool(Generic[Parameters, Returned]):
+class Tool(Generic[Parameters, Returned, Needs]):
     """A function that a model may call. It can be called like the function itself, with the same types.
+
+    `Tool[Parameters, Returned, Needs]`: the types of a call, and of the data that its `Context[Needs]` has. The last may be
+    left out; it is known to type checkers if the Context is one of the first three parameters, or is called `context`.
 
     Args:
         function: The function.
@@ -291,7 +304,7 @@ class Tool(Generic[Parameters, Returned]):
         return self.function(*args, **kwargs)
 
     @show_options(ToolOptions)
-    def replace(self, **options: Unpack[ToolOptions]) -> "Tool[Parameters, Returned]":
+    def replace(self, **options: Unpack[ToolOptions]) -> "Tool[Parameters, Returned, Needs]":
         """Return a copy of the tool with other options."""
         changes: dict[str, Any] = {**options}
         definition = self._options["definition"]
@@ -316,11 +329,13 @@ class Tool(Generic[Parameters, Returned]):
         return is_in_class(self.function) and first_parameter(self.function) in ("self", "cls")
 
     @overload
-    def __get__(self, instance: None, owner: type[Any] | None = None) -> "Tool[Parameters, Returned]": ...
+    def __get__(
+        self, instance: None, owner: type[Any] | None = None
+    ) -> "Tool[Parameters, Returned, Needs]": ...
     @overload
     def __get__(
-        self: "Tool[Concatenate[Any, _P], _R]", instance: object, owner: type[Any] | None = None
-    ) -> "Tool[_P, _R]": ...
+        self: "Tool[Concatenate[Any, _P], _R, NeedsOf]", instance: object, owner: type[Any] | None = None
+    ) -> "Tool[_P, _R, NeedsOf]": ...
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> "Tool[..., Any]":
         """Bind a method to its object, as functions do."""
         holder = owner if self._binding is classmethod else instance
@@ -337,6 +352,19 @@ class Tool(Generic[Parameters, Returned]):
             bound._unbound_tool = self if first_parameter(self.function) in ("self", "cls") else None
             self._bound_tools[id(holder)] = bound
         return bound
+
+    if TYPE_CHECKING:
+
+        def __sizeof__(self, _: None, /) -> int:  # type: ignore[override]
+            """Not like that of any other object, so that `PlainFunction` is everything that can be called but a Tool."""
+            ...
+    else:
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            """Accept `Tool[Parameters, Returned]`: before Python 3.13, the default of the last one is for type checkers."""
+            if isinstance(parameters, tuple) and len(parameters) == 2:
+                parameters = (*parameters, Any)
+            return super().__class_getitem__(parameters)
 
     # -- built once
 
@@ -417,10 +445,76 @@ _DEFINITION_FIELDS = (
 # ---- making tools
 
 
+class PlainFunction(Protocol):
+    """Anything that can be called, except a Tool: type checkers do not compare what its Context needs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __sizeof__(self) -> int: ...
+
+
+# A function fits one of these protocols if it can be called in both ways: the first tells type checkers its parameters and
+# the value that it returns, the second the data that its Context has.
+
+
+class _WithContextFirst(Protocol[_P, _Value, NeedsOf]):  # pyright: ignore[reportInvalidTypeVarUse]
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _Value: ...
+    @overload
+    def __call__(self, context: Context[NeedsOf], /, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class _WithContextSecond(Protocol[_P, _Value, NeedsOf]):  # pyright: ignore[reportInvalidTypeVarUse]
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _Value: ...
+    @overload
+    def __call__(self, first: Any, context: Context[NeedsOf], /, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class _WithContextThird(Protocol[_P, _Value, NeedsOf]):  # pyright: ignore[reportInvalidTypeVarUse]
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _Value: ...
+    @overload
+    def __call__(
+        self, first: Any, second: Any, context: Context[NeedsOf], /, *args: Any, **kwargs: Any
+    ) -> Any: ...
+
+
+class _WithContextNamed(Protocol[_P, _Value, NeedsOf]):  # pyright: ignore[reportInvalidTypeVarUse]
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _Value: ...
+    @overload
+    def __call__(self, *args: Any, context: Context[NeedsOf], **kwargs: Any) -> Any: ...
+
+
 class _Decorator(Protocol):
+    @overload
+    def __call__(self, function: _WithContextFirst[_P, _R, NeedsOf], /) -> Tool[_P, _R, NeedsOf]: ...
+    @overload
+    def __call__(self, function: _WithContextSecond[_P, _R, NeedsOf], /) -> Tool[_P, _R, NeedsOf]: ...
+    @overload
+    def __call__(self, function: _WithContextThird[_P, _R, NeedsOf], /) -> Tool[_P, _R, NeedsOf]: ...
+    @overload
+    def __call__(self, function: _WithContextNamed[_P, _R, NeedsOf], /) -> Tool[_P, _R, NeedsOf]: ...
+    @overload
     def __call__(self, function: Callable[_P, _R], /) -> Tool[_P, _R]: ...
 
 
+@overload
+def tool(
+    function: _WithContextFirst[_P, _R, NeedsOf], /, **options: Unpack[ToolOptions]
+) -> Tool[_P, _R, NeedsOf]: ...
+@overload
+def tool(
+    function: _WithContextSecond[_P, _R, NeedsOf], /, **options: Unpack[ToolOptions]
+) -> Tool[_P, _R, NeedsOf]: ...
+@overload
+def tool(
+    function: _WithContextThird[_P, _R, NeedsOf], /, **options: Unpack[ToolOptions]
+) -> Tool[_P, _R, NeedsOf]: ...
+@overload
+def tool(
+    function: _WithContextNamed[_P, _R, NeedsOf], /, **options: Unpack[ToolOptions]
+) -> Tool[_P, _R, NeedsOf]: ...
 @overload
 def tool(function: Callable[_P, _R], /, **options: Unpack[ToolOptions]) -> Tool[_P, _R]: ...
 @overload

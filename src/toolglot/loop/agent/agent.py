@@ -6,7 +6,7 @@ agent.switch("gemini:gemini-3-pro-preview")
 """
 
 from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import Any, Generic, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -62,6 +62,22 @@ class Agent(Generic[Data, OutputValue]):
         model: PROVIDER:MODEL, or an engine.
         options: See `AgentOptions`.
     """
+
+    if TYPE_CHECKING:
+        # pyright looks at `__new__` first. Thus it learns the type of the data from `data` alone, and compares it with
+        # what each tool needs; otherwise, tools that need different things would have to agree on one type. The
+        # second form is for subclasses that are made with something else.
+        @overload
+        def __new__(
+            cls,
+            *args: Any,
+            data: Data | None = None,
+            output_type: OutputType[OutputValue] = None,
+            **options: Any,
+        ) -> Self: ...
+        @overload
+        def __new__(cls, *args: Any, output_type: OutputType[OutputValue] = None, **options: Any) -> Self: ...
+        def __new__(cls, *args: Any, **options: Any) -> Self: ...
 
     @show_options(AgentOptions)
     def __init__(
@@ -246,7 +262,7 @@ class Agent(Generic[Data, OutputValue]):
         """
         self._setup.switch(model, engine)
 
-    def add_tools(self, tools: AnyTools, *, replace: bool = False) -> None:
+    def add_tools(self, tools: AnyTools[Data], *, replace: bool = False) -> None:
         """Add tools during a conversation; the model learns of them with the next request.
 
         Raises NameConflict.

@@ -29,7 +29,7 @@ from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.tool import Tool
+from toolglot.tools.tool import PlainFunction, Tool
 from toolglot.values.approvals import ApprovalMode, Approve
 from toolglot.values.messages import Conversation, Message
 from toolglot.values.request import Options, Schema, ToolDefinition
@@ -59,13 +59,13 @@ class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
 
 SystemPrompt = str | Callable[[PromptContext[Data]], str | Awaitable[str]]
 OutputType = type[OutputValue] | UnionType | Schema | None
-AnyTools = Iterable[Tool | Callable[..., Any] | ToolDefinition] | ToolRegistry
+AnyTools = Iterable[Tool[..., Any, Data] | PlainFunction | ToolDefinition] | ToolRegistry
 
 
 class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     """The options of an `Agent`, with those of `create_engine`."""
 
-    tools: AnyTools
+    tools: AnyTools[Data]
     """Functions, Tools, a ToolRegistry, or definitions of hosted tools."""
     hosted: Iterable[str]
     """Names of tools that the provider runs: web_search, code_execution."""
