@@ -74,6 +74,8 @@ def test_it_returns_instructions_directory_and_files(tmp_path: Path, skill: Skil
     )
     with pytest.raises(ToolError, match="did you mean 'release-notes'"):
         tool.call({"name": "release-note"}, Context(call))
+    with pytest.raises(ToolError, match="name is 'zzz', which is no skill; available: release-notes"):
+        tool.call({"name": "zzz"}, Context(call))
     (skill.directory / "SKILL.md").unlink()
     with pytest.raises(ToolError, match="cannot be loaded: its SKILL"):
         tool.call({"name": "release-notes"}, Context(call))

@@ -40,8 +40,8 @@ def create_tools(state: ToolState) -> list[Tool]:
             arguments: What the skill should work on, if it asks for that.
         """
         if (skill := skills.get(name.strip().removeprefix("/"))) is None:
-            hint = did_you_mean(suggest(name, skills)) or f"the skills are {', '.join(list(skills)[:20])}"
-            raise invalid_argument("name", f"is the name of no skill: {hint}")
+            hint = did_you_mean(suggest(name, skills)) or f"available: {', '.join(list(skills)[:20])}"
+            raise invalid_argument("name", f"is {name!r}, which is no skill; {hint}")
         try:
             text = read_skill_text(skill)
         except UsageError as e:

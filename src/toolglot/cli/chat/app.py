@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from toolglot.builtin.tools import Builtins
 
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
+_TYPED_ANSWER = 7  # columns for "reason" and the cursor
 _EXIT_SECONDS = 2.0  # in which a second Ctrl-C exits
 
 
@@ -81,6 +82,7 @@ class Chat:
         self.spending = Spending()
         self._builtins = builtins
         self.is_leaving = False
+        self._has_failed = False
         self._turn_task: asyncio.Task[Any] | None = None
         self._main_task: asyncio.Task[Any] | None = None
         self.clock: Callable[[], float] = time.monotonic
@@ -109,11 +111,12 @@ class Chat:
                     await self._handle_input(first_prompt)
                 while not self.is_leaving:
                     await self._read_and_handle()
-                return 0
             except EndOfInput:
-                return 0
+                pass
             except asyncio.CancelledError:
                 return self._cancelled_code
+        # Nobody sees the errors of a script's prompts.
+        return 1 if self._has_failed and not self.keyboard.is_terminal else 0
 
     async def _read_and_handle(self) -> None:
         try:
@@ -254,9 +257,9 @@ class Chat:
             # also if the agent withdrew what a provider rejected
             if is_prompt and len(self.agent.conversation) == length:
                 self.attachments, self._resendable = self._last_attachments, self._last_mentions
-                self.screen.note(
-                    "the prompt was removed from the conversation: press Up to edit and resend it", "dim"
-                )
+                hint = ": press Up to edit and resend it" if self.keyboard.has_line_editor else ""
+                self.screen.note(f"the prompt was removed from the conversation{hint}", "dim")
+            self._has_failed = True
 
     async def compact(self) -> ContextTruncated | None:
         """Let the model summarize the conversation; None if there is nothing to summarize.
@@ -291,7 +294,7 @@ class Chat:
             while True:
                 offered = choices if is_complete else {**choices, "show": "s show all"}
                 try:
-                    match await self.reader.choose(f"  {' · '.join(offered.values())}: ", tuple(offered)):
+                    match await self.reader.choose(self._offer(offered.values()), tuple(offered)):
                         case "show":
                             is_complete = show_approval(approval, self.screen, show_all=True)
                         case "mode":
@@ -327,6 +330,16 @@ class Chat:
         if len(edited) <= _MAX_EDITED:
             choices["edit"] = "e edit"
         return choices
+
+    def _offer(self, choices: Iterable[str]) -> str:
+        """Return a question with its answers: in two lines, if one has no room for what is typed."""
+        choices = list(choices)
+        line = f"  {' · '.join(choices)}: "
+        if len(line) + _TYPED_ANSWER <= self.screen.console.width:
+            return line
+        rare = [choice for choice in choices if "+Enter" in choice]
+        others = [choice for choice in choices if choice not in rare]
+        return f"  {' · '.join(rare)}\n  {' · '.join(others)}: "
 
     def _offers_mode(self, approval: ApprovalRequest) -> bool:
         """Whether to offer the mode that would not ask about this call: once, at the first such question."""

@@ -130,9 +130,11 @@ class Screen:
         self._flush_text()
         self._hide_live()
         self._queued_events = []
+        asked_at = time.monotonic()
         try:
             yield
         finally:
+            self._turn_started_at += time.monotonic() - asked_at  # the user's time is not the turn's
             events, self._queued_events = self._queued_events, None
             if was_live:
                 self._show_live()
