@@ -1,15 +1,17 @@
 """The approval mode `sandboxed`: what runs without a question, and what still needs an answer."""
 
 import asyncio
+import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.loop.agents import Wiretap
 from tests.tools.policy_kit import make_caller
 
 from toolglot import Agent, ToolConfig, coding_tools
-from toolglot.builtin.code_mode.process import find_level
+from toolglot.builtin.code_mode.process import find_level, find_runtime
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.tools import BuiltinOptions
 from toolglot.config.settings import PolicySettings, Settings
@@ -24,7 +26,7 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.values.definitions import BUILTIN_TAG, MCP_TAG
 from toolglot.values.events import ToolOutcome
-from toolglot.values.messages import ToolCall
+from toolglot.values.messages import Reply, ToolCall
 
 has_sandbox = pytest.mark.skipif(find_level() is SandboxLevel.NONE, reason="no sandbox works here")
 
@@ -132,6 +134,24 @@ def test_an_agent_in_this_mode(options: dict[str, Any], tmp_path: Path) -> None:
     assert [outcome.ran for outcome in result.outcomes] == [True, False]
     assert (tmp_path / "a").exists()
     assert agent.config.timeout == (5 if "approval_mode" in options and "config" in options else 120)
+
+
+@has_sandbox
+@pytest.mark.skipif(not find_runtime("javascript"), reason="mini-racer is not installed")
+def test_calls_of_code_are_decided_on_in_the_same_way(tmp_path: Path) -> None:
+    code = (
+        'text(await tools.shell({command: "echo x > a"}));'
+        'text(await tools.web_open({target: "http://192.0.2.1/"}))'
+    )
+    reply = Reply((ToolCall("c1", "run_code", {"code": code}),), "tools")
+    wiretap = Wiretap(reply, "done")
+    options: Any = {"tools": coding_tools(tmp_path), "facade": "neutral", "code_mode": "javascript"}
+    agent = Agent(
+        "anthropic:claude-opus-4-8", key="k", transport=wiretap, approval_mode="sandboxed", **options
+    )
+    agent.run_sync("Go.")
+    assert (tmp_path / "a").exists()
+    assert "it can use the network, and no rule allows it" in json.dumps(wiretap.bodies[1])
 
 
 @has_sandbox
