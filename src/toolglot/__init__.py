@@ -1,4 +1,4 @@
-"""toolglot: LLM tool calling that works with every model and never breaks.
+"""toolglot: LLM tool calling for every major provider, with conversations that stay valid.
 
 The public names. Each is loaded from its module when it is first used, so that `import toolglot` costs next
 to nothing. Type checkers read `__init__.pyi`, which `make docs` generates from this table.

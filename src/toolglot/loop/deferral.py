@@ -46,6 +46,9 @@ class Deferral(msgspec.Struct, frozen=True):
     """Estimated tokens of all definitions."""
     is_automatic: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Deferral: {self.message}>"
+
     @property
     def message(self) -> str:
         """One sentence about what is deferred, why, and what that saves."""

@@ -71,6 +71,15 @@ class TestTalking:
         assert over.has("line 1 of the input is not UTF-8")
         assert roles(over) == ["user", "assistant"]
 
+    def test_status_counts_the_tools_that_the_model_has(self) -> None:
+        def load_more(chat: Chat) -> str:
+            assert " · 1 tool · " in chat.status()
+            chat.agent.add_tools([tool(lambda: "x", name="more", description="More.")])
+            assert " · 2 tools · " in chat.status()
+            return SAY
+
+        talk(load_more, policy=PolicySettings(deny=("wipe",)))
+
     def test_status_names_model_tools_and_memory(self) -> None:
         assert re.match(r" simulator:anthropic/.* · 2 tools · .* tokens of", talk(SAY).chat.status())
 

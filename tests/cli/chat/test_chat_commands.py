@@ -185,6 +185,13 @@ def test_a_compact_that_fails_omits_nothing() -> None:
     assert asyncio.run(agent.context_usage()).omitted_messages == 0
 
 
+def test_estimates_of_tools_follow_what_the_provider_has_counted() -> None:
+    agent = Agent("simulator", tools=[add])
+    before = agent.view().scale_tokens(1_000)
+    agent._state.meter.calibrate(agent.view().profile, 1_000, 2_000)  # pyright: ignore[reportPrivateUsage]
+    assert agent.view().scale_tokens(1_000) == 2 * before
+
+
 def test_cost_shows_each_model_and_the_total() -> None:
     over = talk("/cost", SAY, "/model simulator:gemini", SAY, 'call add {"a": 1, "b": 2}', "/new", "/cost")
     assert over.has("nothing has been sent yet")

@@ -30,6 +30,7 @@ from toolglot.cli.servers import CliServers
 from toolglot.cli.styled import Line
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import escape_line, shorten
+from toolglot.common.textutil import pluralize
 from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.errors import ToolglotError, UsageError
@@ -89,6 +90,10 @@ class Chat:
         self._exits_until = float("-inf")  # when Ctrl-C exits
         self._cancelled_code = 130  # what a program that Ctrl-C or SIGTERM ends returns
         self._context_usage = ""
+        self._tool_count: tuple[tuple[str, int] | None, int] = (
+            None,
+            0,
+        )  # of a model and a version of the tools
         self._has_offered_mode = False
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
@@ -453,7 +458,15 @@ class Chat:
     def status(self) -> str:
         """Return the status line below the editor."""
         mode = " · sandboxed" if self.agent.config.mode == "sandboxed" else ""
-        return f" {self.agent.model}{mode} · {len(self.agent.tools)} tools{self._context_usage}"
+        return f" {self.agent.model}{mode} · {pluralize(self._count_tools(), 'tool')}{self._context_usage}"
+
+    def _count_tools(self) -> int:
+        """Return how many tools the model has: a facade may hide some."""
+        key = (self.agent.model, self.agent.tools.version)
+        if self._tool_count[0] != key:  # the line is drawn at every key
+            model_view = self.agent.view().model_view
+            self._tool_count = (key, sum(bool(model_view.names_for(tool)) for tool in self.agent.tools))
+        return self._tool_count[1]
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""

@@ -14,7 +14,7 @@ from toolglot.common.textutil import pluralize
 from toolglot.config.mcp_servers import ServerEntry
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.names import typed_name
-from toolglot.providers.tokens import estimate_tool, token_factor
+from toolglot.providers.tokens import estimate_tool
 from toolglot.values.definitions import MCP_TAG
 from toolglot.values.messages import Media, Text
 
@@ -194,12 +194,12 @@ class ChatServers:
 
     def describe_tokens(self) -> list[str]:
         """Return how much of a request each server's tools use if they are not deferred."""
-        factor = token_factor(self._chat.agent.view().profile.model)
+        view = self._chat.agent.view()
         rows: list[str] = []
         for name in sorted(self.list_names()):
             tools = [tool.definition for tool in self._chat.agent.tools if f"{MCP_TAG}:{name}" in tool.tags]
             if tools:
-                tokens = int(factor * sum(map(estimate_tool, tools)))
+                tokens = view.scale_tokens(sum(map(estimate_tool, tools)))
                 rows.append(f"MCP server {name}: {pluralize(len(tools), 'tool')}, about {tokens:,} tokens")
         return rows
 

@@ -60,6 +60,10 @@ class AgentView:
         """The deferred tools that were loaded in this conversation, under the names that the models used."""
         return self._state.timeline.loaded
 
+    def scale_tokens(self, tokens: int) -> int:
+        """Scale an estimate of tokens as the model's provider has counted this conversation."""
+        return self._state.meter.scale_tokens(self.profile, tokens)
+
     def needs_approval(self, tool: Tool) -> bool:
         """Return whether calls to a tool need approval."""
         return self._state.host.judge(tool, self._caller).action != "run"
