@@ -80,7 +80,7 @@ class Silent(Hooks):
                          "not int"),
     ({"retry": 3}, "retry: pass a RetryConfig, not int"),
     ({"base_url": 3}, "base_url: pass a URL as text, not int"),
-    ({"aprove": print}, "unknown agent option 'aprove'; did you mean 'approve'?"),
+    ({"aprove": print}, "unknown agent option 'aprove'; did you mean 'approve' or 'approval_mode'?"),
     ({"tool": [double]}, "unknown agent option 'tool'; did you mean 'tools'?"),
     ({"api_key": "x"}, "unknown agent option 'api_key'; did you mean 'key'?"),
     ({"temperature": 0.5}, "unknown agent option 'temperature': pass options=Options(temperature=…)"),

@@ -233,6 +233,21 @@ class Tool(Generic[Parameters, Returned, Needs]):
             # a type that JSON cannot represent, or a function without a signature
             return None
 
+    @cached_property
+    def needs(self) -> Any:
+        """The type of the data in the function's `Context[…]`; Any if it has none, or if that cannot be resolved."""
+        try:
+            parameters, _ = list_parameters(self.function)
+            contexts = [p for p in parameters if is_context_annotation(p.annotation)][:1]
+            hints = evaluate_annotations(self.function, contexts, Context, self._options.get("names") or {})
+        except InvalidTool:  # the definition says why
+            return Any
+        for hint in hints.values():
+            for part in (hint, *get_args(hint)):
+                if get_origin(part) is Context:
+                    return get_args(part)[0]
+        return Any
+
     @property
     def wants_context(self) -> bool:
         """Whether the function has a parameter for the Context."""

@@ -83,6 +83,7 @@ class Runs:
         choice = parse_tool_choice(config.tool_choice)  # a word was parsed when the configuration was made
         if config.enabled and choice is not None:
             self._check_tool_choice(choice, names)
+        self._setup.check_data(config, self._setup.config.data if settings.data is None else settings.data)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on, so the waiting calls never run
             state.record_refusals(state.paused)
@@ -159,7 +160,10 @@ class Runs:
         run = state.paused
         if run is None:
             raise UsageError("no run is waiting to be resumed")
-        state.settings = replace(state.settings, **changes)
+        settings = replace(state.settings, **changes)
+        data = self._setup.config.data if settings.data is None else settings.data
+        self._setup.check_data(settings.apply(self._setup.config.config, self._setup.names), data)
+        state.settings = settings
         driver = await self._new_driver(state, run, streaming=streaming)
         waiting = _WaitingCalls(state, run)
         rulings = await waiting.read(decisions or {})

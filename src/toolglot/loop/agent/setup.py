@@ -26,7 +26,8 @@ from toolglot.loop.run import Run, RunState
 from toolglot.tools.caller import Caller
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.host import HostOptions
-from toolglot.tools.policy import LOOP_TOOLS, RUN_CODE
+from toolglot.tools.needs import fits, wrong_data_error
+from toolglot.tools.policy import LOOP_TOOLS, RUN_CODE, find_allowed
 from toolglot.tools.policy_names import PolicyNames, has_wildcard, may_come_later
 from toolglot.tools.rules import parse_rule
 from toolglot.tools.tool import Tool
@@ -65,8 +66,10 @@ class AgentSetup:
         if isinstance(facade, Facade):
             check_facade(facade, self.models.engine.model, [tool.name for tool in config.tools])
         self._check_names(config)
-        self.config = config
-        self.names = resolve_policy_names(config.tools, facade, config.hosted.all_names)
+        names = resolve_policy_names(config.tools, facade, config.hosted.all_names)
+        if config.data is not None:  # a run can pass its own
+            _check_data(config, config.config, names, config.data)
+        self.config, self.names = config, names
         self.host_options = HostOptions(
             approve=config.approve, hooks=config.hooks, audit=config.audit, metrics=config.metrics
         )
@@ -74,6 +77,10 @@ class AgentSetup:
     def _check_names(self, config: AgentConfig) -> None:
         """Raise UnknownName for a name in the policies that is no tool."""
         _check_policy_names(config)
+
+    def check_data(self, tool_config: ToolConfig, data: Any) -> None:
+        """Raise UsageError for a tool that a run offers to the model, and that needs other data than the run has."""
+        _check_data(self.config, tool_config, self.names, data)
 
     # ---- the model
 
@@ -231,6 +238,16 @@ class AgentSetup:
             state=state,
             distrust_reason=distrust_reason,
         )
+
+
+def _check_data(config: AgentConfig, tool_config: ToolConfig, names: PolicyNames, data: Any) -> None:
+    unfit = [tool for tool in config.tools if not fits(data, tool.needs)]
+    if not unfit or not tool_config.enabled:
+        return
+    allowed = find_allowed(tool_config, config.tool_names, names)
+    for tool in unfit:
+        if allowed is None or tool.name in allowed:
+            raise wrong_data_error(tool, data)
 
 
 def _check_policy_names(config: AgentConfig) -> None:
