@@ -65,7 +65,9 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     skills: Sequence[Skill] = ()
     """Skills that the model can load with `load_skill`; it can read their directories."""
     shell: ShellOptions = ShellOptions()
+    """What commands may do."""
     web: WebConfig = WebConfig()
+    """How pages are found and opened."""
 
     def __post_init__(self) -> None:
         check_values(self)

@@ -32,9 +32,13 @@ class Plugin(msgspec.Struct, frozen=True, order=True):
     """One entry point."""
 
     kind: PluginKind
+    """What it adds."""
     name: str
+    """Its name."""
     package: str
+    """The package that installs it."""
     version: str
+    """The version of that package."""
     target: str
     """The object to import: `module:object`."""
 

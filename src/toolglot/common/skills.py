@@ -50,6 +50,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """One skill."""
 
     name: str
+    """Its name, which is that of its directory."""
     description: str
     """What it is for, on one line."""
     directory: Path

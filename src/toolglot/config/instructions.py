@@ -45,6 +45,7 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[Path, str] = {}
     """Path -> text, in prompt order: the user's own, then the project's, outermost first."""
     skills: tuple[Skill, ...] = ()
+    """The skills of the user and of the project."""
     withheld: dict[Path, Path] = {}
     """Ignored files and skill directories -> the untrusted directory they belong to."""
     problems: tuple[str, ...] = ()

@@ -29,7 +29,9 @@ class Root(msgspec.Struct, frozen=True):
     """A directory that may be read, and written to if it is writable."""
 
     path: Path
+    """The directory."""
     writable: bool = True
+    """Whether files in it may be changed."""
     alias: str = ""
     """Another absolute path by which the model knows it."""
 

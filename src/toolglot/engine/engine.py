@@ -93,10 +93,15 @@ class EngineResult(msgspec.Struct, frozen=True, gc=False):
     """A reply, and how it was obtained. `losses` and `repairs` cover both the request and the reply."""
 
     reply: Reply
+    """The reply."""
     losses: tuple[Loss, ...] = ()
+    """What could not be sent, or not as it was."""
     repairs: tuple[Repair, ...] = ()
+    """What was changed in the request and in the reply."""
     retries: int = 0
+    """How often the request was repeated."""
     seconds: float = 0.0
+    """The time from the first request to the end of the reply."""
 
 
 class PreparedTools(msgspec.Struct, frozen=True):
@@ -105,9 +110,13 @@ class PreparedTools(msgspec.Struct, frozen=True):
     """
 
     tools: tuple[ToolDefinition, ...]
+    """The tools that the request will have."""
     problems: tuple[Problem, ...]
+    """The limits of the provider that the tools exceed."""
     losses: tuple[Loss, ...]
+    """What is lost, including omitted tools."""
     repairs: tuple[Repair, ...]
+    """What is changed."""
     body: dict[str, Any]
     """The fields of a request: `tools`, `tool_choice` …"""
 

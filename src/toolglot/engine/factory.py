@@ -68,13 +68,23 @@ class EngineOptions(UrlParameters, total=False):
     """The options of `create_engine`."""
 
     base_url: str | None
+    """The address of the API, if it is not the provider's usual one."""
     key: Key | None
+    """The API key, or a function that returns it; by default, it is read from the provider's environment
+    variables."""
     transport: Transport | None
+    """Sends requests; by default, one that all engines of the process share."""
     retry: RetryConfig
+    """How often, and after how long, a failed request is repeated."""
     headers: Mapping[str, str] | None
+    """Further HTTP headers for every request."""
     heal: bool
+    """Repair a request that the provider refuses, if its answer says how, and remember that for later
+    requests."""
     strict: bool
+    """Raise an error instead of sending a request that loses something."""
     text_calls: bool | None
+    """Parse calls that the server leaves in the text; None: the provider's default."""
 
 
 @cache

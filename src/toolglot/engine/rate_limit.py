@@ -31,8 +31,11 @@ class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     requests: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum requests in the period."""
     tokens: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum tokens in the period."""
     seconds: Annotated[float, Meta(gt=0)] = 60.0
+    """The length of the period."""
 
     def __post_init__(self) -> None:
         check_values(self)

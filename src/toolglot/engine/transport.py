@@ -68,11 +68,15 @@ class HttpRequest(msgspec.Struct, frozen=True, gc=False):  # gc=False: no cycles
     """An HTTP request."""
 
     url: str
+    """The full URL."""
     headers: dict[str, str]
+    """The headers, with the key."""
     body: bytes
+    """The bytes to send."""
     stream: bool = False
     """Whether to deliver the response as it arrives; otherwise the transport may buffer it."""
     method: str = "POST"
+    """The HTTP method."""
 
     def __repr__(self) -> str:
         """Omit the headers, which contain a key; the URL may contain one too."""

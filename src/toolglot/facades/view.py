@@ -37,12 +37,19 @@ class Field(msgspec.Struct, frozen=True):
     """
 
     native: str
+    """The native parameter; "" if there is none."""
     base: str
+    """The base parameter; "" if there is none."""
     to_base: Callable[[Any], Any] | None = None
+    """Native value -> base value."""
     from_base: Callable[[Any], Any] | None = None
+    """Base value -> native value."""
     needs_all_arguments: bool = False
+    """The two functions take all arguments of their side."""
     default: Any = msgspec.UNSET
+    """What a call means that omits the native parameter."""
     base_default: Any = msgspec.UNSET
+    """What history says where the base parameter is absent."""
 
 
 class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +60,9 @@ class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
     visible_names: tuple[str, ...] = ()
     """All names of tools that the model sees."""
     native: Arguments
+    """The arguments of the call, as the model sent them."""
     base: Arguments
+    """The arguments of the base tool."""
     text: str
     """The base tool's own text; an invalid argument is called by its native name."""
     data: Any = None
@@ -81,6 +90,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     base: str
+    """The name of the base tool."""
     fields: Sequence[Field | str] = ()
     """A string is a parameter with the same name and meaning on both sides. Later fields override earlier
     ones."""
@@ -112,12 +122,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """One native tool."""
 
     name: str
+    """The name that the model calls."""
     description: str
+    """What the model reads about it."""
     parameters: Schema | None
     """Exactly what the model is shown; history uses no other parameters."""
     cases: dict[str, Case]
     """By what `select_case` returns; "" is the form that the model is shown."""
     select_case: Callable[[Arguments], str] | None = None
+    """Returns the key of the case that a call's arguments belong to; None: always ""."""
     accepts: Schema = {}
     """Parameters that calls may also have (older or gated ones), or that are accepted in more forms than are
     shown."""
@@ -132,8 +145,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     represents: Collection[str] = frozenset()
     """The base tools it stands for, if not that of the case "" (else those of all cases)."""
     kind: Literal["function", "freeform"] = "function"
+    """Whether it takes JSON or plain text."""
     grammar: dict[str, Any] | None = None
+    """Constrains the plain text, in the format of OpenAI's API."""
     namespace: str = ""
+    """The namespace in which the model sees it."""
     typed: dict[str, Opaque] = {}
     """Wire -> the declaration of a tool whose schema is built into the vendor's models."""
     models: str = ""
@@ -316,8 +332,11 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
+    """The name by which the facade is chosen."""
     title: str
+    """Its name for people."""
     views: Sequence[View]
+    """The native tools."""
     provider: str = ""
     """Whose models it is for; "" for those of any provider."""
     failure: Renderer | None = None

@@ -87,10 +87,15 @@ class ContextUsage(msgspec.Struct, frozen=True):
     """How full a model's context window is, in tokens; an estimate."""
 
     total: int
+    """Tokens of the next request."""
     parts: dict[str, int]
+    """The same by part: `instructions`, `tools` and the parts of the conversation."""
     budget: int | None
+    """Tokens that a request may have; None: no known limit."""
     window: int | None
+    """The model's context window; None: unknown."""
     omitted_messages: int
+    """Messages that requests no longer contain."""
 
 
 def answer_tokens(profile: Profile, max_tokens: int | None) -> int:

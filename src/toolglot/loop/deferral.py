@@ -39,12 +39,15 @@ class Deferral(msgspec.Struct, frozen=True):
     """The tools that a model must search for before it sees them, and what that saves."""
 
     names: frozenset[str]
+    """The names of the tools."""
     reason: str
+    """Why they are deferred."""
     tokens: int
     """Estimated tokens of their definitions, which requests omit."""
     total_tokens: int
     """Estimated tokens of all definitions."""
     is_automatic: bool = False
+    """There are too many tools for the model; otherwise, the agent was told to defer these."""
 
     def __repr__(self) -> str:
         return f"<Deferral: {self.message}>"

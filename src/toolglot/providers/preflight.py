@@ -30,10 +30,15 @@ class Problem(msgspec.Struct, frozen=True):
     """
 
     tool: str
+    """The tool; "": the request as a whole."""
     quantity: str
+    """What exceeds the limit, or the place in the schema."""
     value: int | str
+    """How much it is."""
     limit: int | str
+    """How much is allowed."""
     is_refused: bool = True
+    """The provider answers with an error; otherwise the encoder works around it."""
 
     def __str__(self) -> str:
         owner = f"tool {self.tool!r}: " if self.tool else ""

@@ -27,16 +27,20 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     name: str = r"[a-zA-Z0-9_-]{1,64}"
     """Pattern of a tool's name."""
     name_length: int = 64
+    """Maximum characters of a tool's name."""
     call_id: str = r"[^\0]{1,64}"
     """Pattern of a call's id."""
     call_id_length: int = 64
+    """Maximum characters of a call's id."""
     description: int | None = None
     """Maximum characters in a tool's description."""
     parameter_types: frozenset[str] = frozenset()
     """Types that a parameter can have, including `map` (arbitrary keys) and `any`; others are converted (a
     Loss). Set from the dialect."""
     request_bytes: int | None = None
+    """Maximum bytes of a request."""
     cache_marks: int | None = None
+    """Maximum marks for the prompt cache in a request."""
     stops: int | None = None
     """Maximum stop sequences per request."""
     context: int | None = None
@@ -44,6 +48,7 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     answer: int | None = None
     """Maximum tokens of an answer."""
     as_of: str = ""
+    """The date on which the limits were compared."""
     source: str = ""
     """The source of the limits, as of that date."""
 
@@ -52,6 +57,7 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What a model can do with tools at this endpoint. Anything else is emulated or reported as a Loss."""
 
     choices: frozenset[Choice] = ANY_CHOICE
+    """The kinds of `tool_choice` that it accepts."""
     parallel: bool = True
     """Several calls in one turn."""
     streaming: bool = True
@@ -65,6 +71,7 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     freeform: bool = False
     """Tools that take plain text instead of JSON."""
     namespaces: bool = False
+    """Tools can be grouped in namespaces."""
     tool_search: bool = False
     """Deferred tools, whose schemas the model loads through a search by the provider or the caller."""
     tool_changes: bool = False
@@ -104,9 +111,13 @@ class Price(msgspec.Struct, frozen=True):
     """US dollars per million tokens."""
 
     input: float
+    """For input."""
     cached: float
+    """For input read from the prompt cache."""
     output: float
+    """For output, including reasoning."""
     as_of: str = ""
+    """The date of the price."""
     cache_write: float | None = None
     """For input written to the prompt cache, if that costs more than other input."""
 
@@ -122,28 +133,39 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One vendor's endpoint, resolved for one model."""
 
     id: str
+    """The name of the provider in PROVIDER:MODEL."""
     title: str
+    """Its name for people."""
     wire: str
+    """The format of its API."""
     base_url: str = ""
+    """The address of the API; may contain the same placeholders as `path`."""
     path: str = ""
     """May contain the placeholders {model}, {project}, {location} and {version}."""
     stream_path: str = ""
+    """The path for streamed replies, if it is another one."""
     models_path: str = ""
     """The path at which the provider lists its models; "" if there is none."""
     auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "optional"] = "bearer"
     """The header that carries the key. optional: bearer, if there is a key."""
     key_env: tuple[str, ...] = ()
+    """Environment variables with the key, the first one first."""
     token_env: tuple[str, ...] = ()
     """Environment variables with a token, which is sent as a bearer token."""
     sign_in: str = ""
     """How to obtain a token without a key: entra (Microsoft), adc (Google's application default credentials),
     copilot (GitHub), or the name of a plug-in."""
     model: str = ""
+    """The model that the profile is resolved for."""
 
     limits: ProviderLimits = ProviderLimits()
+    """What the provider limits."""
     features: ToolFeatures = ToolFeatures()
+    """What the model can do with tools."""
     history: HistoryRules = HistoryRules()
+    """What the provider requires of a conversation."""
     dialect: str = "COMPATIBLE"
+    """The name in `schema.dialects` of the JSON Schemas that it accepts."""
     strict_dialect: str = ""
     """Names in schema.dialects; "" if there is no strict mode."""
 
@@ -152,16 +174,20 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     default_max_tokens: int | None = None
     """Sent if the caller sets no limit and the provider requires one."""
     system_role: str = "system"
+    """The role of instructions in requests."""
     sampling: Literal["all", "one", "none"] = "all"
     """Which of temperature, top_p, top_k and the penalties are accepted; one: temperature or top_p, but not
     both."""
     options: frozenset[str] = frozenset(
         {"temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty"}
     )
+    """The names of the `Options` that it accepts, besides those with fields of their own here."""
     max_temperature: float = 2.0
+    """The highest temperature that it accepts."""
     efforts: tuple[str, ...] = ()
     """Levels of reasoning effort, lowest first."""
     thinking_budget: bool = False
+    """Reasoning can be limited to a number of tokens."""
     cache_field: Literal["", "cache_control", "prompt_cache_breakpoint"] = ""
     """The field that marks a part for the prompt cache; "": none, the provider chooses what it caches."""
     cache_ttls: tuple[str, ...] = ()
@@ -169,6 +195,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     media: frozenset[str] = frozenset({"image"})
     """Kinds of media that a user message may contain."""
     json_output: Literal["schema", "object", "none"] = "schema"
+    """How replies can be held to JSON: to a schema, to any object, or not at all."""
     empty_content: Literal["null", "empty", "omit"] = "null"
     """The content of an assistant message that only calls tools."""
     reasoning_echo: Literal["no", "own", "required"] = "own"
@@ -182,6 +209,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signatures: bool = False
     """Gemini 3: the first call of a turn carries a thoughtSignature."""
     call_ids: bool = True
+    """Calls and results have ids."""
     text_calls: bool = False
     """Servers may leave calls in the text, because they do not know the model's call format. Such calls are
     parsed from it."""
@@ -198,6 +226,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     url_parameter_env: dict[str, tuple[str, ...]] = {}
     """Placeholder in the URL -> environment variables with its value."""
     price: Price | None = None
+    """What the model costs; None: unknown."""
     notes: tuple[str, ...] = ()
     """Quirks that a contributor should know, one sentence each."""
 

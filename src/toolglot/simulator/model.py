@@ -78,6 +78,7 @@ class Script(msgspec.Struct, frozen=True):
     """
 
     turns: "Sequence[Reply | str | Callable[[Request], Reply | str]]"
+    """The turns, in order."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.turns, list):  # which may grow while it is played

@@ -57,7 +57,9 @@ class Rate(msgspec.Struct, frozen=True):
     """At most `calls` calls in `seconds` seconds."""
 
     calls: Annotated[int, Meta(ge=0)]
+    """Maximum calls in the period."""
     seconds: Annotated[float, Meta(gt=0)] = 60.0
+    """The length of the period."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -75,6 +77,7 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     enabled: bool = True
+    """False: no tools at all."""
     tool_choice: ToolChoice | str | None = None
     """For the first request of a run; later requests use auto, so that a forced choice cannot loop. A word is
     a mode (`required`) or the name of the one tool that must be called."""
@@ -106,7 +109,10 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     rates: dict[str, Rate] = {}
     """Maximum calls per conversation in a period of time, by tool; a tool's own `rate` takes precedence."""
     on_error: ToolErrorHandling = "continue"
+    """What happens when a tool raises an exception: continue (tell the model), abort (end the run), or
+    retry."""
     retry: RetryConfig = RetryConfig()
+    """How often, and after how long, a failed call is repeated."""
     max_result: Annotated[int, Meta(ge=100)] = 60_000
     """Maximum characters of a result that the model sees; it can read the rest with `read_result`."""
     max_repeats: Count = 3

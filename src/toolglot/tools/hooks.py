@@ -22,6 +22,7 @@ class Veto(msgspec.Struct, frozen=True):
     """Refuse a call; the model reads the reason."""
 
     reason: str
+    """What the model reads instead of a result."""
 
 
 class Hooks:

@@ -26,10 +26,15 @@ class ToolStatistics(msgspec.Struct):
     """
 
     calls: int = 0
+    """Calls so far."""
     retries: int = 0
+    """Repetitions after a failure."""
     seconds: float = 0.0
+    """The total time."""
     errors: dict[str, int] = {}
+    """Kind of error -> how often it occurred."""
     latency: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    """How many calls took how long."""
 
 
 class ToolMetrics:

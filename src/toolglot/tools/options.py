@@ -19,11 +19,15 @@ class SchemaToolOptions(TypedDict, total=False):
     """The options of a tool whose name, description and schema are given."""
 
     examples: Iterable[ToolExample | Mapping[str, Any]]
+    """Calls that the model is shown: ToolExamples, or dicts with the arguments."""
     tags: Iterable[str]
     """Words to select tools by."""
     version: str
+    """The version of the tool, for people and logs."""
     strict: bool | None
+    """Whether the provider must enforce the schema; None: if it can do so without changing its meaning."""
     namespace: str
+    """A group of tools that the name belongs to; tools in different namespaces may have the same name."""
     deferred: bool
     """The model must search for the tool before it sees it."""
     callers: Iterable[Literal["model", "code"]]
@@ -82,8 +86,11 @@ class ToolOptions(SchemaToolOptions, total=False):
     """
 
     name: str
+    """The name that the model calls; by default, the function's."""
     description: str | None
+    """What the tool does, for the model; by default, from the docstring."""
     parameters: Mapping[str, Any] | None
+    """The JSON Schema of the arguments; by default, from the type hints."""
 
 
 # ---- checks of the values, when a tool is made

@@ -46,9 +46,13 @@ class ToolOutput(msgspec.Struct, frozen=True):
     """An explicit result: the content that the model reads, structured data, and whether it is an error."""
 
     content: Any
+    """What the model reads: text, media, or any value that JSON can represent."""
     data: Any = None
+    """The same as structured data, for programs."""
     is_error: bool = False
+    """Whether the call failed."""
     error_kind: ToolErrorKind | None = None
+    """The category of the failure."""
     error_code: str = ""
     """A stable name for the failure, for facades and for programs that read results."""
 

@@ -47,9 +47,13 @@ class Subject(msgspec.Struct, frozen=True):
     """
 
     kind: Literal["command", "path", "directory", "address", "text", "other"]
+    """What `value` is."""
     value: str
+    """The command, path, address or text."""
     root: str = ""
+    """The directory that patterns for a path are relative to."""
     tool: str = ""
+    """Another tool whose rules also apply."""
 
     def __str__(self) -> str:
         return self.value if len(self.value) <= 120 else self.value[:119] + "…"

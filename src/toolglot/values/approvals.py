@@ -38,8 +38,11 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     call: ToolCall
     """The call, with the arguments as the model sent them."""
     tool: str
+    """The name of the tool that would run."""
     effects: frozenset[Effect]
+    """What the tool may do."""
     target: str
+    """What the call touches, as the tool describes it: a path, a command; "" if it does not say."""
     arguments: dict[str, Any] = {}
     """The arguments as they will be used: repaired if the model got them wrong."""
     preview: str = ""
@@ -76,6 +79,7 @@ class Suspended(msgspec.Struct, frozen=True):
     """Identifies the call among those that wait. A call that code has made is named after the call that runs
     the code: `call_2/call_1`."""
     kind: SuspensionKind = "approval"
+    """Why it waits: for an approval, or for the answer to a question of a running tool."""
     has_started: bool = False
     """The call may have had effects already, so it must not run again from the start."""
     blocks_later: bool = False
@@ -154,7 +158,9 @@ class Ruling(msgspec.Struct, frozen=True):
     """A decision, and the fingerprint of the request that it answers."""
 
     fingerprint: str
+    """Of the request that was decided on."""
     answer: Allow | Deny
+    """The decision."""
 
     @property
     def changes_arguments(self) -> bool:

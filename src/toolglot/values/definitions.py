@@ -28,6 +28,7 @@ class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     ttl: str = ""
+    """How long the part is worth keeping; "": the provider's default."""
 
     def __post_init__(self) -> None:
         if type(self.ttl) is not str:
@@ -38,8 +39,11 @@ class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
     """An example call of a tool."""
 
     input: dict[str, Any]
+    """The arguments."""
     output: Any = None
+    """What the tool returns for them, if that helps."""
     description: str = ""
+    """What the example shows."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,18 +56,31 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     name: str
+    """The name that the model calls."""
     description: str = ""
+    """What the tool does and when to use it, for the model."""
     parameters: Schema | None = None
+    """The JSON Schema of the arguments."""
     kind: Literal["function", "freeform", "hosted"] = "function"
+    """What it takes, or who runs it."""
     strict: bool | None = None
+    """Whether the provider must enforce the schema; None: if it can do so without changing its meaning."""
     grammar: dict[str, Any] | None = None
+    """Constrains the text of a freeform tool, in the format of OpenAI's API."""
     namespace: str = ""
+    """A group of tools that the name belongs to."""
     examples: Sequence[ToolExample] = ()
+    """Calls that the model is shown."""
     tags: Collection[str] = frozenset()
+    """Words to select tools by."""
     version: str = ""
+    """The version of the tool, for people and logs."""
     wire: str = ""
+    """The wire of a hosted tool."""
     opaque: Opaque | None = None
+    """The complete definition of a hosted tool."""
     typed: dict[str, Opaque] = {}
+    """Wire -> a definition that the vendor's models are trained on."""
     output_schema: Schema | None = None
     """The schema of a successful result; code that calls the tool relies on it."""
     deferred: bool = False
@@ -73,6 +90,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     callers: tuple[Literal["model", "code"], ...] = ()
     """Who may call it: the model itself, or code that the model runs. Empty: the provider's default."""
     cache: CacheMark | None = None
+    """A mark for the provider's prompt cache."""
 
     def __post_init__(self) -> None:
         keep_iterables(self)

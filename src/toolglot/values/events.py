@@ -36,7 +36,9 @@ class ReplyStarted(_Event, frozen=True, gc=False):
     """The provider has started to reply."""
 
     id: str
+    """The provider's id of the reply."""
     model: str
+    """The model that the provider names."""
 
 
 class BlockStarted(_Event, frozen=True, gc=False):
@@ -45,59 +47,78 @@ class BlockStarted(_Event, frozen=True, gc=False):
     """
 
     index: int
+    """The position of the block in the reply."""
     block: Text | Thinking
+    """The block, without its text."""
 
 
 class TextDelta(_Event, frozen=True, gc=False):
     """A piece of visible text."""
 
     index: int
+    """The position of the block in the reply."""
     text: str
+    """The next piece."""
 
 
 class ThinkingDelta(_Event, frozen=True, gc=False):
     """A piece of reasoning."""
 
     index: int
+    """The position of the block in the reply."""
     text: str
+    """The next piece."""
 
 
 class ToolCallStarted(_Event, frozen=True, gc=False):
     """A call has started: its name is known. `freeform`: its input is plain text, not JSON."""
 
     index: int
+    """The position of the block in the reply."""
     id: str
+    """The id of the call."""
     name: str
+    """The name of the tool, as the model sees it."""
     freeform: bool = False
+    """The input is plain text instead of JSON."""
     namespace: str = ""
+    """The namespace of the tool, if it has one."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block."""
 
 
 class ToolCallDelta(_Event, frozen=True, gc=False):
     """A piece of the arguments' text."""
 
     index: int
+    """The position of the block in the reply."""
     text: str
+    """The next piece."""
 
 
 class ToolCallReady(_Event, frozen=True, gc=False):
     """A call is complete."""
 
     index: int
+    """The position of the block in the reply."""
     call: ToolCall
+    """The whole call."""
 
 
 class BlockReady(_Event, frozen=True, gc=False):
     """A block other than a call is complete."""
 
     index: int
+    """The position of the block in the reply."""
     block: Text | Thinking | Media | ToolsChanged | Foreign
+    """The whole block."""
 
 
 class ReplyDone(_Event, frozen=True, gc=False):
     """The reply is complete."""
 
     reply: Reply
+    """The whole reply."""
 
 
 BlockEvent = (
@@ -114,9 +135,13 @@ class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a call: its result, duration, number of retries, and repairs to its arguments."""
 
     call: ToolCall
+    """The call."""
     result: ToolResult
+    """What the model gets for it."""
     seconds: float = 0.0
+    """How long it ran."""
     retries: int = 0
+    """How often it was repeated after a failure."""
     repairs: tuple[Repair, ...] = ()
     """Repairs to the arguments. Reading a number or a boolean from text (`"10"` for 10) is not one."""
     ran: bool = True
@@ -129,25 +154,30 @@ class ToolStarted(_Event, frozen=True, gc=False):
     """A call has started to run."""
 
     call: ToolCall
+    """The call."""
 
 
 class ToolProgress(_Event, frozen=True, gc=False):
     """A running tool reports its progress."""
 
     call: ToolCall
+    """The call that is running."""
     text: str
+    """What the tool reports."""
 
 
 class ToolFinished(_Event, frozen=True, gc=False):
     """A call has its outcome, whether it ran or not."""
 
     outcome: ToolOutcome
+    """The call with its result."""
 
 
 class ApprovalNeeded(_Event, frozen=True, gc=False):
     """The run is waiting for decisions on these calls; `resume` continues it."""
 
     requests: tuple[ApprovalRequest, ...]
+    """What is asked about each of them."""
 
 
 class Notice(_Event, frozen=True, gc=False):
@@ -163,8 +193,11 @@ class Retrying(Notice, frozen=True, gc=False):
     """The request is retried after a delay. No events of the failed attempt were emitted."""
 
     reason: str
+    """What failed."""
     seconds: float
+    """How long until the next attempt."""
     attempt: int
+    """Its number; the first retry is 1."""
 
     @property
     def text(self) -> str:
@@ -175,7 +208,9 @@ class RequestDelayed(Notice, frozen=True, gc=False):
     """The request is delayed by a rate limit configured for the model (`RunLimits.request_rates`)."""
 
     reason: str
+    """The limit that applies."""
     seconds: float
+    """How long the request waits."""
 
     @property
     def text(self) -> str:
@@ -186,7 +221,9 @@ class ModelSwitched(Notice, frozen=True, gc=False):
     """The conversation continues with another model."""
 
     model: str
+    """The model that continues."""
     reason: str
+    """Why the other one cannot."""
 
     @property
     def text(self) -> str:
@@ -203,6 +240,7 @@ class ContextTruncated(Notice, frozen=True, gc=False):
     omitted_messages: int
     """Messages that requests no longer contain."""
     before: int
+    """Estimated tokens of a request, before."""
     after: int
     """Estimated tokens of a request, before and after."""
     summary: str = ""
@@ -289,6 +327,7 @@ class RunDone(_Event, frozen=True, gc=False):
     """The run is over."""
 
     result: RunResult
+    """What `run` returns."""
 
 
 EngineEvent = Event | Retrying | RequestDelayed

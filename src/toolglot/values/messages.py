@@ -57,8 +57,11 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where a message comes from: the wire it was read from, the vendor's profile and the model."""
 
     wire: str
+    """The wire it was read from."""
     profile: str = ""
+    """The id of the vendor's profile."""
     model: str = ""
+    """The model that the reply names."""
     requested: str = ""
     """The requested model, if the reply names another one because of an alias, a snapshot or a router."""
 
@@ -75,8 +78,11 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
     """Visible text."""
 
     text: str
+    """The text."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block."""
     cache: CacheMark | None = None
+    """A mark for the provider's prompt cache."""
 
     def __post_init__(self) -> None:
         if type(self.text) is not str or (self.cache is not None and type(self.cache) is not CacheMark):
@@ -89,7 +95,9 @@ class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
     """The model's reasoning. `text` is empty if the provider sent only a signature or ciphertext."""
 
     text: str
+    """The reasoning, or the provider's summary of it."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block, such as a signature."""
 
     def __post_init__(self) -> None:
         if type(self.text) is not str:
@@ -105,13 +113,21 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     """
 
     kind: MediaKind
+    """What it is: an image, audio, video or another file."""
     media_type: str = ""
+    """The MIME type, such as `image/png`."""
     data: str | None = None
+    """The content in base64."""
     url: str | None = None
+    """Where the provider finds the content."""
     file_id: str | None = None
+    """The id of a file that was uploaded to the provider."""
     name: str = ""
+    """The name of the file."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block."""
     cache: CacheMark | None = None
+    """A mark for the provider's prompt cache."""
     detail: Literal["", "auto", "low", "high", "original"] = ""
     """A hint for the resolution at which the model sees an image; only OpenAI's APIs support it."""
 
@@ -158,17 +174,25 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     """
 
     id: str
+    """Identifies the call; its result has the same id."""
     name: str
+    """The name of the tool."""
     arguments: dict[str, Any] | None = None
+    """The arguments; None for a freeform call, and for text that is not a JSON object."""
     raw: str | None = None
+    """The text exactly as sent, if it is known."""
     freeform: bool = False
+    """The input is plain text instead of JSON."""
     namespace: str = ""
+    """The namespace of the tool, if it has one."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block."""
     base_call: BaseCall | None = None
     """Set if the model made the call under the native tool names of a facade."""
     caller: str = ""
     """The id of the code execution that made the call; "": the model itself."""
     cache: CacheMark | None = None
+    """A mark for the provider's prompt cache."""
 
     def __post_init__(self) -> None:
         kinds = (type(self.id), type(self.name), type(self.namespace), type(self.caller), type(self.freeform))
@@ -204,16 +228,25 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     """
 
     call_id: str
+    """The id of the call."""
     content: "tuple[ResultBlock, ...]" = ()
+    """What the model reads."""
     name: str = ""
+    """The name of the tool."""
     data: Any = None
+    """What the tool returned, as JSON data; None if that was only text."""
     is_error: bool = False
+    """Whether the call failed."""
     error_kind: ToolErrorKind | None = None
+    """The category of the failure."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block."""
     is_rendered: bool = False
     """A facade rendered the text, so it already tells the model whether the call failed."""
     error_code: str = ""
+    """The stable name of the failure, as the tool raised it."""
     cache: CacheMark | None = None
+    """A mark for the provider's prompt cache."""
 
     def __post_init__(self) -> None:
         if type(self.content) is not tuple:
@@ -248,7 +281,9 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
     """Content from one wire that has no neutral form, verbatim."""
 
     wire: str
+    """The wire that it comes from, and to which alone it can be sent."""
     item: Any
+    """The content, as JSON."""
 
     def __post_init__(self) -> None:
         if type(self.wire) is not str:
@@ -270,7 +305,9 @@ class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
     loaded: tuple[str, ...] = ()
     """Deferred tools that the model may now call."""
     removed: tuple[str, ...] = ()
+    """Tools that the model may no longer call."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the block."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -300,10 +337,15 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts. `input` includes `cached` and `cache_write`; `output` includes `reasoning`."""
 
     input: int = 0
+    """All input tokens."""
     output: int = 0
+    """All output tokens."""
     cached: int = 0
+    """Input tokens read from the prompt cache."""
     cache_write: int = 0
+    """Input tokens written to the prompt cache."""
     reasoning: int = 0
+    """Output tokens of reasoning."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -313,9 +355,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     role: Role
+    """Who speaks: system, user, assistant or tool."""
     blocks: tuple[Block, ...]
+    """The content, in order."""
     origin: Origin | None = None
+    """Where the message comes from; None: from the caller."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the message."""
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
@@ -364,11 +410,17 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A model's reply: one assistant message, why it stopped, and its token usage."""
 
     blocks: tuple[Block, ...]
+    """The content of the assistant message, in order."""
     stop: StopReason = "end"
+    """Why the model stopped."""
     usage: Usage = Usage()
+    """The tokens of the request and the reply."""
     origin: Origin | None = None
+    """Where the reply comes from."""
     id: str = ""
+    """The provider's id of the reply."""
     opaque: Opaque | None = None
+    """State of the provider that belongs to the message."""
 
     def __post_init__(self) -> None:
         if type(self.blocks) is not tuple:

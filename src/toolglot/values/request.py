@@ -54,7 +54,9 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     mode: _Mode = "auto"
+    """Whether the model calls a tool."""
     names: Sequence[str] = ()
+    """The only tools that it may call; empty: all."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -79,24 +81,38 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     """Structured output: JSON that follows `schema`, or any JSON object if it is None."""
 
     schema: Schema | None = None
+    """The JSON Schema; None: any object."""
     name: str = "output"
+    """A name for the schema, which some providers require."""
     description: str = ""
+    """What the output is, for the model."""
     strict: bool | None = None
+    """Whether the provider must enforce the schema; None: if it can."""
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     """Generation options. None means the provider's default."""
 
     max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    """Maximum tokens of a reply."""
     temperature: Annotated[float, Meta(ge=0)] | None = None
+    """How random the reply is; 0: as little as possible."""
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Choose only from the likeliest tokens that together have this probability."""
     top_k: Annotated[float, Meta(ge=0)] | None = None
+    """Choose only from this many of the likeliest tokens."""
     stop: Sequence[str] = ()
+    """Texts at which the reply ends."""
     seed: int | None = None
+    """Makes replies repeatable, as far as the provider can."""
     presence_penalty: float | None = None
+    """How much a token is avoided that has occurred already."""
     frequency_penalty: float | None = None
+    """How much a token is avoided for each time that it has occurred."""
     effort: Effort | None = None
+    """How much the model should reason: none, minimal, low, medium, high, xhigh or max."""
     thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
+    """Maximum tokens of reasoning; -1: the model decides, where the provider supports that."""
     cache: bool | CacheMark | None = None
     """Place prompt-cache marks on wires that need them, with the CacheMark's time to live if given; agents do
     so unless this is False. Other wires cache without marks."""
@@ -118,13 +134,21 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     """"": the model of the engine or profile used to send it."""
     messages: Sequence[Message] = ()
+    """The conversation, with system messages."""
     tools: Sequence[ToolDefinition] = ()
+    """The tools that the model may call."""
     tool_choice: ToolChoice | None = None
+    """Whether it must call one, and which; None: the model decides."""
     parallel: bool | None = None
+    """False: one call at a time; None: the provider's default."""
     options: Options = Options()
+    """How the model generates."""
     output: Output | None = None
+    """The shape of the answer; None: text."""
     stream: bool | None = None
+    """Whether the reply is streamed; None: whatever sends the request decides."""
     extras: dict[str, dict[str, Any]] = {}
+    """A provider's own parameters, by wire or family of wires."""
 
     @property
     def all_extras(self) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,7 @@ class EncodedResults(Encoding, frozen=True, kw_only=True):
     """Tool results as the messages (or items, or contents) of a wire."""
 
     messages: list[Doc]
+    """The messages, in the format of the wire."""
 
 
 def encode_tools(

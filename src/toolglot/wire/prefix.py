@@ -34,7 +34,9 @@ class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
     """A request as the bytes of a body. The first `prefix_length` bytes also start the next body."""
 
     body: bytes = b""
+    """The bytes of the body."""
     prefix_length: int = 0
+    """How many of them also start the next body."""
 
 
 class EncodedHead(NamedTuple):

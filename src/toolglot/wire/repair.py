@@ -45,7 +45,9 @@ class RepairedHistory(msgspec.Struct, frozen=True):
     """A legal history and what was changed in it."""
 
     messages: list[Message]
+    """The messages to send."""
     repairs: list[Repair]
+    """What was changed."""
 
 
 def make_unknown_result(call: ToolCall) -> ToolResult:

@@ -100,6 +100,7 @@ class EncodedRequest(Encoding, frozen=True, kw_only=True):
     """A request as a wire's body."""
 
     body: dict[str, Any]
+    """The body, before it is written as JSON."""
 
 
 Place = Literal["start", "system", "user", "assistant", "tool"]

@@ -141,6 +141,7 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What commands may do."""
 
     network: bool = False
+    """Whether commands may use the network."""
     hidden: Sequence[Path] = ()
     """Paths that commands cannot read."""
     visible: Sequence[str] = ()

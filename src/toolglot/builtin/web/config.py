@@ -29,9 +29,13 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     searxng_url: str = ""
     """Base URL of a SearXNG instance whose JSON format is enabled."""
     brave_key: Secret = ""
+    """The key for Brave Search, or a function that returns it."""
     tavily_key: Secret = ""
+    """The key for Tavily, or a function that returns it."""
     brave_url: str = "https://api.search.brave.com/res/v1/web/search"
+    """Where Brave Search is asked."""
     tavily_url: str = "https://api.tavily.com/search"
+    """Where Tavily is asked."""
     allow_private: Sequence[str] = ()
     """Hosts and networks that need not be public: localhost:8000, 10.0.0.0/8."""
     browser: str = ""

@@ -28,6 +28,7 @@ class Token(msgspec.Struct, frozen=True):
     """A bearer token."""
 
     text: str
+    """The token itself."""
     expires_at: float | None = None
     """Seconds since 1970; None: use it until it is refused."""
     base_url: str = ""

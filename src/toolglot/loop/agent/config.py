@@ -51,8 +51,11 @@ class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
     """The argument of a function that writes the system prompt."""
 
     model: str
+    """The model that is asked, as PROVIDER:MODEL."""
     data: Data
+    """The data of the run."""
     messages: Sequence[Message]
+    """The conversation so far."""
     tools: tuple[ToolDefinition, ...]
     """As the model sees them."""
 
