@@ -25,7 +25,7 @@ class SchemaToolOptions(TypedDict, total=False):
     version: str
     """The version of the tool, for people and logs."""
     strict: bool | None
-    """Whether the provider must enforce the schema; None: if it can do so without changing its meaning."""
+    """True: have the provider hold calls to the schema, where it can."""
     namespace: str
     """A group of tools that the name belongs to; tools in different namespaces may have the same name."""
     deferred: bool

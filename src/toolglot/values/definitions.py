@@ -64,7 +64,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Literal["function", "freeform", "hosted"] = "function"
     """What it takes, or who runs it."""
     strict: bool | None = None
-    """Whether the provider must enforce the schema; None: if it can do so without changing its meaning."""
+    """True: have the provider hold calls to the schema, where it can."""
     grammar: dict[str, Any] | None = None
     """Constrains the text of a freeform tool, in the format of OpenAI's API."""
     namespace: str = ""

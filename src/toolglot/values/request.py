@@ -87,7 +87,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str = ""
     """What the output is, for the model."""
     strict: bool | None = None
-    """Whether the provider must enforce the schema; None: if it can."""
+    """Whether the provider holds the answer to the schema; None: its default."""
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
