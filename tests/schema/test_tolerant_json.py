@@ -202,8 +202,7 @@ def count_calls(text: str) -> int:
     return calls
 
 
-PATTERNS = r"""{"a": | [ | \d | { | /* | { /* | x{"a":1 | " | # | {"a":1} | {} | ``` | 1 | {"a":1, | {'a':' "
-           r"| \ | "\ | {}{"""
+PATTERNS = r"""{"a": | [ | \d | { | /* | { /* | x{"a":1 | " | # | {"a":1} | {} | ``` | 1 | {"a":1, | {'a':' | \ | "\ | {}{"""
 
 
 @pytest.mark.parametrize("piece", [*PATTERNS.split(" | "), " ", "}", "/* *", "*/ /*"])

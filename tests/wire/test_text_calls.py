@@ -216,8 +216,7 @@ CASES: dict[str, tuple[str, str, Expected]] = {
     "json, arguments first": ('{"arguments": {"word": "elm"}, "name": "look_up"}', "", [LOOK]),
     "pythonic": ("[look_up(word='elm'), now()]", "", [LOOK, NOW]),
     "pythonic, types": (
-        r"""[look_up(word="Martha's \"]", limit=9, deep=True, ratio=None, tags=['a', 'b'], options={'x': "
-        r"1.5})]""",
+        r"""[look_up(word="Martha's \"]", limit=9, deep=True, ratio=None, tags=['a', 'b'], options={'x': 1.5})]""",
         "",
         [
             (
