@@ -236,9 +236,12 @@ PROGRAMS = {
             try:
                 run("hi")
             except ConnectFailed as error:
-                print(error)
+                print(error.message)
+                print(error.hint)
         # prints could not connect to 127.0.0.1:9: Connection refused
+        # prints is a server running? Set the base URL if it runs elsewhere
         # prints could not connect to 127.0.0.1:9: Connection refused
+        # prints is a server running? Set the base URL if it runs elsewhere
     """,
     "a tool that fails": """
         @tool

@@ -173,12 +173,11 @@ class Simulator:
         for name, times in situation.current_turn.faults if situation.current_turn else ():
             fault = on_demand.parse_fault(name)
             key = (situation.user_text, situation.turn_index, name)
-            # A client leaves the connection of a reply that is not complete, and retries on another one.
-            fired = self._fired if fault[0] in on_demand.TRANSPORT_FAULTS else on_this
+            fired = self._fired if fault[0] in on_demand.RETRIED_FAULTS else on_this
             if fired[key] < times:
                 fired[key] += 1
                 return fault
-        # this reply is complete: the next program gets the faults that break connections again
+        # this reply is complete: the next program gets the faults that it retries again
         if connection is not None:
             for key in [key for key in self._fired if key[:2] == (situation.user_text, situation.turn_index)]:
                 del self._fired[key]

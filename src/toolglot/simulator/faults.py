@@ -46,6 +46,8 @@ _ERROR_FAULTS: dict[str, RefusalKind] = {
 # those that leave a response without its end
 TRUNCATING_FAULTS = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
 TRANSPORT_FAULTS = (*TRUNCATING_FAULTS, "error-in-200", "error-in-200-first")
+# those after which a client asks again, maybe on another connection
+RETRIED_FAULTS = (*TRANSPORT_FAULTS, "rate-limit", "rate-limit-date", "server-error", "overloaded", "html")
 # name -> what goes wrong
 FAULTS = {
     "rate-limit": "429 with Retry-After; `rate-limit:0.5` sets the seconds",

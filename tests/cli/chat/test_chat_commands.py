@@ -17,6 +17,7 @@ from toolglot.cli.chat.spending import Spending
 from toolglot.config.settings import PolicySettings
 from toolglot.engine.signin import environment
 from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.loop.agent.agent import compact
 from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.tool import tool
 from toolglot.values.events import ContextTruncated, ReplyDone
@@ -181,7 +182,7 @@ def test_a_compact_that_fails_omits_nothing() -> None:
     talked = Conversation([user("a"), assistant("b"), user("c"), assistant("d")])
     agent = Agent("simulator", summarize=fail, conversation=talked)
     with pytest.raises(ToolglotError, match="no summary today"):
-        agent.compact_sync()
+        asyncio.run(compact(agent))
     assert asyncio.run(agent.context_usage()).omitted_messages == 0
 
 

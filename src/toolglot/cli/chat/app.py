@@ -34,7 +34,7 @@ from toolglot.common.textutil import pluralize
 from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.agent import Agent, compact
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
@@ -271,7 +271,7 @@ class Chat:
 
         Raises ToolglotError.
         """
-        task = asyncio.create_task(self.agent.compact())
+        task = asyncio.create_task(compact(self.agent))
         self._turn_task = task
         try:
             with self.keyboard.reserve(), self.reader.watch_turn(self._interrupt), self.screen.turn():

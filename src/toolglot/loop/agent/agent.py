@@ -48,7 +48,7 @@ from toolglot.values.messages import Conversation, Message, load, save, user
 from toolglot.values.request import Request
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
-__all__ = ["Agent", "Orchestrator"]
+__all__ = ["Agent", "Orchestrator", "compact"]
 
 log = get_logger("toolglot.loop")
 
@@ -354,16 +354,6 @@ class Agent(Generic[Data, OutputValue]):
         self._state.rewind(start)
         return removed
 
-    async def compact(self) -> ContextTruncated | None:
-        """Let the model summarize all but the last turn now, and return what requests omit from then on.
-
-        The conversation itself keeps everything. None: there is nothing to summarize. Raises ToolglotError
-        if the model gives no summary; nothing is omitted then.
-        """
-        return await self._runs.compact(self._state)
-
-    compact_sync = blocking(compact)
-
     def _check_idle(self) -> None:
         if self._state.is_busy:
             raise UsageError("a run is in progress on this conversation; wait for it")
@@ -437,6 +427,16 @@ class Agent(Generic[Data, OutputValue]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+async def compact(agent: Agent[Any, Any]) -> ContextTruncated | None:
+    """Let the model summarize all but the last turn now, and return what requests omit from then on.
+
+    The conversation itself keeps everything. None: there is nothing to summarize. Raises ToolglotError
+    if the model gives no summary; nothing is omitted then.
+    """
+    # For programs like the chat: an agent has few methods, and those that people need every day.
+    return await agent._runs.compact(agent._state)  # pyright: ignore[reportPrivateUsage]
 
 
 Orchestrator = Agent
