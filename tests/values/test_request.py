@@ -48,7 +48,7 @@ def test_a_family_stands_for_its_wires(wire: str) -> None:
 def test_what_a_request_says_itself_takes_precedence() -> None:
     options = Options(extras={"gemini": {"a": 1, "b": 1}, "openai-chat": {"c": 1}})
     request = Request("", [user("hi")], options=options, extras={"gemini": {"b": 2}, "ollama-chat": {"d": 2}})
-    assert request.all_extras == {
+    assert request.extras == {
         "gemini": {"a": 1, "b": 2},
         "openai-chat": {"c": 1},
         "ollama-chat": {"d": 2},

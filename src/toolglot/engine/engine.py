@@ -630,7 +630,7 @@ class _Exchange:
 
 def _add_profile_defaults(request: Request, profile: Profile) -> Request:
     """Add the extras that the profile always sends, such as usage in streams, unless the request sets them."""
-    extras, own_extras = request.extras, request.all_extras.get(profile.wire, {})
+    extras, own_extras = request.extras, request.extras.get(profile.wire, {})
     defaults = {**profile.defaults, **(profile.stream_defaults if request.stream else {})}
     if missing := {key: value for key, value in defaults.items() if key not in own_extras}:
         extras = {**extras, profile.wire: {**missing, **own_extras}}

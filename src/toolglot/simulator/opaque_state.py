@@ -33,7 +33,7 @@ _REASONING_FIELDS = {"openrouter": "reasoning", "groq": "reasoning", "copilot": 
 def shows_thinking(request: Request, profile: Profile) -> bool:
     """Whether the model shows its reasoning in this request."""
     options = request.options
-    extras = request.all_extras.get(profile.wire, {})
+    extras = request.extras.get(profile.wire, {})
     mode = as_dict(extras.get("thinking")).get("type")
     if options.effort == "none" or options.thinking_budget == 0:
         return False

@@ -150,16 +150,6 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     extras: dict[str, dict[str, Any]] = {}
     """A provider's own parameters, by wire or family of wires."""
 
-    @property
-    def all_extras(self) -> dict[str, dict[str, Any]]:
-        """The extras of the options and of the request, which take precedence."""
-        if not self.options.extras:
-            return self.extras
-        extras = {
-            wire: {**fields, **self.extras.get(wire, {})} for wire, fields in self.options.extras.items()
-        }
-        return {**self.extras, **extras}
-
     def __post_init__(self) -> None:
         if isinstance(self.messages, str | Message):
             raise UsageError("messages of Request: pass a list, such as [user('hi')]")
@@ -167,6 +157,16 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
         if isinstance(self.tool_choice, str):
             msgspec.structs.force_setattr(self, "tool_choice", parse_tool_choice(self.tool_choice))
+        if self.options.extras:
+            msgspec.structs.force_setattr(self, "extras", _merge_extras(self.options.extras, self.extras))
+
+
+_Extras = dict[str, dict[str, Any]]
+
+
+def _merge_extras(extras: _Extras, own: _Extras) -> _Extras:
+    """Return extras of options and of a request, which take precedence."""
+    return {**own, **{wire: {**fields, **own.get(wire, {})} for wire, fields in extras.items()}}
 
 
 class OfferedTools(NamedTuple):

@@ -150,7 +150,7 @@ def encode_messages(
 
 def is_stateful(request: Request, profile: Profile) -> bool:
     """Return whether the provider supplies a part of the history itself."""
-    extras = request.all_extras.get(profile.wire, {})
+    extras = request.extras.get(profile.wire, {})
     return any(extras.get(key) for key in SPECS[profile.wire].stateful_extras)
 
 

@@ -68,7 +68,7 @@ def encode_effort(options: Options, writer: Writer) -> str | None:
 def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
     """Select the extras for the target's wire and family; all others are losses."""
     accepted: dict[str, Any] = {}
-    for family, fields in request.all_extras.items():
+    for family, fields in request.extras.items():
         if family in (writer.profile.wire, SPECS[writer.profile.wire].family):
             accepted.update(fields)  # the caller's own fields are never checked
             continue

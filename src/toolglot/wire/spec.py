@@ -189,7 +189,7 @@ def check_extras(extras: Iterable[str]) -> None:
     """Raise UnknownName for a key of extras that is neither a wire nor a family of wires: its fields would
     never be sent.
     """
-    known = {*SPECS, *plugin_names("wires"), *(spec.family for spec in _ROWS if spec.family)}
     for name in extras:
+        known = {*SPECS, *plugin_names("wires"), *(spec.family for spec in _ROWS if spec.family)}
         if name not in known:
             raise UnknownName("wire in extras", name, known)

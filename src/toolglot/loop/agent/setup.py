@@ -241,7 +241,8 @@ class AgentSetup:
 
 
 def _check_data(config: AgentConfig, tool_config: ToolConfig, names: PolicyNames, data: Any) -> None:
-    unfit = [tool for tool in config.tools if not fits(data, tool.needs)]
+    # Few tools need any data, and this runs for every prompt.
+    unfit = [tool for tool in config.tools if tool.needs is not Any and not fits(data, tool.needs)]
     if not unfit or not tool_config.enabled:
         return
     allowed = find_allowed(tool_config, config.tool_names, names)
