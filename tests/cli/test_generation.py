@@ -53,6 +53,13 @@ def test_what_is_no_parameter(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_flags_leave_the_settings_as_they_are() -> None:
+    configured = Options(extras={"ollama-chat": {"options": {"num_ctx": 4096}}})
+    changed = change_options(configured, None, None, None, ["ollama-chat.options.num_ctx=8192"])
+    assert changed.extras == {"ollama-chat": {"options": {"num_ctx": 8192}}}
+    assert configured.extras == {"ollama-chat": {"options": {"num_ctx": 4096}}}
+
+
 def test_a_field_of_what_is_no_object() -> None:
     with pytest.raises(UsageError, match=r"openai\.a\.b=1: a is not an object"):
         change("openai.a=1", "openai.a.b=1")

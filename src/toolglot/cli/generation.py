@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from toolglot.cli.options import combine
 from toolglot.common.jsontext import loads
 from toolglot.errors import UsageError
+from toolglot.schema.arguments import deep_copy
 from toolglot.values.request import Effort, Options, Schema
 from toolglot.wire.spec import check_extras
 
@@ -45,7 +46,7 @@ def change_options(
     """Return options with those that were given as flags. Raises UsageError."""
     given = {"max_tokens": max_tokens, "temperature": temperature, "effort": effort}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    own = {wire: dict(fields) for wire, fields in options.extras.items()}
+    own = deep_copy(options.extras)  # the settings are not to change with it
     for text in extras:
         _add_extra(own, text)
     check_extras(own)

@@ -46,8 +46,7 @@ def fit_tools(tools: Iterable[Tool], model: str, size: int | None) -> tuple[list
     chosen = [tool for tool in tools if tool.name in _SMALL_SET]
     names = ", ".join(tool.name for tool in chosen)
     note = (
-        f"{model} has a context of {size:,} tokens, so only a few built-in tools are offered ({names}): give "
-        "it more "
-        "(see docs/guides/local-models.md), or use --builtin for all of them"
+        f"{model} has a context of {size:,} tokens, so only a few built-in tools are offered ({names}): "
+        "give it more (see docs/guides/local-models.md), or use --builtin for all of them"
     )
     return chosen, note
