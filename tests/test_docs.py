@@ -263,6 +263,18 @@ def test_links_lead_to_a_page_and_to_a_heading(page: Path) -> None:
     assert dead == []
 
 
+def test_the_changelog_stays_short() -> None:
+    """What a version can do, in as many lines as people read; its details are in the guides."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *versions = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    assert versions
+    for version in versions:
+        assert len(version.splitlines()) <= 120, version.partition("\n")[0]
+        points = re.findall(r"^- .*\n(?:  .*\n)*", version, re.MULTILINE)
+        assert [point for point in points if point.count("\n") > 3] == []
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
 def without_code(text: str) -> str:
     return re.sub(r"^```.*?^```$|`[^`\n]+`", lambda code: "" if code[0].startswith("```") else code[0].strip("`"), text,
                   flags=re.DOTALL | re.MULTILINE)  # fmt: skip
