@@ -14,7 +14,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PORTABLE := $(filter-out %/builtin %/confine,$(wildcard src/toolglot/*)) $(addprefix src/toolglot/confine/,programs.py web_address.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test attack test-all test-local test-wheel check fix bench instructions docs clean
+.PHONY: help demo test attack test-all test-local test-wheel check fix bench instructions hashes docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -83,6 +83,9 @@ bench: $(READY) ## measure speed against the floor and the official SDKs (the lo
 instructions: $(READY) ## count the instructions, garbage and memory of a conversation, and compare them with those that are kept (SYSTEM=no: do not install valgrind)
 	@SYSTEM=$(SYSTEM) sh tests/system.sh valgrind:valgrind
 	@$(BIN)/python -m bench instructions
+
+hashes: $(READY) ## write constraints-hashed.txt, for installs that verify every wheel, from constraints.txt
+	@$(BIN)/python -m tests.hashed_constraints
 
 docs: $(DOCS_READY) ## regenerate the generated parts of the documentation and build the site in site/
 	@$(BIN)/python docs/generate.py
