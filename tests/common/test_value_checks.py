@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from toolglot import (
@@ -23,6 +24,7 @@ from toolglot import (
     Request,
     RetryConfig,
     Root,
+    RunLimits,
     ShellOptions,
     Text,
     Timeouts,
@@ -37,6 +39,7 @@ from toolglot import (
     decode_request,
     tool,
 )
+from toolglot.common.value_checks import FORMER_OPTIONS, OptionMeta
 
 NUMBERS: dict[str, Any] = {
     "max_tokens": -1,
@@ -87,6 +90,36 @@ def test_wrong_value_is_refused_when_it_is_made(
     with pytest.raises(UsageError) as caught:
         kind(**fields)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "name", "message"), [
+    (ToolConfig, "max_iterations", "ToolConfig.max_iterations is now RunLimits.max_iterations"),
+    (ToolConfig, "max_tokens", "ToolConfig.max_tokens is now RunLimits.max_total_tokens"),
+    (ToolConfig, "max_per_minute", "ToolConfig.max_per_minute is now ToolConfig.rates"),
+    (RunLimits, "max_tokens", "unknown RunLimits option 'max_tokens'; did you mean 'max_total_tokens' or "
+                              "'Options.max_tokens'?"),
+    (Options, "temprature", "unknown Options option 'temprature'; did you mean 'temperature'?"),
+    (Rate, "call", "unknown Rate option 'call'; did you mean 'calls'?"),
+    (Rate, "x", "unknown Rate option 'x'; known: calls, seconds"),
+])  # fmt: skip
+def test_option_that_there_is_not_is_named(kind: Callable[..., Any], name: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        kind(**{name: 3})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("kind", OptionMeta.kinds)
+def test_former_options_lead_to_options(kind: type[msgspec.Struct]) -> None:
+    fields = {f"{kind.__name__}.{name}" for name in kind.__struct_fields__}
+    assert fields.isdisjoint(FORMER_OPTIONS)
+    for new in FORMER_OPTIONS.values():
+        assert new in fields or not new.startswith(f"{kind.__name__}.")
+
+
+def test_missing_option_is_still_pythons_error() -> None:
+    kind: Callable[..., Any] = Rate
+    with pytest.raises(TypeError, match="Missing required argument 'calls'"):
+        kind()
 
 
 def test_any_iterable_is_kept_as_a_tuple_or_a_frozenset() -> None:

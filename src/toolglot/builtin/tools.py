@@ -36,7 +36,7 @@ from toolglot.builtin.web.tools import web_tools
 from toolglot.common.loggers import get_logger
 from toolglot.common.skills import Skill
 from toolglot.common.user_dirs import is_writable, state_directory
-from toolglot.common.value_checks import as_items, check_arguments, check_values
+from toolglot.common.value_checks import OptionMeta, as_items, check_arguments, check_values
 from toolglot.confine.sandbox_probe import describe_weakness
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
@@ -48,7 +48,7 @@ __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusa
 log = get_logger("toolglot.builtin")
 
 
-class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
+class BuiltinOptions(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """What the built-in tools may do."""
 
     other_roots: Sequence[Root] = ()

@@ -4,15 +4,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import asdict, force_setattr
 
-from toolglot.errors import UsageError
+from toolglot.common.textutil import did_you_mean, suggest
+from toolglot.errors import UnknownName, UsageError
 
 __all__ = [
+    "FORMER_OPTIONS",
     "Accepts",
+    "OptionMeta",
     "as_items",
     "check_arguments",
     "check_texts",
@@ -34,6 +37,56 @@ _CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {
     Collection: frozenset,
 }
 _PYTHON_NAMES = {"`array`": "a list", "null": "None"}
+
+
+# ---- names
+
+
+FORMER_OPTIONS = {
+    "ToolConfig.max_iterations": "RunLimits.max_iterations",
+    "ToolConfig.run_timeout": "RunLimits.run_timeout",
+    "ToolConfig.max_tokens": "RunLimits.max_total_tokens",
+    "ToolConfig.max_cost": "RunLimits.max_cost",
+    "ToolConfig.max_per_minute": "ToolConfig.rates",
+    "ToolConfig.max_requests_per_minute": "RunLimits.request_rates",
+    "ToolConfig.max_tokens_per_minute": "RunLimits.request_rates",
+}
+"""Names that options had while 0.1.0 was in development -> names now. Programs of its early users still have
+them."""
+_Value = TypeVar("_Value")
+
+
+class OptionMeta(msgspec.StructMeta):
+    """The metaclass of structs that users fill in: an unknown name is a UsageError that says what is meant."""
+
+    kinds: ClassVar[list[type[msgspec.Struct]]] = []
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        OptionMeta.kinds.append(cast(type[msgspec.Struct], self))
+
+    def __call__(self: type[_Value], *args: Any, **kwargs: Any) -> _Value:
+        try:
+            return super().__call__(*args, **kwargs)
+        except TypeError:
+            kind = cast(type[msgspec.Struct], self)
+            for name in kwargs:
+                if name not in kind.__struct_fields__:
+                    raise _find_meaning(kind, name) from None
+            raise
+
+
+def _find_meaning(kind: type[msgspec.Struct], name: str) -> UsageError:
+    if (former := FORMER_OPTIONS.get(f"{kind.__name__}.{name}")) is not None:
+        return UsageError(f"{kind.__name__}.{name} is now {former}")
+    guesses = suggest(name, kind.__struct_fields__, limit=1, cutoff=0.75)
+    guesses += [f"{other.__name__}.{name}" for other in OptionMeta.kinds if name in other.__struct_fields__]
+    if guesses:
+        return UsageError(f"unknown {kind.__name__} option {name!r}; {did_you_mean(guesses[:3])}")
+    return UnknownName(f"{kind.__name__} option", name, kind.__struct_fields__)
+
+
+# ---- values
 
 
 def check_values(value: msgspec.Struct) -> None:

@@ -19,6 +19,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.common.plugins import plugin_names
 from toolglot.common.redact import redact
 from toolglot.common.textutil import did_you_mean, suggest, truncate
+from toolglot.common.value_checks import FORMER_OPTIONS
 from toolglot.config.settings import Setting, Settings, TrustRule
 from toolglot.engine.rate_limit import RequestRate
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, infer_provider
@@ -52,15 +53,15 @@ _WHOLE_VALUES: dict[type[msgspec.Struct], str] = {
     Rate: "{ calls = 10, seconds = 60 }",
     RequestRate: "{ requests = 50, tokens = 80000, seconds = 60 }",
 }
-FORMER_NAMES = {
-    "policy.max_iterations": "limits.max_iterations",
-    "policy.run_timeout": "limits.run_timeout",
-    "policy.max_tokens": "limits.max_total_tokens",
-    "policy.max_cost": "limits.max_cost",
-    "policy.max_per_minute": "policy.rates",
-    "policy.max_requests_per_minute": "limits.request_rates",
-    "policy.max_tokens_per_minute": "limits.request_rates",
-}
+_SECTIONS = {"ToolConfig": "policy", "RunLimits": "limits"}
+
+
+def _find_key(option: str) -> str:
+    kind, name = option.split(".")
+    return f"{_SECTIONS[kind]}.{name}"
+
+
+FORMER_NAMES = {_find_key(old): _find_key(new) for old, new in FORMER_OPTIONS.items()}
 """Names that settings had while 0.1.0 was in development -> names now. Files of its early users still have
 them."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.providers.catalog import select_row
 
 __all__ = ["RequestRate", "Slot", "cancel_slot", "reserve_slot"]
@@ -24,7 +24,7 @@ _lock = Lock()  # event loops in several threads may share a limit
 _TIME = attrgetter("time")
 
 
-class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRate(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """Maximum requests to a model, and tokens in them and their replies, per `seconds` seconds.
 
     None: no limit.

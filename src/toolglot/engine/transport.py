@@ -13,7 +13,7 @@ import msgspec
 
 from toolglot.common.jsontext import dumps_text, loads
 from toolglot.common.redact import redact
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -49,7 +49,7 @@ PUBLIC_HEADERS = frozenset(
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+class Timeouts(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """Timeouts in seconds. None: wait forever."""
 
     connect: Seconds | None = 10.0

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, overload
 import msgspec
 
 from toolglot.common.textutil import pluralize
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.loop.run import find_last_prompt
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, token_factor
@@ -35,7 +35,7 @@ _MIN_CALIBRATION_TOKENS = 200  # shorter requests say little about a model's tok
 _NOTE_TOKENS = 40  # of the message that says what is left out
 
 
-class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class ContextPolicy(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """What to do when a conversation no longer fits the context window."""
 
     when_full: Literal["compact", "trim", "off"] = "compact"

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.engine.rate_limit import RequestRate
 from toolglot.providers.catalog import resolve_profile
 
@@ -15,7 +15,7 @@ _Count = Annotated[int, Meta(ge=0)]
 _Amount = Annotated[float, Meta(ge=0)]
 
 
-class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
+class RunLimits(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """How much a run may use, from a prompt to its answer. None: no limit."""
 
     max_iterations: _Count = 25

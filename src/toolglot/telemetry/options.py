@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from toolglot.common.loggers import get_logger
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ContentMode = Literal["NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"]
 """Where the content of messages and calls is recorded."""
 
 
-class Telemetry(msgspec.Struct, frozen=True, eq=False):
+class Telemetry(msgspec.Struct, metaclass=OptionMeta, frozen=True, eq=False):
     """How an agent reports to OpenTelemetry: `Agent(telemetry=Telemetry("support"))`."""
 
     agent: str = ""

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.tools.rules import parse_rule
 from toolglot.values.approvals import ApprovalMode, Effect
 from toolglot.values.request import ToolChoice, parse_tool_choice
@@ -23,7 +23,7 @@ Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
 
 
-class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
+class RetryConfig(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """Exponential backoff: wait `base` seconds, then `factor` times as long, at most `max_delay`; minus up to
     `jitter`.
     """
@@ -53,7 +53,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
         return delay * (1 - self.jitter * random_fraction)
 
 
-class Rate(msgspec.Struct, frozen=True):
+class Rate(msgspec.Struct, metaclass=OptionMeta, frozen=True):
     """At most `calls` calls in `seconds` seconds."""
 
     calls: Annotated[int, Meta(ge=0)]
@@ -70,7 +70,7 @@ class Rate(msgspec.Struct, frozen=True):
         return self.calls / self.seconds
 
 
-class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ToolConfig(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """How the calls of a model run: which may, when somebody is asked, and limits for each.
 
     None: no limit.

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from toolglot.common.jsontext import to_plain
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.errors import UsageError
 from toolglot.values.definitions import BUILTIN_TAG, CacheMark, Schema, ToolDefinition, ToolExample
 from toolglot.values.messages import Message, ToolResult, ToolsChanged
@@ -90,7 +90,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the provider holds the answer to the schema; None: its default."""
 
 
-class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+class Options(msgspec.Struct, metaclass=OptionMeta, frozen=True, omit_defaults=True):
     """Generation options. None means the provider's default."""
 
     max_tokens: Annotated[int, Meta(ge=0)] | None = None

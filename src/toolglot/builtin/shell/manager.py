@@ -27,7 +27,7 @@ from toolglot.builtin.shell.protected_paths import ProtectionReport
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
 from toolglot.common.user_dirs import create_own_path, own_paths, state_directory
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.confine.home import explain_hidden_paths, write_git_config
 from toolglot.confine.limits import CommandLimits, describe_limits
 from toolglot.confine.private_dirs import ConversationDirectory
@@ -137,7 +137,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     unread_bytes: int = 0
 
 
-class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ShellOptions(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """What commands may do."""
 
     network: bool = False

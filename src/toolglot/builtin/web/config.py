@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.errors import UsageError
 
 __all__ = ["NO_SEARCH_SERVICE", "Secret", "WebConfig", "resolve_secret"]
@@ -23,7 +23,7 @@ else:
     Secret = Any  # msgspec has no such union
 
 
-class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
+class WebConfig(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """Everything has a usable default, except for a search service."""
 
     searxng_url: str = ""

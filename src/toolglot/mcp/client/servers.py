@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from toolglot.common.known_keys import remember_key
 from toolglot.common.redact import find_secrets, redact
-from toolglot.common.value_checks import check_values
+from toolglot.common.value_checks import OptionMeta, check_values
 from toolglot.errors import UsageError
 
 __all__ = ["SECRET_NAME", "McpOAuth", "McpServer", "remember_secrets"]
@@ -19,7 +19,7 @@ SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH|DSN", r
 _Seconds = Annotated[float, Meta(gt=0)]
 
 
-class McpOAuth(msgspec.Struct, frozen=True, kw_only=True):
+class McpOAuth(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """How to sign in to a server that requires OAuth; unset fields are negotiated with the server."""
 
     scopes: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class McpOAuth(msgspec.Struct, frozen=True, kw_only=True):
         check_values(self)
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+class McpServer(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
     """An MCP server: either a program to start (`command`) or a running server (`url`)."""
 
     command: str = ""
