@@ -74,6 +74,14 @@ def test_a_name_that_nobody_has_is_named(tmp_path: Path, wanted: list[str], stra
         assert f"did you mean {near!r}" in str(caught.value)
 
 
+def test_an_agent_takes_the_built_in_tools_as_they_are(tmp_path: Path) -> None:
+    loaded = builtins(tmp_path)
+    with Agent("simulator:openai", tools=loaded) as agent:
+        assert [tool.name for tool in agent.tools] == [tool.name for tool in loaded.tools]
+    assert {*loaded} == {*loaded.tools}
+    loaded.close()
+
+
 def test_nobody_can_be_asked_without_somebody_who_answers(tmp_path: Path) -> None:
     assert "ask_user" not in names(tmp_path)
     assert "ask_user" in names(tmp_path, ask_user=answers)

@@ -32,6 +32,7 @@ from toolglot import (
     ToolResult,
     UnknownName,
     UsageError,
+    builtins,
     coding_tools,
     create_engine,
     tool,
@@ -54,6 +55,7 @@ class Silent(Hooks):
     ({"tools": None}, "None cannot be a tool: it cannot be called"),
     ({"tools": ["double"]}, "'double' cannot be a tool: it cannot be called; a plug-in's tools are "
                             "load_plugin('tools', NAME)"),
+    ({"tools": [double, builtins(".")]}, "Builtins is not a tool, but has tools: pass its .tools"),
     ({"hooks": [Silent]}, "hooks: pass instances of subclasses of Hooks, not the class Silent"),
     ({"model": None}, "model: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, not "
                       "None"),

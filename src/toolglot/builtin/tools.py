@@ -145,6 +145,10 @@ class Builtins:
             hidden.add("load_skill")
         self.tools = [tool for tool in self.all_tools if tool.name not in hidden]
 
+    def __iter__(self) -> Iterator[Tool]:
+        """Iterate over `tools`, so that it can be passed to an agent as it is, or as part of its tools."""
+        return iter(self.tools)
+
     def check_usable(self, name: str) -> None:
         """Raise UsageError if a tool, given by its own or a model's native name, cannot be used here."""
         bases = {name, *find_base_tools(name)}

@@ -141,7 +141,11 @@ class Tool(Generic[Parameters, Returned, Needs]):
         if isinstance(function, (staticmethod, classmethod)):
             function = cast(Any, function).__func__
         if not callable(function):
-            hint = "; a plug-in's tools are load_plugin('tools', NAME)" if isinstance(function, str) else ""
+            hint = ""
+            if isinstance(function, str):
+                hint = "; a plug-in's tools are load_plugin('tools', NAME)"
+            elif hasattr(function, "tools"):  # builtins(…) or servers, inside a list of tools
+                raise InvalidTool(f"{type(function).__name__} is not a tool, but has tools: pass its .tools")
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called{hint}")
         _check_options(options, definition, function)
         for option in _ITERABLES & options.keys():
