@@ -1,6 +1,7 @@
 """The documentation runs: every Python block is executed, every generated part is current."""
 
 import contextlib
+import html
 import io
 import json
 import os
@@ -333,9 +334,25 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="toolglot.Agent.run_sync"' in page
     tools = (tmp_path / "site" / "reference" / "tools.html").read_text(encoding="utf-8")
     assert 'id="toolglot.ApprovalRequest.effects"' in tools, "fields without a docstring are missing"
+    signatures = list(list_signatures(tmp_path / "site"))
+    assert {"approved: bool", "data: Data", "max_result: int | None"} <= {*signatures}
+    assert [text for text in signatures if re.match(r"[a-z]\w*( = .*)?$", text, re.DOTALL)] == [], "no type"
+    code = re.compile(r"\b(\w+) = \1\b|\bself\.|\b(cast|blocking|Accepts)\(|: _")
+    assert [text for text in signatures if code.search(text)] == [], "not a type or a default, but code"
     assert "https://fonts" not in page
     assert "Agent" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
     assert list(dead_links(tmp_path / "site")) == []
+
+
+def list_signatures(site: Path) -> Iterator[str]:
+    """The signatures that the API reference of a built site shows."""
+    for page in (site / "reference").glob("*.html"):
+        blocks = re.findall(
+            r"<div class=\"?[\w -]*doc-signature.*?<code>(.*?)</code>",
+            page.read_text(encoding="utf-8"),
+            re.DOTALL,
+        )
+        yield from (html.unescape(re.sub(r"<[^>]+>", "", block)).strip() for block in blocks)
 
 
 def dead_links(site: Path) -> Iterator[tuple[str, str]]:

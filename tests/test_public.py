@@ -126,3 +126,11 @@ def test_an_agent_has_few_public_names() -> None:
         *("switch", "add_tools", "remove_tools", "save", "load", "restore", "undo"),
         *("context_usage", "preview_request", "view", "close", "aclose"),
     }
+
+
+def test_help_opens_with_what_the_package_is(capsys: pytest.CaptureFixture[str]) -> None:
+    summary, *_ = str(toolglot.__doc__).splitlines()
+    assert summary.startswith("Let models of any provider call tools")
+    code = [line[4:] for line in str(toolglot.__doc__).splitlines() if line.startswith("    ")]
+    exec("\n".join(code), {})
+    assert capsys.readouterr().out == "Paris: 21 degrees\n"

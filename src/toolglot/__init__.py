@@ -1,8 +1,22 @@
-"""toolglot: LLM tool calling for every major provider, with conversations that stay valid.
+"""Let models of any provider call tools: Python functions, commands, MCP servers.
 
-The public names. Each is loaded from its module when it is first used, so that `import toolglot` costs next
-to nothing. Type checkers read `__init__.pyi`, which `make docs` generates from this table.
+`tool` makes a tool from a function, and an `Agent` runs a conversation with a model that may call it:
+
+    from toolglot import Agent, tool
+
+    @tool
+    def get_weather(city: str) -> str:
+        "Get the current weather in a city."
+        return f"{city}: 21 degrees"
+
+    agent = Agent("simulator", tools=[get_weather])  # with a key: "openai:gpt-5.1"
+    print(agent.run_sync("What is the weather in Paris?").results[0].text)
+
+The simulator needs no key. Below are the public names; each has a docstring: `help(toolglot.RunLimits)`.
 """
+
+# Each name is loaded from its module when it is first used, so that `import toolglot` costs next to nothing.
+# Type checkers read `__init__.pyi`, which `make docs` generates from this table.
 
 from importlib import import_module
 

@@ -75,7 +75,7 @@ class LossyEncoding(UsageError):
     """Strict encoding was requested, but these losses would occur."""
 
     def __init__(self, losses: "Iterable[Loss]") -> None:
-        self.losses = tuple(losses)
+        self.losses: tuple[Loss, ...] = tuple(losses)
         super().__init__("the target cannot express everything: " + "; ".join(map(str, self.losses)))
 
 

@@ -131,19 +131,19 @@ class Builtins:
         ]
         # Calls that change files or run commands run in order within a turn: a test runs after the edit that
         # precedes it.
-        self.all_tools = [
+        self.all_tools: list[Tool] = [
             tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"}))
             for tool in tools
         ]
-        self.notices = (
+        self.notices: list[str] = (
             [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         )
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
-        self.unusable = find_unusable(options.web, workspace.roots)
+        self.unusable: dict[str, str] = find_unusable(options.web, workspace.roots)
         hidden = set(self.unusable)
         if not any(skill.is_listed for skill in state.skills):
             hidden.add("load_skill")
-        self.tools = [tool for tool in self.all_tools if tool.name not in hidden]
+        self.tools: list[Tool] = [tool for tool in self.all_tools if tool.name not in hidden]
 
     def __iter__(self) -> Iterator[Tool]:
         """Iterate over `tools`, so that it can be passed to an agent as it is, or as part of its tools."""

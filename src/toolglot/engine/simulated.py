@@ -15,7 +15,7 @@ class SimulatedTransport:
     """Passes every request to a simulator."""
 
     def __init__(self, simulator: Simulator | Script | None = None) -> None:
-        self.simulator = simulator if isinstance(simulator, Simulator) else Simulator(simulator)
+        self.simulator: Simulator = simulator if isinstance(simulator, Simulator) else Simulator(simulator)
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the simulator's response. A simulated stall waits until it is cancelled."""

@@ -10,7 +10,7 @@ from toolglot.tools.calls import AnyCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import Emit
 from toolglot.tools.hooks import HookChain, Hooks
-from toolglot.tools.host import HostOptions
+from toolglot.tools.host import HostOptions, ToolHost
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
@@ -63,7 +63,7 @@ class ToolExecutor:
             metrics=metrics if metrics is not None else ToolMetrics(),
             clock=clock,
         )
-        self.host = options.open_host(store=store, run_id=run_id)
+        self.host: ToolHost = options.open_host(store=store, run_id=run_id)
         names = PolicyNames(find_base_tools, registry.__contains__)
         self.caller = Caller(
             registry=registry, config=config, names=names, can_ask=approve is not None, data=data

@@ -43,7 +43,7 @@ class ToolMetrics:
     `bounds`: upper bounds of the latency histograms in seconds; the last bucket has none.
     """
 
-    bounds = BUCKETS
+    bounds: tuple[float, ...] = BUCKETS
 
     def __init__(self) -> None:
         self._tools: dict[str, ToolStatistics] = {}

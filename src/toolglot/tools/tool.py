@@ -154,21 +154,21 @@ class Tool(Generic[Parameters, Returned, Needs]):
         self.function = function
         if definition is not None:
             name, is_given = definition.name, True
-            self.namespace = definition.namespace
+            self.namespace: str = definition.namespace
             tags, callers = definition.tags, definition.callers
         else:
             is_given = bool(options.get("name"))
             name = options.get("name") or function_name(function)
             self.namespace = options.get("namespace", "")
             tags, callers = options.get("tags", ()), as_items(options.get("callers", ()))
-        self.name = _check_name(name, function, is_given=is_given)
-        self.key = (self.namespace, self.name)
-        self.tags = _as_set(tags)
+        self.name: str = _check_name(name, function, is_given=is_given)
+        self.key: tuple[str, str] = (self.namespace, self.name)
+        self.tags: frozenset[str] = _as_set(tags)
         self.effects: frozenset[Effect] = _as_set(options.get("effects", ())) or ANY_EFFECT
         self._check_words(callers)
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
-        self.is_async = is_async(function)
+        self.is_async: bool = is_async(function)
         self.server_hints: Mapping[str, Any] = {}
         """What an MCP server declares about its tool besides the definition; nothing is decided by it."""
         self.catch_up: Callable[[], Awaitable[bool]] | None = None

@@ -11,7 +11,7 @@ from typing import Any, cast
 from toolglot.common.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
 from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream, UsageError
 from toolglot.values.events import Event
-from toolglot.values.losses import Loss
+from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import Message, Reply, Role
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
@@ -84,8 +84,8 @@ class ReplyReader:
         self._body: list[bytes] = []  # of a reply that is one document
         self._content_type = content_type
         self._start = b""
-        self.losses = self._tracker.losses
-        self.repairs = self._tracker.repairs
+        self.losses: list[Loss] = self._tracker.losses
+        self.repairs: list[Repair] = self._tracker.repairs
         self._reply: Reply | None = None
 
     @property

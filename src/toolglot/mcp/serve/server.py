@@ -132,7 +132,7 @@ class McpToolServer:
     ) -> None:
         if page_size < 1:
             raise UsageError("page_size must be at least 1")
-        self.registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self.registry: ToolRegistry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._config, self._read_only = replace(config, max_repeats=0), read_only
         self._facade, self._model = facade, model
         self._approval_hint, self._open_tools, self._page_size = approval_hint, open_tools, page_size
@@ -149,7 +149,9 @@ class McpToolServer:
         self._running = set[asyncio.Task[Any]]()
         self._lifespans = 0  # several transports may serve it
         note = self._current_offer().view.note
-        self.sdk = self._create_sdk_server(name, version, "\n\n".join(filter(None, (instructions, note))))
+        self.sdk: Server[None] = self._create_sdk_server(
+            name, version, "\n\n".join(filter(None, (instructions, note)))
+        )
         """The SDK's server, for handlers of other methods: prompts, resources …"""
 
     def _create_sdk_server(self, name: str, version: str, instructions: str) -> Server[None]:
