@@ -429,7 +429,12 @@ class TestConvert:
         (["sing"], f"unknown command 'sing'; known: {', '.join(sorted(COMMANDS)[:2])}, "),
         (["rnu", "hi"], "unknown command 'rnu'; did you mean 'run'?"),
         (["models", "nope"], f"unknown provider 'nope'; known: {min(PROFILES)}, "),
-        (["simulate", "--port", "99999"], "99999 is not in the range"),
+        (["simulate", "--port", "99999"], "--port must be an integer from 0 to 65535, not '99999'"),
+        (["mcp", "serve", "--http", "x"], "--http must be an integer from 0 to 65535, not 'x'"),
+        (["run", "--temperature", "hot"], "--temperature must be a number of at least 0, not 'hot'"),
+        (["run", "--temperature", "nan"], "--temperature must be a number of at least 0, not 'nan'"),
+        (["chat", "--max-iterations", "0"], "--max-iterations must be an integer of at least 1, not '0'"),
+        (["chat", "--max-tokens", "1.5"], "--max-tokens must be an integer of at least 1, not '1.5'"),
         (["tools", "--facade", "nope"], f"unknown facade 'nope'; known: {min(FACADE_MODULES)}, "),
     ],
 )
@@ -438,6 +443,19 @@ def test_wrong_usage_is_one_sentence(words: list[str], message: str) -> None:
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("toolglot: ")
     assert message in err
+
+
+@pytest.mark.parametrize(("name", "table"), [
+    *((name, COMMANDS) for name in COMMANDS),
+    *((name, SUBCOMMANDS) for name in SUBCOMMANDS),
+])  # fmt: skip
+def test_numbers_have_our_own_type(name: str, table: dict[str, tuple[str, str]]) -> None:
+    """A wrong one is "not a valid float range" for those of click."""
+    module, _, attribute = table[name][0].partition(":")
+    command: click.Command = getattr(import_module(f"toolglot.cli.{module}"), attribute or name)
+    numbers = (click.IntRange, click.FloatRange, type(click.INT), type(click.FLOAT))
+    options = [option for option in command.params if not (isinstance(option, click.Option) and option.count)]
+    assert [option.name for option in options if isinstance(option.type, numbers)] == []
 
 
 class TestCheck:

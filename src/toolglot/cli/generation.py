@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 import click
 from msgspec.structs import replace
 
-from toolglot.cli.options import combine
+from toolglot.cli.options import Number, combine
 from toolglot.common.jsontext import loads
 from toolglot.errors import UsageError
 from toolglot.schema.arguments import deep_copy
@@ -19,8 +19,8 @@ from toolglot.wire.spec import check_extras
 __all__ = ["GENERATION", "change_options", "read_output_schema"]
 
 GENERATION = combine(
-    click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum number of tokens per reply."),
-    click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature."),
+    click.option("--max-tokens", type=Number(int, at_least=1), help="Maximum number of tokens per reply."),
+    click.option("--temperature", type=Number(float, at_least=0), help="Sampling temperature."),
     click.option("--effort", type=click.Choice(get_args(Effort)), help="How much to think."),
     click.option(
         "--option",

@@ -13,7 +13,7 @@ import click
 
 from toolglot import __version__
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, PORT, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.common.known_keys import remember_key
@@ -39,7 +39,7 @@ _APPROVAL_HINT = (
 @click.option(
     "--http",
     "port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     metavar="PORT",
     help="Serve over HTTP; 0 picks a free port.",
 )

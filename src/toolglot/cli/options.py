@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from math import inf, nan
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -59,7 +60,31 @@ class _WireName(click.Choice[str]):
         return value if is_plugin else super().convert(value, param, ctx)
 
 
+class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - click 8.1 has none
+    """A number within bounds; click would say that a word "is not a valid float range"."""
+
+    def __init__(self, kind: type[int] | type[float], at_least: int, at_most: int | None = None) -> None:
+        self.name = "integer" if kind is int else "number"
+        self._kind, self._at_least, self._at_most = kind, at_least, at_most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        try:
+            number = self._kind(value)
+        except ValueError:
+            number = nan
+        is_low = not number >= self._at_least  # as it is for nan
+        if is_low or number == inf or (self._at_most is not None and number > self._at_most):
+            flag = "it" if param is None else param.opts[-1]
+            article = "an" if self._kind is int else "a"
+            bounds = f"of at least {self._at_least}"
+            if self._at_most is not None:
+                bounds = f"from {self._at_least} to {self._at_most}"
+            raise UsageError(f"{flag} must be {article} {self.name} {bounds}, not {value!r}")
+        return number
+
+
 WIRE = _WireName(list(WIRES))
+PORT = Number(int, 0, 65535)
 INPUT_FILE = click.argument(
     "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 )
@@ -149,7 +174,7 @@ AGENT = combine(
     APPROVAL_MODE,
     click.option(
         "--max-iterations",
-        type=click.IntRange(min=1),
+        type=Number(int, at_least=1),
         help="Maximum number of requests with tools per prompt.",
     ),
     click.option("--base-url", help="Override the provider's base URL."),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from toolglot.cli.logging_setup import configure_logging, effective_level
-from toolglot.cli.options import LOGGING
+from toolglot.cli.options import LOGGING, PORT
 from toolglot.cli.printer import print_line
 from toolglot.engine.signin.environment import secret_values
 from toolglot.errors import ToolglotError
@@ -27,7 +27,7 @@ _BASE_URL_PATHS = {
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     default=8484,
     show_default=True,
     help="Port to listen on; 0 picks a free port.",
