@@ -113,7 +113,7 @@ def test_only_extras_for_users_are_published(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {
         "acp", "all", "ast", "azure", "code", "copilot", "keyring", "mcp", "otel", "vertex", "web",
     }  # fmt: skip
-    assert metadata.get_all("Project-URL")
+    assert not [url for url in metadata.get_all("Project-URL", []) if "pypi.org" in url]
 
 
 def test_the_wheel_has_the_package_and_nothing_else(distributions: Path) -> None:

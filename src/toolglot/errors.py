@@ -123,7 +123,7 @@ class MalformedData(ToolglotError):
 
 
 class MalformedReply(MalformedData, RequestFailed):
-    """A provider's reply that is invalid on its wire; `retryable`, because the next one may be valid."""
+    """A provider's reply that does not have the form of its API; `retryable`, because the next one may be valid."""
 
     retryable = True
 
@@ -170,7 +170,7 @@ class MissingOutput(MalformedReply):
 
 
 class MalformedRequest(MalformedData):
-    """A request body that is invalid on its wire."""
+    """A request body that does not have the form of its API."""
 
 
 class ProviderError(RequestFailed):

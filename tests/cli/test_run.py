@@ -384,7 +384,9 @@ class TestErrors:
         (directory / "my_tools.py").write_text(source)
         code, _, err = run_with_tools("hi")
         match = re.fullmatch(
-            r"toolglot: unexpected MemoryError: no \(this is a bug; please report it with (.+)\)\n", err
+            r"toolglot: unexpected MemoryError: no \(this is a bug; please report it where you got toolglot from, "
+            r"with (.+)\)\n",
+            err,
         )
         assert code == 1
         assert match

@@ -148,7 +148,7 @@ def test_a_whole_body_that_is_no_answer_is_refused(wire: str) -> None:
 @pytest.mark.parametrize("frame", ["hello", "{", '{"a":}', "[1,2]", "[]", "7", '"text"', "null", "true"])
 def test_a_frame_that_is_no_json_object_is_malformed(wire: str, frame: str) -> None:
     body = sse_of(frame) + sse_of(*ANSWERS[wire])
-    with pytest.raises(MalformedReply, match="frame") as caught:
+    with pytest.raises(MalformedReply, match=r"^part of the reply is ") as caught:
         read_pieces(wire, [body])
     assert not isinstance(caught.value, TruncatedStream)
 

@@ -152,7 +152,10 @@ def _report_errors(handler: Handler) -> Handler:
                     _INVALID_PARAMS, f"invalid parameters for {method}: {place}: {first['msg']}"
                 ) from None
             log.exception("unexpected error in %s", method)
-            message = f"unexpected {type(e).__name__}: {e} (this is a bug; please report it with the log)"
+            message = (
+                f"unexpected {type(e).__name__}: {e} (this is a bug; please report it where you got toolglot from, "
+                "with the log)"
+            )
             raise RequestError(_INTERNAL_ERROR, message) from None
 
     return handle

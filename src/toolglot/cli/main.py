@@ -127,12 +127,12 @@ def main() -> None:
             _fail("the current directory no longer exists: change to another one", 2)
         command = words[0] if words else ""
         is_own_command = command in COMMANDS or command.startswith("-")
-        owner = ""
+        owner, source = "", "toolglot"
         if command and not is_own_command:
-            owner = f" in the plug-in command {command!r}"
+            owner, source = f" in the plug-in command {command!r}", "the plug-in"
         _fail(
-            f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it with "
-            f"{_save_traceback()})",
+            f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it where you got {source} "
+            f"from, with {_save_traceback()})",
             1,
         )
 

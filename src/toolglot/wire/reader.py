@@ -146,7 +146,7 @@ class ReplyReader:
                 self._read_frames(frames)
             except MalformedReply as e:
                 raise TruncatedStream(
-                    f"the reply ends in the middle of a frame: {_preview(frames[-1][1])}"
+                    f"the reply ends in the middle of its data: {_preview(frames[-1][1])}"
                 ) from e
         try:
             self._decoder.finish()
@@ -198,7 +198,7 @@ class ReplyReader:
                     doc = data
                 read_document(doc, event)
         except _SHAPE_ERRORS as e:
-            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_preview(doc)}") from e
+            raise MalformedReply(f"part of the reply has an unexpected form ({e!r}): {_preview(doc)}") from e
 
     def _parse_odd_data(self, data: bytes) -> Doc | None:
         """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient
@@ -211,11 +211,13 @@ class ReplyReader:
         try:
             doc: Any = loads(data)
         except ValueError as e:
-            raise MalformedReply(f"a frame is not JSON ({e}): {_preview(data)}") from None
+            raise MalformedReply(f"part of the reply is not JSON ({e}): {_preview(data)}") from None
         if isinstance(doc, list) and len(cast(list[Any], doc)) == 1 and "error" in as_dict(doc[0]):  # Google
             raise error_from_body(cast(Any, doc))
         if not isinstance(doc, dict):
-            raise MalformedReply(f"a frame is {json_type_name(doc)}, not an object: {_preview(data)}")
+            raise MalformedReply(
+                f"part of the reply is {json_type_name(doc)}, not an object: {_preview(data)}"
+            )
         return cast(Doc, doc)
 
 

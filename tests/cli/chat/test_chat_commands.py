@@ -278,6 +278,10 @@ class TestModel:
         assert [message.role for message in over.agent.conversation] == ["user", "assistant"] * 2
         assert over.agent.model.startswith("simulator:gemini/")
 
+    def test_equal_losses_are_one_line_with_their_number(self) -> None:
+        over = talk("think deeply\nsay yes", "think deeply\nsay yes", "/model simulator:gemini")
+        assert over.has("  lost: thinking (2 times): it is only sent back to the model that produced it")
+
     def test_losses_are_shown_once(self) -> None:
         over = talk("think deeply\nsay yes", "/model simulator:gemini", SAY, SAY)
         switch = next(

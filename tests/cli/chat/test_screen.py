@@ -374,6 +374,14 @@ class TestCalls:
         lines = render_events([ev.ToolCallReady(0, CALL), ev.ToolStarted(CALL), outcome("fine")]).splitlines()
         assert lines == ['● look place: "here", deep: true  1.2 s', "  └ fine"]
 
+    @pytest.mark.parametrize(
+        ("native", "shown"), [("look", "look"), ("Look", "Look"), ("", "look"), ("View", "View (look)")]
+    )
+    def test_a_call_has_the_name_that_the_model_gave_it(self, native: str, shown: str) -> None:
+        result = ToolResult(CALL.id, (Text("fine"),), native)
+        out = render_events([ev.ToolFinished(ev.ToolOutcome(CALL, result, 1.25))])
+        assert out.startswith(f"● {shown} place: ")
+
     @pytest.mark.parametrize("limit", [0, 1, 3])
     def test_a_long_result_is_folded(self, limit: int) -> None:
         screen, out = a_screen(settings=ChatSettings(result_lines=limit))

@@ -167,11 +167,12 @@ async def switch_model(chat: "Chat", name: str) -> None:
         f"switched to {agent.model} ({engine.profile.wire}) from {previous.name} ({previous.profile.wire})",
         "green",
     )
-    losses = Counter(f"{loss.subject}: {loss.reason}" for loss in after.losses if loss not in before.losses)
+    losses = Counter((loss.subject, loss.reason) for loss in after.losses if loss not in before.losses)
     if not losses:
         screen.note("  nothing in the conversation is lost", "dim")
-    for text, count in losses.items():
-        screen.note(f"  lost {count} times: {text}" if count > 1 else f"  lost: {text}", "yellow")
+    for (subject, reason), count in losses.items():
+        times = f" ({count} times)" if count > 1 else ""
+        screen.note(f"  lost: {subject}{times}: {reason}", "yellow")
 
 
 @command("mode [NAME]", "show the approval mode, or switch to ask or sandboxed", lambda chat, typed: MODES)

@@ -38,6 +38,7 @@ from toolglot.values.events import (
     ToolCallReady,
     ToolCallStarted,
     ToolFinished,
+    ToolOutcome,
     ToolProgress,
     ToolStarted,
 )
@@ -279,7 +280,7 @@ class Screen:
         self._cards.pop(call.id, None)
         if not self._is_interactive:
             self._flush_text()
-        name, arguments = shorten(call.name, 60), format_arguments(call)
+        name, arguments = shorten(_name_tool(outcome), 60), format_arguments(call)
         mark, color = ("✗ ", "red") if result.is_error else ("● ", "green")
         head = Line(mark, color).append(name, "bold red" if result.is_error else "bold")
         head.append(f" {shorten(arguments, max(20, 2 * self.console.width - len(name) - 12))}", "dim")
@@ -423,6 +424,14 @@ class PrintCapture(io.TextIOBase):
         for line in lines:
             self._screen.note(f"  {line}", "dim")
         return len(text)
+
+
+def _name_tool(outcome: ToolOutcome) -> str:
+    """Return the tool's name as the model calls it, with our own name if it is another word: `Bash (shell)`."""
+    native, name = outcome.result.name, outcome.call.name
+    if not native or native == outcome.call.qualified_name:
+        return name
+    return native if native.lower() == name.lower() else f"{native} ({name})"
 
 
 def _drop_script_head(lines: list[str]) -> list[str]:

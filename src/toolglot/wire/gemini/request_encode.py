@@ -118,7 +118,7 @@ def _sign_first_call(parts: list[Doc], writer: Writer) -> None:
         if "functionCall" not in part:
             continue
         if not part.get("thoughtSignature"):
-            reason = "the first call has no signature of this endpoint; the documented dummy is sent"
+            reason = "the first call has no signature from this model; the placeholder that Gemini documents is sent"
             writer.record_repair("thoughtSignature", reason)
             parts[index] = {**part, "thoughtSignature": DUMMY_SIGNATURE}
         return
