@@ -23,6 +23,7 @@ from generate_reference import (
     render_reference_index,
     render_reference_page,
 )
+from generate_security import render_promises, render_security_tests
 from generate_tools import (
     docs_below,
     render_builtin_tools,
@@ -364,6 +365,7 @@ def render_stub(package: ModuleType) -> str:
 # Page, mark and text of the parts between `<!-- MARK -->` and `<!-- /MARK -->`.
 GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("README.md", "providers", render_supported),
+    ("SECURITY.md", "promises", render_promises),
     ("docs/simulator.md", "faults", render_faults),
     ("docs/tools.md", "tools", render_builtin_tools),
     ("docs/facades.md", "generations", render_generations),
@@ -386,6 +388,7 @@ GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "cli.md": render_cli,
     DOCS / "examples.md": render_examples,
     DOCS / "tool-reference.md": render_tool_reference,
+    DOCS / "security-tests.md": render_security_tests,
     DOCS / "reference" / "index.md": render_reference_index,
     **{DOCS / "reference" / f"{page}.md": partial(render_reference_page, page) for page in REFERENCE_PAGES},
 }

@@ -58,6 +58,7 @@ class TestCommands:
         assert read_notes(directory) == {"a/b.md": "one\n"}
         assert stat.S_IMODE((directory / "a/b.md").stat().st_mode) == 0o600
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE(directory.parent.stat().st_mode) == 0o700
 
     def test_create_replaces_nothing(self, tools: Tools, directory: Path) -> None:
         make(tools, a="one")

@@ -139,7 +139,9 @@ def create_tools(state: ToolState) -> list[Tool]:
 def _open_memory(directory: Path) -> Generator[ToolState]:
     """Open the directory as a workspace; it is created if it is missing."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # `parents=True` would create `memory` for everybody.
+        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.mkdir(exist_ok=True, mode=0o700)
         workspace = Workspace(directory, alias=ROOT, protected_names=())
     except (OSError, UsageError) as e:
         reason = (
