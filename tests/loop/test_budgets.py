@@ -209,16 +209,6 @@ async def never(_: Any) -> Any:
     await asyncio.Event().wait()
 
 
-def test_a_slow_approver_is_stopped_in_time() -> None:
-    work = Work()
-    config, limits = ToolConfig(ask=frozenset({"execute"})), RunLimits(run_timeout=0.05)
-    agent = make_agent("anthropic", tools=[work.tool], config=config, limits=limits, approve=never)
-    assert run(agent.run('call work {"n": 1}')).stop == "timeout"
-    assert work.ran == 0
-    assert kinds_of(agent.conversation) == ["cancelled"]
-    check(agent.conversation)
-
-
 async def test_a_slow_hook_is_stopped_in_time() -> None:
     agent = make_agent("anthropic", hooks=[hook(before_request=never)], limits=RunLimits(run_timeout=0.05))
     async with asyncio.timeout(5):

@@ -39,6 +39,7 @@ from toolglot import (
 from toolglot.telemetry import content, options
 from toolglot.telemetry.options import ContentMode, start_run
 from toolglot.tools.config import RetryConfig
+from toolglot.values.events import RunResult
 
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 KEY = "sk-proj-abcdefghijklmnop1234567890"
@@ -272,6 +273,33 @@ def test_approvals_are_told_when_they_are_asked_and_decided() -> None:
     assert (later.spans[-1].attributes or {})["toolglot.stop"] == "approval"
     asyncio.run(paused.resume({result.requests[0].id: True}))
     assert [event.name for event in later.spans[-1].events] == ["toolglot.approval_decided"]
+
+
+def test_the_spans_of_a_run_that_pauses_add_up_to_what_it_used() -> None:
+    @tool(effects=["write"], approval=True)
+    def change() -> str:
+        """Change something."""
+        return "done"
+
+    async def play() -> RunResult:
+        result = await agent.run("call change {} then call change {}")
+        assert result.stop == "approval"
+        while result.stop == "approval":
+            result = await agent.resume({result.requests[0].id: True})
+        return result
+
+    agent = make_agent("anthropic", tools=[change], telemetry=(recorder := Recorder()).telemetry())
+    result = asyncio.run(play())
+    legs = [span.attributes or {} for span in recorder.spans if span.name == "invoke_agent"]
+
+    def total(name: str) -> float:
+        return sum(float(str(leg[name])) for leg in legs)
+
+    assert len(legs) == 3
+    assert total("gen_ai.usage.input_tokens") == result.usage.input
+    assert total("gen_ai.usage.output_tokens") == result.usage.output
+    assert total("toolglot.iterations") == result.iterations
+    assert total("toolglot.cost") == pytest.approx(result.cost)  # pyright: ignore[reportUnknownMemberType]
 
 
 def test_calls_that_fail_or_never_run_are_told() -> None:

@@ -6,13 +6,11 @@ event here.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from operator import add
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from msgspec.structs import astuple
+from msgspec.structs import replace
 
 from toolglot.common.loggers import get_logger
 from toolglot.engine.engine import EngineState
@@ -28,9 +26,9 @@ from toolglot.errors import (
 )
 from toolglot.loop.context_window import count_phrase
 from toolglot.loop.eager_tools import EagerTools
+from toolglot.loop.ledger import Ledger, TimeIsUp
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
-from toolglot.providers.profile import Price
 from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.hooks import apply_hooks
 from toolglot.values.approvals import Suspended
@@ -45,12 +43,10 @@ from toolglot.values.events import (
     ToolOutcome,
 )
 from toolglot.values.losses import Loss, Repair
-from toolglot.values.messages import Usage
 
 __all__ = ["Driver"]
 
 log = get_logger("toolglot.loop")
-T = TypeVar("T")
 Emit = Callable[[Any], None] | None
 
 
@@ -63,19 +59,19 @@ class Driver:
         self._host = requests.state.host
         self._structured_output = requests.parts.output
         config = requests.setup.config
-        self._config, self._limits, self._hooks = config.config, requests.limits, config.hooks
+        self._config, self._hooks = config.config, config.hooks
+        self.ledger = Ledger(requests.limits, run.spent, read_clock=self._host.clock)
         self._start = len(run.conversation)
-        self._usage = Usage()
-        self._cost: float | None = 0.0  # None once a model without a known price was used
+        self._earlier_iterations = run.iteration
         self._outcomes: list[ToolOutcome] = []
         self._turn_outcomes: dict[int, ToolOutcome] = {}  # of the open turn, by the index of the call
         self._interpreted: Mapping[str, InterpretedCall] = {}  # of the open turn, by call id
         self._losses: dict[Loss, None] = dict.fromkeys(requests.view.hosted_losses)
         self._repairs: dict[Repair, None] = {}
         self._reading_from: EngineState | None = None  # whose reply is being read
-        self._eager_tools = EagerTools(run, requests) if self._config.eager_start and streaming else None
-        run_timeout = self._limits.run_timeout
-        self._deadline = None if run_timeout is None else time.monotonic() + run_timeout
+        self._eager_tools: EagerTools | None = None
+        if self._config.eager_start and streaming:
+            self._eager_tools = EagerTools(run, requests, self.on_ask)
         self._pending: tuple[Suspended, ...] = ()
         # calls of the open turn that have just begun to wait, by index
         self._suspended: dict[int, Suspended] = {}
@@ -91,7 +87,11 @@ class Driver:
         """
         telemetry = self._state.telemetry
         prompt = self.run.conversation[self._state.prompt_start : self._start]
-        return self._drive() if telemetry is None else telemetry.watch_run(self._drive(), prompt, self.result)
+        return (
+            self._drive()
+            if telemetry is None
+            else telemetry.watch_run(self._drive(), prompt, self._leg_result)
+        )
 
     async def _drive(self) -> AsyncGenerator[list[RunEvent]]:
         try:
@@ -100,7 +100,7 @@ class Driver:
             while (step := self._next_step()) is not None:
                 # a generator would cost more than a call
                 if isinstance(step, CallTools) and not self._streaming:
-                    await self._before_deadline(self._run_calls(step, None))
+                    await self.ledger.in_time(self._run_calls(step, None))
                     self._finish_tools()
                     continue
                 work = self._ask(step) if isinstance(step, AskModel) else self._call_tools(step)
@@ -121,6 +121,7 @@ class Driver:
         finally:
             if self._eager_tools is not None:
                 await self._eager_tools.stop()
+            self.run.spent = self.ledger.spent
 
     async def _pause(self) -> ApprovalNeeded:
         """Record the calls that wait; the event that tells of them."""
@@ -135,15 +136,15 @@ class Driver:
         return ApprovalNeeded(requests)
 
     def _next_step(self) -> AskModel | CallTools | None:
-        """Return what to do now; None when the run is over or waits."""
-        max_tokens, max_cost = self._limits.max_total_tokens, self._limits.max_cost
+        """Return what to do now; None when the run is over or waits. Raises TimeIsUp."""
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
-                are_tokens_left = max_tokens is None or self._usage.input + self._usage.output < max_tokens
-                if are_tokens_left and (max_cost is None or self._cost is None or self._cost < max_cost):
+                if self.ledger.is_time_up:
+                    raise TimeIsUp
+                if not (exceeded := self.ledger.find_exceeded()):
                     return step
-                self.run.abandon("limit", "the run has used up its budget")
+                self.run.abandon("limit", exceeded)
                 self.run.finish("budget")
             elif isinstance(step, NeedApproval):
                 return None
@@ -164,26 +165,20 @@ class Driver:
         if run.is_interrupted:
             return False
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
-        if (
-            isinstance(error, TimeoutError)
-            and self._deadline is not None
-            and time.monotonic() >= self._deadline
-        ):
-            log.info("the run was stopped after %s s", self._limits.run_timeout)
+        if isinstance(error, TimeIsUp):
+            log.info("the run was stopped after %s s", self.ledger.limits.run_timeout)
             run.interrupt(partial_text, timed_out=True, notes=self._host.interruption_notes)
             return True
         is_prompt_last = not run.iteration and len(run.conversation) == self._start
         if is_prompt_last and (self._reading_from is None or isinstance(error, InvalidRequest)):
             self._state.retract()  # it was never sent, or would be refused for ever
         elif isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
-            run.interrupt(partial_text, notes=self._host.interruption_notes)
+            # the run that started this one may have no time left, and has cancelled it
+            timed_out = self.ledger.is_time_up_above
+            run.interrupt(partial_text, timed_out=timed_out, notes=self._host.interruption_notes)
         else:
             run.abandon("cancelled", "the run ended with an error")
         return False
-
-    def _spend(self, usage: Usage, price: Price | None) -> None:
-        self._usage = Usage(*map(add, astuple(self._usage), astuple(usage)))
-        self._cost = None if self._cost is None or price is None else self._cost + price.cost(usage)
 
     def result(self) -> RunResult:
         """Return the result of the run so far.
@@ -201,18 +196,26 @@ class Driver:
             stop,
             run.reply,
             output.output if output else None,
-            self._usage,
+            self.ledger.usage,
             tuple(self._outcomes),
             tuple(self._losses),
             tuple(self._repairs),
             tuple(run.conversation[self._start :]),
             self._pending,
             run.iteration,
-            self._cost if run.iteration else None,
+            self.ledger.cost if run.iteration else None,
         )
         if output is not None and not output.is_complete and result.stop != "approval":
             raise MissingOutput(result, output.problem)
         return result
+
+    def _leg_result(self) -> RunResult:
+        """Return the result with what was used since the run was started or resumed: each leg has a span of
+        its own.
+        """
+        result, (usage, cost) = self.result(), self.ledger.spent_in_leg
+        iterations = result.iterations - self._earlier_iterations
+        return replace(result, usage=usage, cost=cost if iterations else None, iterations=iterations)
 
     # ---- the model
 
@@ -222,19 +225,21 @@ class Driver:
         state = requests.prepare()
         if news := await self._fit_context():
             yield news
+            if self.ledger.find_exceeded():  # the summary has used up the rest
+                return
         while True:
             self._close_turn()
             request, has_shown = requests.build_request(step, self._streaming), False
             if self._hooks.before_request:
-                request = await self._before_deadline(apply_hooks(self._hooks.before_request, request))
+                request = await self.ledger.in_time(apply_hooks(self._hooks.before_request, request))
             requests.note_sent(request)
             self._reading_from = state
             try:
                 if not (self._streaming or request.stream):
-                    await self._before_deadline(state.ask(request))
+                    await self.ledger.in_time(state.ask(request))
                 else:
                     async with aclosing(state.stream_batches(request)) as batches:
-                        while (batch := await self._before_deadline(anext(batches, None))) is not None:
+                        while (batch := await self.ledger.in_time(anext(batches, None))) is not None:
                             if self._streaming:
                                 has_shown = has_shown or not isinstance(batch[0], Retrying | RequestDelayed)
                                 yield cast(list[RunEvent], batch)
@@ -267,10 +272,10 @@ class Driver:
 
     async def _fit_context(self, *, was_rejected: bool = False) -> list[RunEvent]:
         """Make the conversation fit the model; the events that tell of it."""
-        event = await self._before_deadline(self._requests.fit_context(was_rejected=was_rejected))
+        event = await self.ledger.in_time(self._requests.fit_context(was_rejected=was_rejected))
         if event is None:
             return []
-        self._spend(event.usage, self._requests.prepare().engine.profile.price)
+        self.ledger.spend(event.usage, self._requests.prepare().engine.profile.price)
         self._losses[Loss(count_phrase(event.omitted_messages), "context", event.message)] = None
         fields = {"left_out": event.omitted_messages, "before": event.before, "after": event.after}
         log.info("the context was truncated: %s", event.message, extra=fields)
@@ -281,13 +286,13 @@ class Driver:
         result = state.result
         assert result is not None
         profile, usage = state.engine.profile, result.reply.usage
-        self._spend(usage, profile.price)
+        self.ledger.spend(usage, profile.price)
         self._state.meter.calibrate(profile, self._requests.estimated_tokens, usage.input)
         self._losses |= dict.fromkeys((*result.losses, *self._state.history_losses))
         self._repairs |= dict.fromkeys((*result.repairs, *self._requests.view.deferral_repairs))
         reply = result.reply
         if self._hooks.after_reply:
-            reply = await self._before_deadline(apply_hooks(self._hooks.after_reply, reply))
+            reply = await self.ledger.in_time(apply_hooks(self._hooks.after_reply, reply))
         self._reading_from = None
         reply, self._interpreted = self._requests.view.annotate(with_unique_ids(reply))
         self.run.add_reply(reply, self._requests.offer.find_refusals(reply))
@@ -307,15 +312,11 @@ class Driver:
         log.warning("%s failed: %s; continuing with %s", failed.engine.name, error, name, extra=fields)
         return other
 
-    def _before_deadline(self, awaitable: Awaitable[T]) -> Awaitable[T]:
-        """Limit a wait to the time that the run has left."""
-        return awaitable if self._deadline is None else _wait_until(self._deadline, awaitable)
-
     # ---- the tools
 
     async def _call_tools(self, step: CallTools) -> AsyncGenerator[list[RunEvent]]:
         queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        work = asyncio.ensure_future(self._before_deadline(self._run_calls(step, queue.put_nowait)))
+        work = asyncio.ensure_future(self.ledger.in_time(self._run_calls(step, queue.put_nowait)))
         work.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -387,6 +388,10 @@ class Driver:
         self._suspended[index] = suspended
         self.run.suspend(index, suspended.record)
 
+    def on_ask(self, is_asking: bool) -> None:
+        """Stop the run's clock while somebody is asked."""
+        self.ledger.clock.note_question(is_asking)
+
     def take_started(self, index: int, call: AnyCall) -> asyncio.Task[ToolOutcome] | None:
         """Return a call that was started while the reply still streamed."""
         task = self._eager_tools.take(call) if self._eager_tools is not None else None
@@ -406,8 +411,3 @@ class Driver:
         if self._turn_outcomes:
             self._outcomes += [self._turn_outcomes[index] for index in sorted(self._turn_outcomes)]
             self._turn_outcomes = {}
-
-
-async def _wait_until(deadline: float, awaitable: Awaitable[T]) -> T:
-    async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-        return await awaitable

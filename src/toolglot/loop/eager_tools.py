@@ -26,8 +26,8 @@ _READ_ONLY: frozenset[Effect] = frozenset({"read"})
 class EagerTools:
     """The eager starts of one run."""
 
-    def __init__(self, run: Run, requests: RequestBuilder) -> None:
-        self._run, self._requests = run, requests
+    def __init__(self, run: Run, requests: RequestBuilder, on_ask: Callable[[bool], None]) -> None:
+        self._run, self._requests, self._on_ask = run, requests, on_ask
         # the newest complete call, with the index of its block
         self._candidate: tuple[int, ToolCall] | None = None
         self._last_index = -1  # the last block that has begun
@@ -97,6 +97,10 @@ class EagerTools:
         if running >= caller.config.max_parallel:
             return  # it gets its turn when the reply is complete
         work = host.run(
-            interpreted, caller, emit=lambda event: self._emit(event), messages=self._run.conversation
+            interpreted,
+            caller,
+            emit=lambda event: self._emit(event),
+            messages=self._run.conversation,
+            on_ask=self._on_ask,
         )
         self._running[call.id] = (call, asyncio.create_task(work))

@@ -16,12 +16,12 @@ _Amount = Annotated[float, Meta(ge=0)]
 
 
 class RunLimits(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True):
-    """How much a run may use, from a prompt to its answer. None: no limit."""
+    """How much a run may use, from a prompt to its answer, however often it pauses. None: no limit."""
 
     max_iterations: _Count = 25
     """Maximum requests with tools; after these comes one last request without tool calls."""
     run_timeout: _Amount | None = None
-    """Maximum seconds for the complete answer to a prompt."""
+    """Maximum seconds for the complete answer to a prompt. The time in which somebody is asked is free."""
     max_total_tokens: _Count | None = None
     """Maximum tokens of all requests and replies together."""
     max_cost: _Amount | None = None

@@ -11,7 +11,7 @@ clock, no I/O.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
 from toolglot.values.approvals import Ruling, SuspensionRecord
@@ -25,6 +25,7 @@ from toolglot.values.messages import (
     Text,
     ToolCall,
     ToolResult,
+    Usage,
     assistant,
     user,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "NeedApproval",
     "Run",
     "RunState",
+    "Spent",
     "Step",
     "with_unique_ids",
 ]
@@ -87,6 +89,25 @@ RUN_FORMAT = 2
 """Of a saved `RunState`. 1: calls that wait are in `waiting`, `shown` and `holding`. 2: in `suspended`."""
 
 
+class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the legs of a run have used so far, with the runs that its tools started."""
+
+    usage: Usage = Usage()
+    cost: float = 0.0
+    """US dollars, as far as prices are known."""
+    is_cost_known: bool = True
+    """Whether all of them are."""
+    seconds: float = 0.0
+    """The time that it has worked; not that in which somebody was asked."""
+
+    def is_consistent(self) -> bool:
+        """Return whether a run can have used this."""
+        return self.cost >= 0 and self.seconds >= 0 and min(astuple(self.usage)) >= 0
+
+
+_NOTHING_SPENT = Spent()
+
+
 class RunState(msgspec.Struct, omit_defaults=True):
     """A run without its conversation, so that it can be saved and resumed in another process.
 
@@ -108,6 +129,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     stop: RunStop | None = None
     last: bool = False
     """The model may call no more tools."""
+    spent: Spent = _NOTHING_SPENT
     format: int = 1
     """Which version of this form was saved: see `RUN_FORMAT`."""
 
@@ -146,7 +168,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
         """Return whether this can be the state of a run."""
         indexes = {*self.started, *self.suspended}
         are_calls_known = len(self.results) == len(self.calls) and indexes <= set(range(len(self.calls)))
-        return are_calls_known and self.iteration >= 0
+        return are_calls_known and self.iteration >= 0 and self.spent.is_consistent()
 
 
 class Run:
@@ -168,6 +190,8 @@ class Run:
         """Decisions on calls of the open turn, by index."""
         self.distrust_reason = ""
         """Why every call of the open turn needs a decision: the run comes from an untrusted source."""
+        self.spent = _NOTHING_SPENT
+        """What the legs that have ended used."""
         self._max_iterations, self._tool_choice = max_iterations, tool_choice
         self._turn = RunState()
         self._stop: RunStop | None = None
@@ -178,7 +202,7 @@ class Run:
             raise UsageError("the saved run belongs to another conversation, or to another state of it")
         if not state.is_consistent():
             raise MalformedData("the saved run is inconsistent: its calls and results do not match")
-        self.iteration, self._stop = state.iteration, state.stop
+        self.iteration, self._stop, self.spent = state.iteration, state.stop, state.spent
         if state.last:
             self.disable_tools()
         turn = self._turn = state.copy_turn()
@@ -196,6 +220,7 @@ class Run:
         state = self._turn.copy_turn()
         state.iteration, state.length, state.tools = self.iteration, len(self.conversation), tools
         state.stop, state.last = self._stop, self.iteration >= self._max_iterations
+        state.spent = self.spent
         return state
 
     # ---- what to do

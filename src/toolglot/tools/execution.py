@@ -130,6 +130,10 @@ class TurnObserver(Protocol):
         """Take a call that waits."""
         ...
 
+    def on_ask(self, is_asking: bool, /) -> None:
+        """Note that somebody is asked about a call or by one, and again when there is an answer."""
+        ...
+
     def take_started(self, index: int, call: AnyCall) -> "asyncio.Task[ToolOutcome] | None":
         """Return a call that runs already."""
         ...

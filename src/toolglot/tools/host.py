@@ -80,10 +80,15 @@ class _Refusal(msgspec.Struct, frozen=True):
     target: str | None
 
 
+def _ignore_question(is_asking: bool) -> None:
+    """Hear of a question where no clock runs."""
+
+
 class _Outcomes:
     """Collects what becomes of the calls of a turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_ask: Callable[[bool], None] = _ignore_question) -> None:
+        self.on_ask = on_ask
         self.by_index: dict[int, ToolOutcome | Suspended] = {}
 
     def on_start(self, index: int) -> None:
@@ -163,11 +168,17 @@ class ToolHost:
     # ---- calls from start to end
 
     async def run(
-        self, call: AnyCall, caller: Caller, *, emit: Emit | None = None, messages: Sequence[Message] = ()
+        self,
+        call: AnyCall,
+        caller: Caller,
+        *,
+        emit: Emit | None = None,
+        messages: Sequence[Message] = (),
+        on_ask: Callable[[bool], None] = _ignore_question,
     ) -> ToolOutcome:
         """Run one call, asking for approval if it needs one. If nobody can decide now, it is refused."""
         self.policy.begin_turn()
-        outcome = await self.run_or_suspend(call, caller, emit=emit, messages=messages)
+        outcome = await self.run_or_suspend(call, caller, emit=emit, messages=messages, on_ask=on_ask)
         if isinstance(outcome, Suspended):
             return self.refuse(call, caller)
         return outcome
@@ -180,12 +191,13 @@ class ToolHost:
         *,
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
+        on_ask: Callable[[bool], None] = _ignore_question,
     ) -> ToolOutcome | Suspended:
         """Run one call whose turn it is; return it as `Suspended` if it has to wait.
 
-        `ruling`: a decision made before.
+        `ruling`: a decision made before. `on_ask`: as of a `TurnObserver`.
         """
-        outcomes = _Outcomes()
+        outcomes = _Outcomes(on_ask)
         batch = CallBatch(self, outcomes, emit=emit, messages=messages)
         rulings = _NO_RULINGS if ruling is None else {0: ruling}
         await run_turn(self, [(0, call)], caller, batch, rulings)
@@ -429,13 +441,18 @@ class ToolHost:
         return Suspended.from_request(replace(request, fingerprint=digest(request)))
 
     async def decide(
-        self, prepared: PreparedCall, ruling: Ruling | None = None, ask_reason: str = ""
+        self,
+        prepared: PreparedCall,
+        ruling: Ruling | None = None,
+        ask_reason: str = "",
+        *,
+        on_ask: Callable[[bool], None],
     ) -> PreparedCall | ToolOutcome | Suspended:
         """Get a decision on a call and apply it. Return the call as `Suspended` if it must wait for one.
 
         A decision applies only to what was shown. The request is rebuilt after the answer, right before the
         call runs: if the call would no longer do the same, the approver is asked again. `ruling`: a decision
-        that was made before.
+        that was made before. `on_ask`: as of a `TurnObserver`.
         """
         approve, caller = self.options.approve, prepared.caller
         for _ in range(_MAX_QUESTIONS):
@@ -461,7 +478,7 @@ class ToolHost:
                 )
             if caller.telemetry is not None:
                 caller.telemetry.note_approval_request(request)
-            answer = None if approve is None else await ask_approver(approve, request)
+            answer = None if approve is None else await ask_approver(approve, request, on_ask)
             if answer is None:
                 return Suspended.from_request(request)
             if isinstance(answer, Deny):

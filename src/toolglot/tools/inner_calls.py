@@ -28,13 +28,22 @@ __all__ = ["InnerCalls", "ask_approver"]
 log = get_logger("toolglot.tools")
 
 
-async def ask_approver(approve: Approve | None, request: ApprovalRequest) -> Allow | Deny | None:
-    """Ask whoever approves calls; None means later. Where there is nobody, the answer is no."""
+async def ask_approver(
+    approve: Approve | None, request: ApprovalRequest, on_ask: Callable[[bool], None]
+) -> Allow | Deny | None:
+    """Ask whoever approves calls; None means later. Where there is nobody, the answer is no.
+
+    `on_ask`: called before and after.
+    """
     if approve is None:
         return Deny("nobody can be asked")
-    answer: Any = approve(request)
-    if isawaitable(answer):
-        answer = await answer
+    on_ask(True)
+    try:
+        answer: Any = approve(request)
+        if isawaitable(answer):
+            answer = await answer
+    finally:
+        on_ask(False)
     try:
         return read_decision(answer)
     except UsageError as error:
@@ -43,10 +52,13 @@ async def ask_approver(approve: Approve | None, request: ApprovalRequest) -> All
 
 
 class _CodeCall:
-    """Watches the one call of a batch. `on_start` is called when it begins to run."""
+    """Watches the one call of a batch. `on_start` is called when it begins to run.
 
-    def __init__(self, on_start: Callable[[], None]) -> None:
-        self._on_start = on_start
+    `on_ask`: hears of questions about the call, and of those that it asks.
+    """
+
+    def __init__(self, on_start: Callable[[], None], on_ask: Callable[[bool], None]) -> None:
+        self._on_start, self.on_ask = on_start, on_ask
         self.result: ToolOutcome | Suspended | None = None
 
     def on_start(self, index: int) -> None:
@@ -81,7 +93,7 @@ class InnerCalls:
         if telemetry is not None:
             telemetry.note_approval_request(request)
         async with self._host.questions.turn(1):
-            answer = await ask_approver(approve, request)
+            answer = await ask_approver(approve, request, self._batch.observer.on_ask)
         if telemetry is not None and answer is not None:
             telemetry.note_decision(request.call, "allow" if isinstance(answer, Allow) else "deny")
         return answer
@@ -106,7 +118,7 @@ class InnerCalls:
                 question.end()
                 on_asking(False)
 
-        observer = _CodeCall(end_question)
+        observer = _CodeCall(end_question, self._batch.observer.on_ask)
         async with turn, question:
             on_asking(True)
             batch = CallBatch(

@@ -76,7 +76,7 @@ async def _run_in_order(
                 await batch.run_all()
             else:
                 batch.start_ready()  # they need not wait for a person
-            work = await host.decide(work, ruling, reason)
+            work = await host.decide(work, ruling, reason, on_ask=observer.on_ask)
         match work:
             case PreparedCall() if _runs_alone(work):
                 await batch.run_all()

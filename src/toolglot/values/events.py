@@ -282,7 +282,7 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     """The structured output, an `output_type`; None if there is no such type, or while the run waits for
     approval."""
     usage: Usage = Usage()
-    """The tokens of all requests of the run."""
+    """The tokens of all requests of the run, from the prompt on; also of those before it was resumed."""
     outcomes: tuple[ToolOutcome, ...] = ()
     """One for each call, in the order of the calls: the call, its result, its duration, whether it ran."""
     losses: tuple[Loss, ...] = ()
@@ -294,10 +294,10 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     pending: tuple[Suspended, ...] = ()
     """The calls that are waiting for a decision, each with its `request`; pass the decisions to `resume`."""
     iterations: int = 0
-    """The number of requests to the model."""
+    """The number of requests to the model, from the prompt on."""
     cost: float | None = None
-    """US dollars, if the model's price is known; with the simulator, the price of the simulated model
-    applies."""
+    """US dollars from the prompt on, if the model's price is known; with the simulator, the price of the
+    simulated model applies."""
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
