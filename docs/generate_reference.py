@@ -21,7 +21,7 @@ REFERENCE_PAGES = {
         "values.messages values.definitions values.request values.losses",
         "Conversation Message user assistant system",
     ),
-    "events": ("Events and results", "values.events", "RunResult ToolOutcome"),
+    "events": ("Events and results", "values.events values.deliveries", "RunResult ToolOutcome Delivery"),
     "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
     "formats": (
         "API formats and providers",

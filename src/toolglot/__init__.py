@@ -78,7 +78,8 @@ _HOMES = {
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
     "values.approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling Suspended",
     "values.definitions": "CacheMark ToolDefinition ToolExample",
-    "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event "
+    "values.deliveries": "Delivery",
+    "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated Delivered EngineEvent Event "
     "ModelSwitched ReplyDone "
     "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta "
     "ToolCallReady "

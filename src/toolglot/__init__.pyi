@@ -129,10 +129,12 @@ from toolglot.values.approvals import Suspended as Suspended
 from toolglot.values.definitions import CacheMark as CacheMark
 from toolglot.values.definitions import ToolDefinition as ToolDefinition
 from toolglot.values.definitions import ToolExample as ToolExample
+from toolglot.values.deliveries import Delivery as Delivery
 from toolglot.values.events import ApprovalNeeded as ApprovalNeeded
 from toolglot.values.events import BlockReady as BlockReady
 from toolglot.values.events import BlockStarted as BlockStarted
 from toolglot.values.events import ContextTruncated as ContextTruncated
+from toolglot.values.events import Delivered as Delivered
 from toolglot.values.events import EngineEvent as EngineEvent
 from toolglot.values.events import Event as Event
 from toolglot.values.events import ModelSwitched as ModelSwitched

@@ -20,7 +20,7 @@ from toolglot.cli.chat.screen import Screen
 from toolglot.cli.run import _JsonPresenter, _TextPresenter  # pyright: ignore[reportPrivateUsage]
 from toolglot.values import events as ev
 from toolglot.values.approvals import ApprovalRequest
-from toolglot.values.messages import Reply, Text, ToolCall, ToolResult
+from toolglot.values.messages import Reply, Text, ToolCall, ToolResult, user
 
 CALL = ToolCall("c1", "look", {"place": "there"})
 EVENTS: list[ev.RunEvent] = [
@@ -37,6 +37,7 @@ EVENTS: list[ev.RunEvent] = [
     ev.ToolStarted(CALL),
     ev.ToolProgress(CALL, "half"),
     ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Text("seen"),)))),
+    ev.Delivered("m1", 5, user("and hurry")),
     ev.Retrying("busy", 2.0, 1),
     ev.RequestDelayed("a limit", 2.0),
     ev.ModelSwitched("other:model", "it failed"),

@@ -23,6 +23,7 @@ from toolglot.values.events import (
     ApprovalNeeded,
     BlockReady,
     BlockStarted,
+    Delivered,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -106,6 +107,7 @@ class RunPresenter:
                 | ToolCallDelta()
                 | ReplyDone()
                 | ApprovalNeeded()
+                | Delivered()
                 | RunDone()
             ):
                 pass  # what they say is shown by others, or when the prompt ends

@@ -1,7 +1,8 @@
 """AG-UI: streams a run's events to front ends such as CopilotKit, and parses their requests.
 
 The protocol's own package is not needed. Events that it does not define (retries, a change of model,
-truncation, tool progress, why a run ended early) become CUSTOM events whose names begin with `toolglot.`.
+truncation, tool progress, a message that reached the run, why a run ended early) become CUSTOM events whose
+names begin with `toolglot.`.
 """
 
 from collections.abc import AsyncGenerator
@@ -35,6 +36,7 @@ from toolglot.values.events import (
     BlockEvent,
     BlockReady,
     BlockStarted,
+    Delivered,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -123,6 +125,8 @@ class AgUiEncoder:
                 return self._encode_outcome(outcome)
             case ToolProgress(call, text):
                 return [_custom("tool_progress", {"toolCallId": call.id, "text": text})]
+            case Delivered(id, _, message):
+                return [_custom("delivered", {"id": id, "text": message.text})]
             case RunDone(result):
                 return self._finish_run(result)
             case Notice():

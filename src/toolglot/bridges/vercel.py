@@ -1,7 +1,7 @@
 """The Vercel AI SDK's UI message stream (`useChat`), version 1: encodes runs and parses requests.
 
-Events that the protocol does not define (retries, a change of model, truncation, tool progress, why a run
-ended early) become data parts whose types begin with `data-toolglot-`.
+Events that the protocol does not define (retries, a change of model, truncation, tool progress, a message
+that reached the run, why a run ended early) become data parts whose types begin with `data-toolglot-`.
 """
 
 from collections.abc import AsyncGenerator
@@ -35,6 +35,7 @@ from toolglot.values.events import (
     BlockEvent,
     BlockReady,
     BlockStarted,
+    Delivered,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -145,6 +146,8 @@ class VercelEncoder:
                 return [_encode_outcome(outcome)]
             case ApprovalNeeded(requests):
                 return [*map(_encode_question, requests)]
+            case Delivered(id, _, message):
+                return [_notice("delivered", {"id": id, "text": message.text})]
             case RunDone(result):
                 return self._finish_run(result)
             case Notice():

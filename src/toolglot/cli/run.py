@@ -29,6 +29,7 @@ from toolglot.loop.format_call import describe_error, describe_losses, describe_
 from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
+    Delivered,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -194,6 +195,8 @@ class _TextPresenter:
                 self._print_note(event.text, "yellow")
             case RunDone():
                 self._show_result(event.result)
+            case Delivered():
+                self._print_note(f"> {shorten(event.message.text, 100)}", "dim")
             case ReplyStarted() | ReplyDone() | ApprovalNeeded():
                 pass  # what waits for approval is in the result
             case _:

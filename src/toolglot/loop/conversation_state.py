@@ -19,6 +19,7 @@ from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
+from toolglot.loop.inbox import Inbox, SavedDelivery
 from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
@@ -31,6 +32,7 @@ from toolglot.tools.host import HostState, ToolHost
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Suspended
+from toolglot.values.deliveries import Delivery, DeliveryTime
 from toolglot.values.events import RunResult, ToolOutcome
 from toolglot.values.losses import Loss
 from toolglot.values.messages import Conversation, Message
@@ -51,6 +53,10 @@ class _SavedState(HostState, frozen=True):
     allow: frozenset[str] | None = None
     """The tools that this run may call, if it has fewer than the agent."""
     context: Truncation = Truncation()
+    inbox: tuple[SavedDelivery, ...] = ()
+    """Messages for the run that waits, and the ids of earlier ones."""
+    delivered: tuple[int, ...] = ()
+    """The positions of messages that have reached a run in progress."""
 
 
 class RunOptions(TypedDict, Generic[Data], total=False):
@@ -167,6 +173,8 @@ class ConversationState:
         self.meter = ContextMeter()
         self.timeline = ToolTimeline(conversation)
         self.paused: Run | None = None
+        self.inbox = Inbox()
+        """Messages for the run in progress, or for the paused one."""
         self.settings = RunSettings()
         """Of the present run, or of the paused one."""
         self.system_messages: tuple[Message, ...] = ()
@@ -218,6 +226,13 @@ class ConversationState:
         if self.conversation.active_run is active:
             self.conversation.active_run = None
 
+    def deliver(self, message: Message, when: DeliveryTime, id: str) -> Delivery:
+        """Queue a message for the run in progress, or refuse it. Can be called from any thread."""
+        active: ActiveRun | None = self.conversation.active_run
+        if active is not None and active.is_dead:
+            self.inbox.close("the run has ended without a word: its event loop was closed")
+        return self.inbox.add(message, when, id)
+
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 
     def apply_settings(self, config: ToolConfig) -> ToolConfig:
@@ -263,7 +278,7 @@ class ConversationState:
             view.registry.definitions(), deferral.names if deferral is not None else ()
         )
         if message is not None:
-            self.conversation.append(message)
+            self.conversation.record(message)
 
     @property
     def history_losses(self) -> tuple[Loss, ...]:
@@ -309,6 +324,10 @@ class ConversationState:
                 header["allow"] = sorted(self.settings.allow)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
+        if deliveries := self.inbox.snapshot():
+            header["inbox"] = deliveries
+        if self.conversation.delivered:
+            header["delivered"] = [*self.conversation.delivered]
         return header
 
     def restore_header(self, header: dict[str, Any]) -> RunState | None:
@@ -324,6 +343,12 @@ class ConversationState:
         is_prompt = prompt is None or (0 <= prompt < start and self.conversation[prompt].role == "user")
         if not is_start or not is_prompt:
             raise MalformedData("line 1: the saved context does not fit the conversation")
+        if not all(
+            0 <= index < length and self.conversation[index].role == "user" for index in saved.delivered
+        ):
+            raise MalformedData("line 1: the saved deliveries do not fit the conversation")
+        self.conversation.mark_delivered(*saved.delivered)
+        self.inbox.restore(saved.inbox, is_waiting=saved.run is not None)
         self.host.restore(saved)
         self.meter, self.settings = ContextMeter(saved.context), RunSettings(allow=saved.allow)
         return saved.run
@@ -345,7 +370,10 @@ class ConversationState:
 
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
+        self.inbox.close("the run was undone")
+        delivered = [index for index in self.conversation.delivered if index < length]
         self.conversation = Conversation(self.conversation[:length])
+        self.conversation.mark_delivered(*delivered)
         self.host.release_all()
         self.meter.rewind(length)
         self.timeline = ToolTimeline(self.conversation)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from toolglot.common.loggers import get_logger
 from toolglot.engine.engine import EngineState
 from toolglot.errors import (
+    STOP_REASONS,
     ContextTooLong,
     InvalidRequest,
     MalformedReply,
@@ -32,13 +33,16 @@ from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with
 from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.hooks import apply_hooks
 from toolglot.values.approvals import Suspended
+from toolglot.values.deliveries import Delivery
 from toolglot.values.events import (
     ApprovalNeeded,
+    Delivered,
     ModelSwitched,
     RequestDelayed,
     Retrying,
     RunEvent,
     RunResult,
+    RunStop,
     ToolFinished,
     ToolOutcome,
 )
@@ -48,6 +52,7 @@ __all__ = ["Driver"]
 
 log = get_logger("toolglot.loop")
 Emit = Callable[[Any], None] | None
+_FAILED = "the run ended with an error"
 
 
 class Driver:
@@ -75,6 +80,8 @@ class Driver:
         self._pending: tuple[Suspended, ...] = ()
         # calls of the open turn that have just begun to wait, by index
         self._suspended: dict[int, Suspended] = {}
+        self._inbox = self._state.inbox
+        self._delivered: list[RunEvent] = []  # not yet passed on
         self._was_rejected = False
         self._fallbacks_used = 0
 
@@ -98,6 +105,9 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             while (step := self._next_step()) is not None:
+                if self._delivered and self._streaming:
+                    yield self._delivered
+                self._delivered = []
                 # a generator would cost more than a call
                 if isinstance(step, CallTools) and not self._streaming:
                     await self.ledger.in_time(self._run_calls(step, None))
@@ -119,6 +129,7 @@ class Driver:
             if events and self._streaming:
                 yield events
         finally:
+            self._close_inbox()
             if self._eager_tools is not None:
                 await self._eager_tools.stop()
             self.run.spent = self.ledger.spent
@@ -143,18 +154,57 @@ class Driver:
                 if self.ledger.is_time_up:
                     raise TimeIsUp
                 if not (exceeded := self.ledger.find_exceeded()):
+                    if self._inbox.has_urgent and self.run.takes_messages:
+                        self._add_messages(self._inbox.take_urgent(len(self.run.conversation)))
                     return step
                 self.run.abandon("limit", exceeded)
                 self.run.finish("budget")
             elif isinstance(step, NeedApproval):
                 return None
             else:
-                output = self._structured_output
-                if output is None or step.stop != "end" or step.reply is None:
+                output, complaint = self._structured_output, None
+                if output is not None and step.stop == "end" and step.reply is not None:
+                    complaint = output.check_reply(step.reply, self._requests.view.profile)
+                if complaint is not None:
+                    self.run.continue_with(complaint)
+                elif not self._continue_with_messages(step.stop):
                     return None
-                if (complaint := output.check_reply(step.reply, self._requests.view.profile)) is None:
-                    return None
-                self.run.continue_with(complaint)
+
+    # ---- messages that arrive meanwhile
+
+    def _continue_with_messages(self, stop: RunStop) -> bool:
+        """Continue a run that would end with what is queued for it, if anything is and a request is left.
+
+        Otherwise its inbox is closed: what arrives from now on is refused.
+        """
+        output = self._structured_output
+        if stop not in ("end", "length"):
+            self._inbox.close(STOP_REASONS[stop])
+        elif not self.run.can_ask:
+            self._inbox.close(STOP_REASONS["max_iterations"])
+        elif self.ledger.is_time_up:
+            self._inbox.close(STOP_REASONS["timeout"])
+        elif exceeded := self.ledger.find_exceeded():
+            self._inbox.close(exceeded)
+        elif output is not None and output.problem:
+            self._inbox.close(output.problem)
+        elif deliveries := self._inbox.take_or_close(len(self.run.conversation)):
+            if output is not None:
+                output.reopen()
+            self._add_messages(deliveries)
+            return True
+        return False
+
+    def _close_inbox(self) -> None:
+        """Refuse what is queued, unless the run waits and its rest will take it."""
+        if not self.run.waiting_calls:
+            self._inbox.close(STOP_REASONS.get(self.run.stop or "", _FAILED))
+
+    def _add_messages(self, deliveries: list[Delivery]) -> None:
+        """Append messages to the conversation, and tell of them with the next events."""
+        for delivery in deliveries:
+            self._delivered.append(Delivered(delivery.id, len(self.run.conversation), delivery.message))
+            self.run.add_message(delivery.message)
 
     def _handle_early_end(self, error: BaseException) -> bool:
         """Record an early end so that the conversation stays valid.
@@ -204,6 +254,7 @@ class Driver:
             self._pending,
             run.iteration,
             self.ledger.cost if run.iteration else None,
+            tuple(self._inbox.refused),
         )
         if output is not None and not output.is_complete and result.stop != "approval":
             raise MissingOutput(result, output.problem)

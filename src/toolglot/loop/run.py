@@ -253,7 +253,7 @@ class Run:
         self.iteration += 1
         reply = self.reply = with_unique_ids(reply)
         if reply.blocks:
-            self.conversation.append(reply.message)
+            self.conversation.record(reply.message)
         calls = reply.calls
         turn = self._turn = RunState(calls=calls, results=[None] * len(calls))
         self.rulings, self.distrust_reason = {}, ""
@@ -299,7 +299,35 @@ class Run:
     def continue_with(self, message: Message) -> None:
         """Give the model another chance: append a message and send another request."""
         self._stop = None
-        self.conversation.append(replace(message, origin=_LOOP_ORIGIN))
+        self.conversation.record(replace(message, origin=_LOOP_ORIGIN))
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether a message of the user may be added to the next request.
+
+        Not to the first one, which has the prompt; not between calls and results; and not to a reply that the
+        provider has paused, which goes on as it is.
+        """
+        if not self.iteration or self._turn.calls:
+            return False
+        is_paused = self.reply is not None and self.reply.stop == "pause"
+        return not is_paused or self.conversation[-1].role != "assistant"
+
+    @property
+    def stop(self) -> RunStop | None:
+        """Why no more requests are sent; None: it goes on."""
+        return self._stop
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the limit of requests allows another one."""
+        return self.iteration <= self._max_iterations
+
+    def add_message(self, message: Message) -> None:
+        """Append a message that the user has sent meanwhile; the run goes on with another request."""
+        self._stop = None
+        self.conversation.mark_delivered(len(self.conversation))
+        self.conversation.record(message)
 
     @property
     def waiting_calls(self) -> list[tuple[int, ToolCall]]:
@@ -377,9 +405,9 @@ class Run:
             )
         elif partial_text is not None:
             if partial_text.strip():
-                self.conversation.append(assistant(partial_text))
+                self.conversation.record(assistant(partial_text))
             note = _REPLY_INTERRUPTED if partial_text.strip() else _NO_ANSWER
-            self.conversation.append(replace(user(note.format(reason)), origin=_LOOP_ORIGIN))
+            self.conversation.record(replace(user(note.format(reason)), origin=_LOOP_ORIGIN))
         self._stop = "timeout" if timed_out else "interrupted"
 
     @property
@@ -412,7 +440,7 @@ class Run:
             assert result is not None
             is_named = result.call_id == call.id and result.name == call.name
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
-        self.conversation.append(Message("tool", tuple(results)))
+        self.conversation.record(Message("tool", tuple(results)))
         self._turn, self.rulings, self.distrust_reason = RunState(), {}, ""
 
 
@@ -426,9 +454,13 @@ def _find_incomplete(reply: Reply) -> list[int]:
 
 
 def find_last_prompt(conversation: Sequence[Message]) -> int | None:
-    """Return the index of the last message from the user, ignoring those that the loop added."""
+    """Return the index of the last message from the user that began a run: not one that the loop added, or
+    that was delivered to a run in progress.
+    """
+    delivered = conversation.delivered if isinstance(conversation, Conversation) else ()
     for index in reversed(range(len(conversation))):
-        if conversation[index].role == "user" and conversation[index].origin != _LOOP_ORIGIN:
+        message = conversation[index]
+        if message.role == "user" and message.origin != _LOOP_ORIGIN and index not in delivered:
             return index
     return None
 

@@ -114,6 +114,10 @@ class StructuredOutput:
         if self._is_wrapped:
             yield text.strip()
 
+    def reopen(self) -> None:
+        """Expect another answer: the user has sent a message after this one. Until then, this one is kept."""
+        self.is_complete, self.failures, self.problem = False, 0, ""
+
     def check_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
         """Count failed calls of the answer tool."""
         new, self._checked_count = outcomes[self._checked_count :], len(outcomes)

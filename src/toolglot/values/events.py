@@ -12,6 +12,7 @@ import msgspec
 
 from toolglot.common.type_parameters import OutputValue
 from toolglot.values.approvals import ApprovalRequest, Suspended
+from toolglot.values.deliveries import Delivery
 from toolglot.values.losses import Loss, Repair
 from toolglot.values.messages import (
     Foreign,
@@ -180,6 +181,17 @@ class ApprovalNeeded(_Event, frozen=True, gc=False):
     """What is asked about each of them."""
 
 
+class Delivered(_Event, frozen=True, gc=False):
+    """A message that `Agent.deliver` has passed to the run is in the conversation; the next request has it."""
+
+    id: str
+    """The id of its delivery."""
+    index: int
+    """Its position in the conversation."""
+    message: Message
+    """The message."""
+
+
 class Notice(_Event, frozen=True, gc=False):
     """Something that a person who is watching should know, besides the answer."""
 
@@ -298,6 +310,8 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     cost: float | None = None
     """US dollars from the prompt on, if the model's price is known; with the simulator, the price of the
     simulated model applies."""
+    undelivered: tuple[Delivery, ...] = ()
+    """Messages for the run (`Agent.deliver`) that did not reach the model, each with the reason."""
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -338,6 +352,7 @@ RunEvent = (
     | ToolProgress
     | ToolFinished
     | ApprovalNeeded
+    | Delivered
     | ModelSwitched
     | ContextTruncated
     | RunDone

@@ -10,7 +10,7 @@ ids, citations)
 """
 
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, cast, get_args, overload
 from weakref import WeakKeyDictionary
 
@@ -449,12 +449,13 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Conversation(Sequence[Message]):
     """An append-only list of messages. Messages never change, so encodings can be cached."""
 
-    __slots__ = ("__weakref__", "_active_runs", "_messages", "attachments")
+    __slots__ = ("__weakref__", "_active_runs", "_delivered", "_messages", "attachments")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list[Message]()
-        self.append(*messages)
         self._active_runs: list[Any] = []  # one at most; a list, to be shared
+        self._delivered: dict[int, None] = {}
+        self.append(*messages)
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
         """Per-owner state for this conversation; it lives as long as both the owner and the conversation."""
 
@@ -465,6 +466,7 @@ class Conversation(Sequence[Message]):
         """
         other = Conversation()
         other._messages, other._active_runs = self._messages, self._active_runs
+        other._delivered = self._delivered
         return other
 
     @property
@@ -477,7 +479,18 @@ class Conversation(Sequence[Message]):
         self._active_runs[:] = () if run is None else (run,)
 
     def append(self, *messages: Message) -> None:
-        """Append messages. Raises UsageError."""
+        """Append messages. Raises UsageError.
+
+        While a run is in progress, only the run appends: `Agent.deliver` passes a message to it.
+        """
+        if self._active_runs and not self._active_runs[0].is_dead:
+            raise UsageError(
+                "a run is in progress on this conversation: pass the message to it with agent.deliver(…)"
+            )
+        self.record(*messages)
+
+    def record(self, *messages: Message) -> None:
+        """Append messages of the run in progress. For the loop: only it knows where one may stand."""
         for message in messages:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise UsageError(f"a conversation holds messages, not {type(message).__name__}; use user(…)")
@@ -489,6 +502,17 @@ class Conversation(Sequence[Message]):
         Cached encodings of them become invalid.
         """
         del self._messages[length:]
+        for index in [index for index in self._delivered if index >= length]:
+            del self._delivered[index]
+
+    @property
+    def delivered(self) -> Collection[int]:
+        """The positions of messages that have reached a run in progress: no prompt begins with them."""
+        return self._delivered.keys()
+
+    def mark_delivered(self, *indexes: int) -> None:
+        """Note that messages have reached, or will reach, a run in progress. For the loop."""
+        self._delivered |= dict.fromkeys(indexes)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

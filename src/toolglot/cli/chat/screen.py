@@ -26,6 +26,7 @@ from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     ContextTruncated,
+    Delivered,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -174,16 +175,22 @@ class Screen:
                     card.progress = event.text
             case ToolFinished():
                 self._show_outcome(event)
+            case Delivered():
+                self._flush_text()
+                self.note(f"> {shorten(event.message.text, 1000)}")
             case Notice():
-                self.note(event.text, "yellow")
-                if isinstance(event, ContextTruncated):
-                    self._truncation_notes.add(event.message)
-                    if event.summary:
-                        self.fold("summary of the older messages", event.summary)
+                self._show_notice(event)
             case RunDone():
                 self._show_result(event.result)
             case _:
                 assert_never(event)
+
+    def _show_notice(self, event: Notice) -> None:
+        self.note(event.text, "yellow")
+        if isinstance(event, ContextTruncated):
+            self._truncation_notes.add(event.message)
+            if event.summary:
+                self.fold("summary of the older messages", event.summary)
 
     def _show_block_event(self, event: BlockEvent) -> None:
         match event:

@@ -6,7 +6,8 @@ agent.switch("gemini:gemini-3-pro-preview")
 """
 
 from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, get_args, overload
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ from toolglot.loop.agent.view import AgentView
 from toolglot.loop.background_loop import blocking, iterate_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState, ResumeOptions, RunOptions, RunSettings
-from toolglot.loop.prompts import Prompt
+from toolglot.loop.prompts import Prompt, to_messages
 from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
 from toolglot.providers.tokens import estimate_message, estimate_tool
@@ -43,6 +44,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Suspended
+from toolglot.values.deliveries import Delivery, DeliveryTime
 from toolglot.values.events import ContextTruncated, RunEvent, RunResult
 from toolglot.values.messages import Conversation, Message, load, save, user
 from toolglot.values.request import Request
@@ -51,6 +53,8 @@ from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 __all__ = ["Agent", "Orchestrator", "compact"]
 
 log = get_logger("toolglot.loop")
+_attaching = Lock()
+"""Held while a conversation gets its state: `deliver` comes from any thread."""
 
 
 class Agent(Generic[Data, OutputValue]):
@@ -215,14 +219,44 @@ class Agent(Generic[Data, OutputValue]):
         check_option("conversation", conversation)
         if conversation is self._state.conversation:
             return self._state
-        if conversation.attachments is None:
-            conversation.attachments = WeakKeyDictionary()
-        state: ConversationState | None = conversation.attachments.get(self)
-        if state is None:
-            # Not with the conversation itself: the cycle would keep everything until the garbage collector
-            # runs.
-            state = conversation.attachments[self] = self._setup.open_state(conversation.share())
-        return state
+        with _attaching:
+            if conversation.attachments is None:
+                conversation.attachments = WeakKeyDictionary()
+            state: ConversationState | None = conversation.attachments.get(self)
+            if state is None:
+                # Not with the conversation itself: the cycle would keep everything until the garbage
+                # collector runs.
+                state = conversation.attachments[self] = self._setup.open_state(conversation.share())
+            return state
+
+    # ---- messages for a run in progress
+
+    def deliver(
+        self,
+        item: Prompt,
+        *,
+        when: DeliveryTime = "soon",
+        id: str = "",
+        conversation: Conversation | None = None,
+    ) -> Delivery:
+        """Pass a message to the run that is in progress, or that waits for approvals.
+
+        Can be called from any thread, and never waits. The message becomes one of the user's, after the
+        results of all calls; the event `Delivered` tells when. If there is no such run, or it ends without
+        another request, the state of the delivery becomes `refused`, with the reason.
+
+        Args:
+            item: Text, blocks or one message of the user.
+            when: `soon`: with the next request. `idle`: when the run would end, one message at a time.
+            id: Your name for the message: delivered again under it, it counts once, also after `load`.
+            conversation: The run's conversation, if it is not the agent's own.
+        """
+        # What answers calls that wait (a mapping without a role) will be told apart from a message here.
+        message = _read_message(item)
+        check_arguments({"id": id, "when": when}, _DELIVER_ARGUMENTS)
+        if when not in get_args(DeliveryTime):
+            raise UnknownName("time of a delivery", when, get_args(DeliveryTime))
+        return self._find_state(conversation).deliver(message, when, id)
 
     # ---- calls that wait
 
@@ -437,6 +471,17 @@ async def compact(agent: Agent[Any, Any]) -> ContextTruncated | None:
     """
     # For programs like the chat: an agent has few methods, and those that people need every day.
     return await agent._runs.compact(agent._state)  # pyright: ignore[reportPrivateUsage]
+
+
+_DELIVER_ARGUMENTS = {"id": (str, "a string"), "when": (str, "'soon' or 'idle'")}
+
+
+def _read_message(item: Prompt) -> Message:
+    """Return what to deliver to a run. Raises UsageError."""
+    messages = to_messages(item)
+    if len(messages) != 1 or messages[0].role != "user":
+        raise UsageError("deliver takes one message of the user: call it once for each")
+    return messages[0]
 
 
 Orchestrator = Agent

@@ -29,6 +29,7 @@ from toolglot.values.request import ToolChoice, parse_tool_choice
 __all__ = ["Decisions", "Runs"]
 
 Decisions = Mapping[str, Decision] | None
+_NOT_STARTED = "the run could not be started"
 Start = Callable[[], Awaitable[Driver]]
 """Starts or resumes a run."""
 
@@ -91,7 +92,8 @@ class Runs:
         state.host.release_all()
         state.note_tool_changes(self._setup.view())
         state.prompt_start = len(state.conversation)
-        state.conversation.append(*messages)
+        state.conversation.record(*messages)
+        state.inbox.open("a new prompt has replaced the run that the message was for")
         state.host.policy.begin_prompt()
         state.settings = settings
         try:
@@ -99,6 +101,7 @@ class Runs:
             return await self._new_driver(state, run, streaming=streaming)
         except BaseException:  # the function that writes the system prompt failed
             state.retract()
+            state.inbox.close(_NOT_STARTED)
             raise
 
     async def _new_driver(self, state: ConversationState, run: Run, *, streaming: bool) -> Driver:
