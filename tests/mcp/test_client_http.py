@@ -292,6 +292,22 @@ def test_headers_are_sent_and_a_session_that_expires_is_renewed(form: tuple[str,
         assert log == ["initialize", "who", "expire", "initialize", "who"]
 
 
+def test_a_proxy_is_used_except_for_servers_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[str] = []
+    with serve(requests=requests) as (proxy, _), serve() as (url, log):
+        monkeypatch.setenv("HTTP_PROXY", proxy.removesuffix("/mcp"))
+        for variable in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(variable, raising=False)
+        for host in ("127.0.0.1", "localhost"):
+            with McpServers({"s": McpServer(url=url.replace("127.0.0.1", host))}) as servers:
+                assert call(servers, "who").text
+        assert log.count("who") == 2
+        assert requests == []
+        with McpServers({"s": McpServer(url="http://mcp.example/mcp")}):
+            assert requests
+            assert all("http://mcp.example/" in request for request in requests)
+
+
 def test_a_server_that_never_ends_a_session_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
 

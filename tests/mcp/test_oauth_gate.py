@@ -110,6 +110,18 @@ def test_a_proxy_resolves_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(gate_at("public").check_request(httpx2.Request("GET", "https://rebound.example/")))
 
 
+@pytest.mark.parametrize("variable", ["https_proxy", "ALL_PROXY"])
+def test_where_a_proxy_is_says_nothing_about_the_server(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:3128")
+    gate = OAuthGate("s", SERVER, has_person=True, resolve=resolve)
+    response = httpx2.Response(401, request=httpx2.Request("POST", SERVER))
+    response.extensions["network_stream"] = FakeConnection("127.0.0.1")
+    gate.note_response(response)
+    assert gate.place == "public"
+
+
 class FakeConnection:
     def __init__(self, address: str) -> None:
         self.address = address

@@ -18,7 +18,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage
 
 from toolglot.errors import UsageError
 from toolglot.mcp.client.answers import failure_cause, make_failure, read_answer, report_overlong
-from toolglot.mcp.client.oauth_gate import OAuthGate
+from toolglot.mcp.client.oauth_gate import DIRECT_HOSTS, OAuthGate
 from toolglot.mcp.client.stdio import MAX_MESSAGE
 from toolglot.tools.results import describe_error
 
@@ -60,6 +60,7 @@ class McpHttpClient(httpx2.AsyncClient):
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
             headers={"accept-encoding": "identity", **headers},
             auth=auth,
+            mounts={f"all://{host}": None for host in DIRECT_HOSTS},
             event_hooks={"request": [self._check_request], "response": [self._check_response]},
         )
         self._gate, self._on_status, self._on_end = gate, on_status, on_end

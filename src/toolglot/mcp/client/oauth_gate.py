@@ -21,10 +21,12 @@ from toolglot.errors import ToolError, UsageError
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["OAuthGate", "Place"]
+__all__ = ["DIRECT_HOSTS", "OAuthGate", "Place"]
 
 Place = Literal["loopback", "private", "public"]
 """Where a server is."""
+DIRECT_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
+"""This machine: never reached through a proxy, which would see headers that are meant for here."""
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 _PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 _REACHABLE: dict[Place, tuple[str, ...]] = {
@@ -129,8 +131,10 @@ def _is_within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> b
 
 
 def _uses_proxy(site: Site) -> bool:
-    """Whether requests go through a proxy that the environment names."""
-    return site.scheme in getproxies() and not proxy_bypass(site.host)
+    """Whether requests go through a proxy that the environment names, for this scheme or for all."""
+    if site.host in ("localhost", "127.0.0.1", "::1") or site.host.endswith(".localhost"):
+        return False  # DIRECT_HOSTS
+    return not {site.scheme, "all"}.isdisjoint(getproxies()) and not proxy_bypass(site.host)
 
 
 def _is_refresh(request: "httpx2.Request") -> bool:
