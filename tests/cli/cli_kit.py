@@ -12,15 +12,24 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from toolglot.builtin.code_mode.process import find_level
 from toolglot.cli.entry import main
 from toolglot.cli.main import app
+from toolglot.confine.sandbox import SandboxLevel
 
-__all__ = ["PLAIN", "Capture", "Outcome", "Patch", "invoke", "json_lines", "run_cli", "run_program"]
+__all__ = ["PLAIN", "WAYS", "Capture", "Outcome", "Patch", "invoke", "json_lines", "run_cli", "run_program"]
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
 PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+
+WAYS = (
+    "use --approve RULE, or --yes"
+    if find_level() is SandboxLevel.NONE
+    else "use --approve RULE, --approval-mode sandboxed, or --yes"
+)
+"""How to allow calls of built-in tools that stay in the workspace."""
 
 
 class Outcome(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.cli_kit import Outcome, Patch, json_lines, run_cli, run_program
+from tests.cli.cli_kit import WAYS, Outcome, Patch, json_lines, run_cli, run_program
 
 from toolglot.cli import main as command_line
 
@@ -241,7 +241,7 @@ class TestApproval:
         assert call(tool, arguments) == (
             1,
             "",
-            f"toolglot: {tool} needs approval (use --approve RULE, or --yes)\n",
+            f"toolglot: {tool} needs approval ({WAYS})\n",
         )
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
 
@@ -301,7 +301,7 @@ class TestApproval:
         outcome = run_cli("call", "--jsonl", stdin=line, is_terminal=True)
         assert (outcome.code, outcome.err) == (
             1,
-            "toolglot: write needs approval (use --approve RULE, or --yes)\n",
+            f"toolglot: write needs approval ({WAYS})\n",
         )
         assert outcome.records()[0]["error"]["kind"] == "rejected"
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
@@ -487,7 +487,7 @@ class TestRules:
             call("edit", {"path": "a.txt", "old": "one", "new": "new"}, "--approve", "write(*.txt)").code == 0
         )
         assert (directory / "a.txt").read_text() == "new\ntwo\n"
-        refused = (1, "", "toolglot: shell needs approval (use --approve RULE, or --yes)\n")
+        refused = (1, "", f"toolglot: shell needs approval ({WAYS})\n")
         for command in ("echo hi; rm a.txt", "echo hi > a.txt", "rm a.txt", "echo $(rm a.txt)"):
             assert call("shell", {"command": command}, "--approve", "shell(echo *)") == refused
         assert (directory / "a.txt").read_text() == "new\ntwo\n"

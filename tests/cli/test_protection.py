@@ -177,7 +177,11 @@ class TestApprovalMode:
         outcome = run_cli(*words, "--approval-mode", "sandboxed")
         assert (outcome.code, outcome.out.splitlines()[0], (project / "ran").exists()) == (0, "done", True)
         escaping = ("call", "shell", '{"command": "touch left", "escalate": true}')
-        assert "shell needs approval" in run_cli(*escaping, "--approval-mode", "sandboxed").err
+        ways = "shell needs approval (use --approve RULE, or --yes)"  # not the mode: it would not help
+        assert ways in run_cli(*escaping, "--approval-mode", "sandboxed").err
+        assert ways in run_cli(*escaping).err
+        assert ways in run_cli(*words, "--no-sandbox").err
+        assert ways in run_cli(*words, TOOLGLOT_POLICY_ASK="execute").err
         assert not (project / "left").exists()
 
     @pytest.mark.parametrize(("words", "problem"), [

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from tests.cli.cli_kit import PLAIN, Outcome, run_cli, run_program
+from tests.cli.cli_kit import PLAIN, WAYS, Outcome, run_cli, run_program
 
 HOSTILE = "\x1b]0;PWNED\x07\x1b[8mhidden\u202e\u2066"
 ESCAPED = "␛]0;PWNED␇␛[8mhidden⟨U+202E⟩⟨U+2066⟩"
@@ -525,6 +525,8 @@ def test_an_unattended_run_sends_and_changes_nothing_without_yes_or_a_rule(call:
         TOOLGLOT_BUILTIN_SEARXNG_URL="http://127.0.0.1:1",
     )
     assert outcome.code == 3
-    assert f"{call.split()[0]} needs approval (use --approve RULE, or --yes)" in outcome.err
+    name = call.split()[0]
+    ways = WAYS if name in ("write", "shell") else "use --approve RULE, or --yes"
+    assert f"{name} needs approval ({ways})" in outcome.err
     assert f"? {call.split()[0]} wants to run" in outcome.err
     assert ("secret" in outcome.err) == ("secret" in call), "what it would do is shown"

@@ -225,6 +225,20 @@ def test_commands_and_edits_in_the_workspace_run_unasked(tmp_path: Path) -> None
 
 
 @has_sandbox
+def test_where_nobody_can_be_asked_the_mode_is_named_if_it_helps(tmp_path: Path) -> None:
+    executor = ToolExecutor(ToolRegistry(coding_tools(tmp_path)))
+
+    def names_the_mode(name: str, **arguments: Any) -> bool:
+        text = asyncio.run(executor.run(ToolCall("c", name, arguments))).result.text
+        assert "nobody can be asked for approval (in Python, pass approve=…, " in text
+        return "pass approve=…, ToolConfig(mode='sandboxed'), a rule" in text
+
+    assert names_the_mode("write", path="a", content="")
+    assert names_the_mode("shell", command="ls")
+    assert not names_the_mode("web_open", target="http://192.0.2.1/")
+
+
+@has_sandbox
 def test_what_leaves_the_workspace_does_not_run_unasked(tmp_path: Path) -> None:
     root, outside = tmp_path / "work", tmp_path / "outside"
     (root / ".git" / "hooks").mkdir(parents=True)

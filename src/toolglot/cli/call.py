@@ -41,6 +41,7 @@ from toolglot.cli.startup import CliSetup, Flags, prepare, ways_to_allow
 from toolglot.cli.terminal_approvals import choose_approve, has_terminal_user
 from toolglot.common.jsontext import dumps_text, loads_object
 from toolglot.common.sanitize import shorten
+from toolglot.config.setup import Setup
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_base_tools, resolve_facade
@@ -144,7 +145,7 @@ def call(
                 outcome = runner.run(host.run(caller.interpret(call), caller))
             if _is_missing(outcome):
                 _explain_missing(call.name, cli_setup, facade)
-            _print_notes(outcome, call.name, can_approve=can_approve)
+            _print_notes(outcome, call, host, caller, None if can_approve else cli_setup.setup)
             return outcome
 
         if explain and tool is not None:
@@ -168,16 +169,35 @@ def _is_missing(outcome: ToolOutcome) -> bool:
 
 def _explain(host: ToolHost, caller: Caller, call: ToolCall) -> int:
     """Print the policy's verdict about a call; the exit code is 1 if it would be refused."""
-    interpreted = caller.interpret(call)
-    base, tool = base_call(interpreted), host.find_tool(interpreted, caller)
+    tool, arguments = _find_called(host, caller, call)
     if tool is None:
         raise UsageError(f"cannot explain {call.name}: no tool has this name, or the arguments are not valid")
-    verdict = host.judge(tool, caller, tool.bind(base).arguments)
+    verdict = host.judge(tool, caller, arguments)
     if verdict.action != "refuse":
         host.policy.check_allowed(tool, call.name, caller)
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
     print_line(f"{tool.name} {verb}: {verdict.reason}")
     return int(verdict.action == "refuse")
+
+
+def _find_called(host: ToolHost, caller: Caller, call: ToolCall) -> tuple[Tool | None, dict[str, Any] | None]:
+    """Return the tool that a call names, and its arguments as it gets them."""
+    interpreted = caller.interpret(call)
+    tool = host.find_tool(interpreted, caller)
+    return tool, None if tool is None else tool.bind(base_call(interpreted)).arguments
+
+
+def _print_notes(
+    outcome: ToolOutcome, call: ToolCall, host: ToolHost, caller: Caller, setup: Setup | None
+) -> None:
+    """Print how a call was repaired, and how it can be allowed. `setup`: if nobody can approve it."""
+    for repair in outcome.repairs:
+        print_note(str(repair))
+    if outcome.result.error_kind == "rejected" and setup is not None:
+        tool, arguments = _find_called(host, caller, call)
+        mode_helps = setup.mode_would_allow(tool, caller.config, arguments)
+        ways = ways_to_allow([call.name], mode_helps=mode_helps)
+        print_note(f"{shorten(call.name, 60)} needs approval ({ways})")
 
 
 def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
@@ -272,14 +292,6 @@ def _open_view(cli_setup: CliSetup, model: str | None) -> ToolView:
     if isinstance(facade, str):
         facade = resolve_facade(facade, name)
     return ToolView(registry, config, facade, name)
-
-
-def _print_notes(outcome: ToolOutcome, name: str, *, can_approve: bool) -> None:
-    """Print how a call was repaired, and how it can be allowed."""
-    for repair in outcome.repairs:
-        print_note(str(repair))
-    if outcome.result.error_kind == "rejected" and not can_approve:
-        print_note(f"{shorten(name, 60)} needs approval ({ways_to_allow([name])})")
 
 
 def _outcome_record(id: object, outcome: ToolOutcome) -> Record:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, assert_never, cast
 
@@ -26,6 +27,7 @@ from toolglot.common.sanitize import escape_invisible, shorten
 from toolglot.errors import RequestFailed, ToolglotError, UsageError
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error, describe_losses, describe_stop, format_arguments
+from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import (
     ApprovalNeeded,
     BlockEvent,
@@ -84,9 +86,16 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
             print_note(cli_setup.model_reason)
         if (deferral := agent.view().deferral) is not None and deferral.is_automatic:
             print_note(deferral.message)
+
+        def mode_would_allow(request: ApprovalRequest) -> bool:
+            tool = agent.tools.find(request.call.name, request.call.namespace)
+            return cli_setup.setup.mode_would_allow(tool, agent.config, request.arguments)
+
         shows_output = cli_setup.output_schema is not None
         presenter = (
-            _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout, shows_output=shows_output)
+            _JsonPresenter(sys.stdout)
+            if json
+            else _TextPresenter(sys.stdout, mode_would_allow, shows_output=shows_output)
         )
 
         async def stream() -> int:
@@ -166,8 +175,10 @@ class _TextPresenter:
     `shows_output`: the answer is the structured output, which a model may give as text or as a call.
     """
 
-    def __init__(self, out: TextIO, *, shows_output: bool = False) -> None:
-        self._out, self._shows_output = out, shows_output
+    def __init__(
+        self, out: TextIO, mode_would_allow: Callable[[ApprovalRequest], bool], *, shows_output: bool = False
+    ) -> None:
+        self._out, self._mode_would_allow, self._shows_output = out, mode_would_allow, shows_output
         self._is_live = sys.stderr.isatty()
         self._use_color = supports_color(sys.stderr)
         self._at_line_start = True
@@ -216,10 +227,9 @@ class _TextPresenter:
             from toolglot.cli.chat.approvals import print_approvals
 
             print_approvals(result.requests)
-            names = ", ".join(request.tool for request in result.requests)
-            notes.append(
-                f"{names} needs approval ({ways_to_allow(request.tool for request in result.requests)})"
-            )
+            names = [request.tool for request in result.requests]
+            ways = ways_to_allow(names, mode_helps=any(map(self._mode_would_allow, result.requests)))
+            notes.append(f"{', '.join(names)} needs approval ({ways})")
         elif result.stop != "end":
             notes.append(describe_stop(result.stop))
         for note in notes:

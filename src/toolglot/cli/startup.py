@@ -452,11 +452,15 @@ def approve_all(request: ApprovalRequest) -> Decision:
     return Deny(f"--yes does not cover this: {request.reason}") if request.each_time else "yes"
 
 
-def ways_to_allow(tools: Iterable[str]) -> str:
-    """Return how to allow calls of tools if nobody can be asked."""
+def ways_to_allow(tools: Iterable[str], *, mode_helps: bool = False) -> str:
+    """Return how to allow calls of tools if nobody can be asked.
+
+    `mode_helps`: one of them would run in the approval mode `sandboxed`.
+    """
+    mode = ", --approval-mode sandboxed" if mode_helps else ""
     if any(tool.startswith(MCP_PREFIX) for tool in tools):
-        return "use --approve RULE or --yes, or set trust = true for an MCP server that you trust"
-    return "use --approve RULE, or --yes"
+        return f"use --approve RULE{mode} or --yes, or set trust = true for an MCP server that you trust"
+    return f"use --approve RULE{mode}, or --yes"
 
 
 def logins_file() -> Path:

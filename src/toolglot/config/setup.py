@@ -52,9 +52,10 @@ from toolglot.providers.catalog import (
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.line_file import LineFile
-from toolglot.tools.policy import find_allowed
+from toolglot.tools.policy import find_allowed, would_be_confined
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
 from toolglot.values.request import Options, ToolDefinition
 
 __all__ = ["Setup", "find_unmatched", "find_unmatched_rules", "from_config", "load_configured_tools"]
@@ -268,6 +269,18 @@ class Setup:
         if not self.settings.builtin.sandbox:
             raise UsageError(f"{name} needs the sandbox: remove --no-sandbox, or use --approval-mode ask")
         check_sandbox(name)
+
+    def mode_would_allow(self, tool: Tool | None, config: ToolConfig, arguments: Any) -> bool:
+        """Whether the mode `sandboxed` can be used here, and would let a call run that now needs approval."""
+        if tool is None or not isinstance(arguments, dict):
+            return False
+        if not would_be_confined(tool, config, cast(dict[str, Any], arguments)):
+            return False
+        try:
+            self.check_mode("sandboxed")
+        except UsageError:
+            return False
+        return True
 
     def open_audit_log(self) -> AuditLog | None:
         """Return the configured log of tool calls. Raises UsageError if its file cannot be written."""

@@ -54,6 +54,7 @@ _EFFECT_VERBS: dict[Effect, str] = {
 }
 _NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
 _OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(ask=()) to allow everything"
+_MODE_WAY = ", ToolConfig(mode='sandboxed')"
 _MCP_WAYS = ", a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust"
 # tools that ask by default; other tools are the program's own
 _ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})
@@ -292,6 +293,8 @@ class ToolPolicy:
             if not change:
                 return Verdict("run", "you always allow this tool", decided_by="user")
         other_ways = _MCP_WAYS if MCP_TAG in tool.tags else _OTHER_WAYS
+        if would_be_confined(tool, caller.config, arguments):
+            other_ways = _MODE_WAY + other_ways
         reason = f"{change}{_why_ask(tool, asking)}, and {problem or 'no rule allows it'}"
         return _ask(tool, caller, reason, other_ways=other_ways)
 
@@ -431,6 +434,16 @@ def is_confined(tool: Tool, config: ToolConfig, arguments: dict[str, Any] | None
         return arguments is not None and tool.confined(arguments) is True
     except Exception:  # a tool that cannot say so confines nothing
         return False
+
+
+def would_be_confined(tool: Tool, config: ToolConfig, arguments: dict[str, Any] | None) -> bool:
+    """Whether a call needs approval now, but would not in the mode `sandboxed`."""
+    if config.mode == "sandboxed" or not is_confined(
+        tool, msgspec.structs.replace(config, mode="sandboxed"), arguments
+    ):
+        return False
+    must_ask, _ = _ask_tool(tool, arguments)
+    return not must_ask
 
 
 def _deny(rule: Rule | None) -> Verdict:

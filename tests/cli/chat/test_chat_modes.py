@@ -64,6 +64,17 @@ def test_the_modes_are_listed(tmp_path: Path) -> None:
     assert ended.has("approval mode", "'yolo'", "ask, sandboxed")
 
 
+@has_sandbox
+def test_tools_are_marked_as_the_mode_asks(tmp_path: Path) -> None:
+    ended = chat(tmp_path, "/tools", "/mode sandboxed", "/tools")
+    marks = [(line.split()[0], line.endswith("asks first")) for line in ended.lines if " " in line]
+    asking = {"shell", "shell_output", "write", "edit", "web_open"}
+    assert [mark for mark in marks if mark[0] in asking] == [
+        *((name, True) for name, _ in marks[: len(marks) // 2] if name in asking),
+        *((name, name == "web_open") for name, _ in marks[len(marks) // 2 :] if name in asking),
+    ]
+
+
 @pytest.mark.parametrize(("settings", "problem"), [
     ({"builtin": BuiltinSettings(sandbox=False)}, "remove --no-sandbox"),
     ({"policy": PolicySettings(ask=("write",))}, "policy.ask says what needs approval"),

@@ -156,7 +156,9 @@ class _ShellTools:
         return self._manager.is_confined and not arguments.get("escalate")
 
     def is_input_confined(self, arguments: dict[str, Any]) -> bool:
-        """Whether what is typed goes to a command in the sandbox."""
+        """Whether what is typed goes to a command in the sandbox, or nothing is typed."""
+        if not arguments.get("input"):
+            return self._manager.is_confined
         session = self._find_typing(arguments)
         return session is not None and not self._is_outside(session) and self._manager.is_confined
 

@@ -38,7 +38,6 @@ from toolglot.loop.agent.agent import Agent, compact
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
-from toolglot.tools.policy import is_confined
 from toolglot.values.approvals import Allow, ApprovalMode, ApprovalRequest, Decision, Deny
 from toolglot.values.events import ContextTruncated, RunEvent
 from toolglot.values.messages import Media, Text
@@ -348,17 +347,10 @@ class Chat:
 
     def _offers_mode(self, approval: ApprovalRequest) -> bool:
         """Whether to offer the mode that would not ask about this call: once, at the first such question."""
-        config = self.agent.config
-        if self._has_offered_mode or approval.each_time or config.mode == "sandboxed":
+        if self._has_offered_mode or approval.each_time:
             return False
         tool = self.agent.tools.find(approval.call.name, approval.call.namespace)
-        if tool is None or not is_confined(tool, replace(config, mode="sandboxed"), approval.arguments):
-            return False
-        try:
-            self.setup.check_mode("sandboxed")
-        except UsageError:
-            return False
-        return True
+        return self.setup.mode_would_allow(tool, self.agent.config, approval.arguments)
 
     def set_mode(self, mode: ApprovalMode) -> None:
         """Switch to another approval mode, from the next call on and for every model. Raises UsageError."""

@@ -1,6 +1,7 @@
 """What the model of an agent sees at present, for programs that show it."""
 
 from functools import cached_property
+from typing import Any
 
 from toolglot.engine.engine import Engine
 from toolglot.loop.agent.setup import AgentSetup
@@ -8,6 +9,7 @@ from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.deferral import Deferral
 from toolglot.loop.model_view import ModelView
 from toolglot.providers.profile import Profile
+from toolglot.tools.policy import is_confined
 from toolglot.tools.tool import Tool
 from toolglot.values.request import ToolDefinition
 
@@ -65,5 +67,7 @@ class AgentView:
         return self._state.meter.scale_tokens(self.profile, tokens)
 
     def needs_approval(self, tool: Tool) -> bool:
-        """Return whether calls to a tool need approval."""
-        return self._state.host.judge(tool, self._caller).action != "run"
+        """Return whether calls to a tool need approval, unless their arguments or a rule say otherwise."""
+        # what the sandbox confines is judged by a call's arguments; those of an ordinary call say nothing
+        arguments: dict[str, Any] | None = {} if is_confined(tool, self._caller.config, {}) else None
+        return self._state.host.judge(tool, self._caller, arguments).action != "run"
