@@ -228,7 +228,10 @@ def background_command_with_protected_files(world: World) -> PlanScript:
     )
     build(world, f"{loop}; mkdir -p sub/.git; echo evil > sub/.git/config; touch build/looped; done")
     background = Accept("shell", ("./build.sh", "in the background"), "./build.sh")
-    yield Pretence((BUILDS, background), changes=(*BUILD, "project/sub"))
+    # Killed between opening and writing the file, it leaves a git directory with empty settings, or none: git
+    # runs nothing because of them, so they stay.
+    harmless = {"sub/.git/config": ""}
+    yield Pretence((BUILDS, background), files=harmless, changes=(*BUILD, "project/sub", "project/sub/.git"))
     results = yield call("shell", command="./build.sh", background=True)
     handle = find_handle(results[0])
     yield call("shell_output", handle=handle, timeout=0.5)

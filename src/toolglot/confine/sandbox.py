@@ -64,7 +64,7 @@ _SUPERVISOR_START = (
 _PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
 _VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
 _HIDE_DIRECTORY, _HIDE_FILE = ["--tmpfs"], ["--ro-bind", "/dev/null"]
-# for the supervisor to kill a tree; for bwrap to notice that its child is gone
+# for everything that was killed to be gone; for bwrap to notice that its child is
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5
 # When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
 _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
@@ -297,7 +297,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
             if pidfd >= 0:
                 with selectors.DefaultSelector() as selector:
                     selector.register(pidfd, selectors.EVENT_READ)
-                    selector.select(_GRACE_SECONDS)
+                    # What is still there could write to protected files after the last look at them.
+                    selector.select(_KILL_SECONDS)
                 os.close(pidfd)
         return b'"exit-code"' in status
 

@@ -24,7 +24,7 @@ from toolglot.builtin.shell.session import ShellSession
 from toolglot.confine import limits
 from toolglot.confine.environment import safe_environment, validate_environment
 from toolglot.confine.limits import CommandLimits
-from toolglot.confine.sandbox import Confinement, SandboxLevel
+from toolglot.confine.sandbox import Confinement, Launch, SandboxLevel
 from toolglot.confine.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.errors import ToolError
 
@@ -513,3 +513,28 @@ class TestProtectedPaths:
     def test_removed_files_are_kept(self, tmp_path: Path) -> None:
         self.revert(tmp_path, "echo mine > .mcp.json")
         assert [path.read_text() for path in (tmp_path / "quarantine").iterdir()] == ["mine\n"]
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd")
+def test_a_sandbox_is_over_when_its_last_process_is(tmp_path: Path) -> None:
+    """However long that takes on a busy machine: it could still write to protected files."""
+    with subprocess.Popen(["sleep", "0.8"]) as last:
+        reader, writer = os.pipe()
+        os.write(writer, f'{{ "child-pid": {last.pid} }}\n{{ "exit-code": 0 }}\n'.encode())
+        assert Launch(argv=[], pass_fds=(), info_fd=reader).wait_for_namespace()
+        assert last.poll() == 0
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("moment", ["mkdir -p sub/.git", "mkdir -p sub/.git; : > sub/.git/config"])
+def test_what_a_killed_command_has_left_half_done_does_no_harm(tmp_path: Path, moment: str) -> None:
+    """It wanted to write settings that run a program: git finds none, so the directory may stay."""
+    scanner = ProtectedScanner()
+    snapshot = take_snapshot(tmp_path, scanner.find_sites(tmp_path))
+    subprocess.run(["bash", "-c", moment], cwd=tmp_path, check=True)
+    report = revert_changes(scanner, [snapshot], tmp_path.parent / "removed")
+    assert (report.removed, (tmp_path / "sub/.git").exists()) == ([], True)
+    (tmp_path / "sub/.git/config").write_text("[core]\n\tfsmonitor = touch evil\n")
+    report = revert_changes(scanner, [snapshot], tmp_path.parent / "removed")
+    assert [old for old, _ in report.removed] == [tmp_path / "sub/.git"]
