@@ -19,9 +19,12 @@ from pathlib import Path
 from subprocess import PIPE, run
 from tempfile import TemporaryDirectory
 from time import monotonic
+from typing import get_args
 from xml.etree import ElementTree
 
 import msgspec
+
+from toolglot.values.approvals import ApprovalMode
 
 TESTS = Path(__file__).parents[1]
 NOBODY = 65534
@@ -157,20 +160,27 @@ def run_tests() -> Row:
     return Row("tests that attack", next(iter(USERS)), tries, failed, monotonic() - begin)
 
 
-def play(user: str, level: int) -> Row:
+def play(user: str, level: int, mode: str) -> Row:
     begin = monotonic()
-    lines = run_python("-m", "tests.game", "--level", str(level), "--user", user).splitlines()
+    words = ("--level", str(level), "--user", user, "--approval-mode", mode)
+    lines = run_python("-m", "tests.game", *words).splitlines()
     failed = sum(line.startswith("FAILED") for line in lines)
     if failed:  # with what happened
         print(*(line for line in lines if not line.startswith("held")), sep="\n", file=sys.stderr)
     tries = failed + sum(line.startswith("held") for line in lines)
     return Row(
-        f"hostile model: {'bubblewrap' if level == 2 else 'Landlock'}",
+        f"hostile model: {'bubblewrap' if level == 2 else 'Landlock'}, mode {mode}",
         user,
         tries,
         failed,
         monotonic() - begin,
     )
+
+
+def play_games() -> Iterator[Row]:
+    """Play all plans as each user, at each level of the sandbox, in each approval mode."""
+    for mode in get_args(ApprovalMode):
+        yield from (play(user, level, mode) for user in USERS for level in (2, 1))
 
 
 def execute(scale: float, *, everything: bool) -> Iterator[Row]:
@@ -182,7 +192,7 @@ def execute(scale: float, *, everything: bool) -> Iterator[Row]:
             yield from rows
     if everything:
         yield run_tests()
-        yield from (play(user, level) for user in USERS for level in (2, 1))
+        yield from play_games()
 
 
 def main() -> None:
