@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from toolglot.errors import UsageError
+from toolglot.errors import MalformedData, UsageError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
 from toolglot.loop.inbox import Inbox
 from toolglot.loop.limits import RunLimits
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.deliveries import Delivery
-from toolglot.values.events import Delivered, RunDone
+from toolglot.values.events import ContextTruncated, Delivered, RunDone
 from toolglot.values.messages import (
     Conversation,
     Media,
@@ -25,6 +26,7 @@ from toolglot.values.messages import (
     system,
     user,
 )
+from toolglot.values.request import Request
 
 from .agents import (
     PROVIDERS,
@@ -46,13 +48,18 @@ PAY = Reply((ToolCall("", "pay", {}),), "tools")
 
 
 def working(work: Callable[[], Any]) -> Tool:
-    """A tool that runs without approval."""
+    """A tool that runs without approval. It returns what `work` does, if that is text."""
 
-    def act() -> str:
-        work()
-        return "worked"
+    def act(n: int = 0) -> str:
+        returned = work()
+        return returned if isinstance(returned, str) else "worked"
 
     return Tool(act, name="work", description="Works.", effects="read", inline=True)
+
+
+def call(n: int) -> Reply:
+    """A call that is not the same as another one, which would be noticed."""
+    return Reply((ToolCall("", "work", {"n": n}),), "tools")
 
 
 @tool(approval=True, inline=True)
@@ -470,3 +477,84 @@ class TestAppending:
         plan = Plan("anthropic", CALL, "done", during=append)
         await plan.agent.run("go", conversation=conversation)
         assert [message.text for message in conversation if message.role == "user"] == ["go", "here"]
+
+
+TRIM = ContextPolicy(when_full="trim", budget=1_200)
+COMPACT = ContextPolicy(when_full="compact", budget=1_200)
+
+
+class TestContext:
+    """A truncation keeps what the user has sent meanwhile, and what the model has not seen yet."""
+
+    @EVERYWHERE
+    @pytest.mark.parametrize("policy", [TRIM, COMPACT], ids=["trim", "compact"])
+    async def test_a_message_is_neither_dropped_nor_moved(self, provider: str, policy: ContextPolicy) -> None:
+        def deliver(plan: Plan) -> None:
+            plan.deliver(f"steer {len(plan.deliveries)}")
+
+        seen: list[Request] = []
+
+        def turn(request: Request) -> Reply | str:
+            if SUMMARY_PROMPT in request.messages[-1].text:
+                return "They worked."
+            seen.append(request)
+            return call(len(seen)) if len(seen) < 12 else "done"
+
+        plan = Plan(
+            provider,
+            *[turn] * 60,
+            during=lambda plan: (deliver(plan), "x" * 1_500)[1],
+            context=policy,
+        )
+        events = await collect_events(plan.agent.stream("the prompt"))
+        assert sum(isinstance(event, ContextTruncated) for event in events) >= 2
+        assert [delivery.state for delivery in plan.deliveries] == ["delivered"] * 11
+        for number, request in enumerate(seen):
+            words = [message.text for message in request.messages if message.role == "user"]
+            prompts = [text for text in words if text.startswith(("the prompt", "steer"))]
+            assert prompts == ["the prompt", *(f"steer {n}" for n in range(number))]
+            if number:
+                assert [message.role for message in request.messages[-3:]] == ["assistant", "tool", "user"]
+        plan.check()
+
+    async def test_of_very_many_messages_the_latest_are_kept(self) -> None:
+        seen: list[list[str]] = []
+
+        def turn(request: Request) -> Reply | str:
+            words = [message.text for message in request.messages if message.role == "user"]
+            seen.append([text.split("x")[0] for text in words if text.startswith(("the prompt", "steer"))])
+            return call(len(plan.deliveries)) if len(plan.deliveries) < 30 else "done"
+
+        def work(plan: Plan) -> str:
+            plan.deliver(f"steer {len(plan.deliveries)} " + "x" * 400)
+            return "y" * 1_600
+
+        plan = Plan(
+            "openai-chat",
+            *[turn] * 60,
+            during=work,
+            context=ContextPolicy(when_full="trim", budget=3_000),
+            limits=RunLimits(max_iterations=50),
+        )
+        events = await collect_events(plan.agent.stream("the prompt"))
+        truncations = [event for event in events if isinstance(event, ContextTruncated)]
+        assert max(event.after for event in truncations) < 3_000
+        for number, words in enumerate(seen):
+            assert (
+                words == ["the prompt", *[f"steer {n} " for n in range(number)][1 - len(words) :]]
+                or not number
+            )
+        assert 5 < len(seen[-1]) < 30, "more than what belongs to the calls that are shown"
+        truncation = plan.agent._state.meter.truncation  # pyright: ignore[reportPrivateUsage]
+        assert truncation.delivered
+        copy = Agent.load(plan.agent.save(), tools=list(plan.agent.tools))
+        assert copy._state.meter.truncation == truncation  # pyright: ignore[reportPrivateUsage]
+        plan.check()
+
+    async def test_a_damaged_context_is_refused(self) -> None:
+        plan = Plan("openai-chat", "one", "two")
+        await plan.agent.run("go")
+        saved = plan.agent.save()
+        for delivered in ("[1]", "[9]", "[-1]"):
+            with pytest.raises(MalformedData, match="the saved deliveries do not fit the conversation"):
+                Agent.load(saved.replace(b"}\n", b',"delivered":%s}\n' % delivered.encode(), 1))

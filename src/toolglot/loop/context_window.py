@@ -6,6 +6,7 @@ stays left out, so that the bytes that were sent stay a prefix of the next reque
 is new in it only.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import takewhile
@@ -19,7 +20,7 @@ from toolglot.loop.run import find_last_prompt
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, token_factor
 from toolglot.values.losses import Loss
-from toolglot.values.messages import Message, user
+from toolglot.values.messages import Conversation, Message, user
 
 __all__ = ["ContextMeter", "ContextPolicy", "ContextUsage", "ConversationWindow", "Summarize", "Truncation"]
 
@@ -32,6 +33,7 @@ _DEFAULT_ANSWER_TOKENS = 8_192  # if the model's limit is unknown
 _SAFETY_FACTOR = 0.95  # of the context window: estimates are estimates
 _CALIBRATION_RANGE = (0.4, 3.0)  # a provider's count changes our estimate by no more than this
 _MIN_CALIBRATION_TOKENS = 200  # shorter requests say little about a model's tokenizer
+_MIN_DELIVERED_TOKENS = 1_000  # of the messages delivered to a run, which it keeps in any case
 _NOTE_TOKENS = 40  # of the message that says what is left out
 
 
@@ -53,16 +55,23 @@ class ContextPolicy(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=T
 class Truncation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where requests begin.
 
-    `prompt`: the message that the present turn began with, if the truncation is inside that turn.
+    `prompt`: the message that the present run began with, if the truncation is inside that run. `delivered`:
+    messages that the user has sent meanwhile, after it and before the start.
     """
 
     start: int = 0
     prompt: int | None = None
     summary: str = ""
+    delivered: tuple[int, ...] = ()
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The user's messages before the start that are shown nevertheless."""
+        return self.delivered if self.prompt is None else (self.prompt, *self.delivered)
 
     def omitted_count(self, conversation: Sequence[Message]) -> int:
         """Return the number of messages that are not shown."""
-        return max(0, self.start - (self.prompt is not None) - len(_leading_instructions(conversation)))
+        return max(0, self.start - len(self.kept) - len(_leading_instructions(conversation)))
 
     def leading_messages(self, conversation: Sequence[Message]) -> tuple[Message, ...]:
         """Return what replaces the messages that are left out, after the instructions that the conversation
@@ -79,8 +88,7 @@ class Truncation(msgspec.Struct, frozen=True, omit_defaults=True):
         else:
             note = f"[The {count_phrase(count)} of this conversation {are_gone}.]"
         instructions = _leading_instructions(conversation)
-        prompt = () if self.prompt is None else (conversation[self.prompt],)
-        return (*instructions, user(note), *prompt)
+        return (*instructions, user(note), *(conversation[index] for index in self.kept))
 
 
 class ContextUsage(msgspec.Struct, frozen=True):
@@ -172,8 +180,11 @@ class ContextMeter:
 
     def _tail_tokens(self, truncation: Truncation) -> int:
         """Return the tokens of the part of the conversation that is still shown."""
-        sums, prompt = self._sums, truncation.prompt
-        return sums[-1] - sums[truncation.start] + (0 if prompt is None else sums[prompt + 1] - sums[prompt])
+        sums = self._sums
+        return sums[-1] - sums[truncation.start] + sum(map(self._tokens_of, truncation.kept))
+
+    def _tokens_of(self, index: int) -> int:
+        return self._sums[index + 1] - self._sums[index]
 
     # ---- truncation
 
@@ -187,15 +198,38 @@ class ContextMeter:
         first, omitted = len(_leading_instructions(conversation)), self.truncation.omitted_count(conversation)
         room = target / self._token_factor(profile) - overhead - self._sums[first]
         last_prompt = find_last_prompt(conversation)
+        delivered = self._find_delivered(conversation, last_prompt, room)
+        first_unseen = _find_unseen_calls(conversation)
         best: Truncation | None = None
         for index in range(max(first, self.truncation.start) + 1, len(conversation)):
-            is_in_turn = last_prompt is not None and index > last_prompt
-            candidate = Truncation(index, prompt=last_prompt if is_in_turn else None)
+            candidate = Truncation(index)
+            if last_prompt is not None and index > last_prompt:
+                if index > first_unseen:
+                    break
+                earlier = delivered[: bisect_left(delivered, index)]
+                candidate = Truncation(index, prompt=last_prompt, delivered=earlier)
             if candidate.omitted_count(conversation) > omitted and can_start_at(conversation, index):
                 best = candidate
                 if self._tail_tokens(candidate) <= room:
                     break
         return best
+
+    def _find_delivered(
+        self, conversation: Sequence[Message], last_prompt: int | None, room: float
+    ) -> tuple[int, ...]:
+        """Return the messages that the user has sent since the last prompt: all, or the latest, if all would
+        take more than half of the room.
+        """
+        if last_prompt is None or not isinstance(conversation, Conversation):
+            return ()
+        room_left = max(room / 2, _MIN_DELIVERED_TOKENS)
+        kept: list[int] = []
+        for index in sorted(conversation.delivered, reverse=True):
+            room_left -= self._tokens_of(index)
+            if index < last_prompt or room_left < 0:
+                break
+            kept.append(index)
+        return tuple(reversed(kept))
 
     def tokens_by_part(self, conversation: Sequence[Message], profile: Profile) -> dict[str, int]:
         """Return the tokens of what is shown, by category."""
@@ -214,6 +248,16 @@ def count_phrase(count: int) -> str:
 
 def _leading_instructions(conversation: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.role == "system", conversation))
+
+
+def _find_unseen_calls(conversation: Sequence[Message]) -> int:
+    """Return the index of the last reply, if it has calls: the model has not seen their results yet, so they
+    are never left out. Otherwise, return the length of the conversation.
+    """
+    for index in reversed(range(len(conversation))):
+        if conversation[index].role == "assistant":
+            return index if conversation[index].calls else len(conversation)
+    return len(conversation)
 
 
 def can_start_at(conversation: Sequence[Message], index: int) -> bool:

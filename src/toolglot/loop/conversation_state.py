@@ -338,10 +338,13 @@ class ConversationState:
             saved = msgspec.convert(header, _SavedState, str_keys=True)
         except (msgspec.ValidationError, UsageError) as e:
             raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
-        start, prompt, length = saved.context.start, saved.context.prompt, len(self.conversation)
+        start, length = saved.context.start, len(self.conversation)
         is_start = start in (0, length) or (0 < start < length and can_start_at(self.conversation, start))
-        is_prompt = prompt is None or (0 <= prompt < start and self.conversation[prompt].role == "user")
-        if not is_start or not is_prompt:
+        kept = saved.context.kept
+        is_kept = [*kept] == sorted({*kept}) and all(
+            0 <= index < start and self.conversation[index].role == "user" for index in kept
+        )
+        if not is_start or not is_kept:
             raise MalformedData("line 1: the saved context does not fit the conversation")
         if not all(
             0 <= index < length and self.conversation[index].role == "user" for index in saved.delivered

@@ -231,7 +231,7 @@ class RequestBuilder:
         try:
             if summarize is not None:
                 summary = summarize(
-                    [message for index, message in enumerate(older) if index != truncation.prompt]
+                    [message for index, message in enumerate(older) if index not in truncation.kept]
                 )
                 summary = await summary if isawaitable(summary) else summary
                 if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the caller's own function
@@ -242,7 +242,7 @@ class RequestBuilder:
             messages = [
                 message
                 for index, message in enumerate(older)
-                if index != truncation.prompt and (index >= previous.start or index == previous.prompt)
+                if index not in truncation.kept and (index >= previous.start or index in previous.kept)
             ]
             text = render_transcript(messages, previous.summary, 2 * budget)
             if (tokens := state.meter.scale_tokens(engine.profile, estimate_text(text))) > budget * 0.7:
