@@ -6,11 +6,14 @@ import asyncio
 import re
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolglot.bridges.imported_tools import ask_user
+from toolglot.builtin.tool_state import UserAnswer, UserQuestion
+from toolglot.builtin.tools import builtins
 from toolglot.errors import MalformedData, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.ledger import Ledger, TimeIsUp
@@ -266,6 +269,23 @@ def test_questions_of_running_tools_take_no_time(config: ToolConfig, live: bool)
         assert result.stop == "end"
         assert [result.text for result in results_of(agent.conversation)] == ["known", "wrote 1", "known"]
         assert loop.now >= 3 * HOUR
+
+    run_virtual(play)
+
+
+def test_questions_of_the_model_take_no_time(tmp_path: Path) -> None:
+    async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
+        await asyncio.sleep(HOUR)
+        return ["Blue."]
+
+    async def play(loop: VirtualLoop) -> None:
+        tools = [tool for tool in builtins(tmp_path, ask_user=answer) if tool.name == "ask_user"]
+        agent = make_agent("anthropic", tools=tools, facade="neutral", limits=RunLimits(run_timeout=10))
+        use_clock(agent, loop.time)
+        question = '{"questions": [{"question": "Which?", "header": "Color", "kind": "text"}]}'
+        assert (await agent.run(f"call ask_user {question}")).stop == "end"
+        assert "Blue." in texts_of(agent.conversation)
+        assert loop.now >= HOUR
 
     run_virtual(play)
 

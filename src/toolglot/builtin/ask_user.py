@@ -13,6 +13,7 @@ from typing import Any, cast
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.tool_state import ToolState, UserAnswer, UserOption, UserQuestion
 from toolglot.errors import ToolError
+from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 from toolglot.values.failures import invalid_argument
@@ -60,7 +61,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         target=lambda arguments: "the user",
         preview=list_questions,
     )
-    async def ask_user(questions: list[UserQuestion]) -> ToolOutput:
+    async def ask_user(questions: list[UserQuestion], context: Context) -> ToolOutput:  # noqa: D417
         """Ask the user up to four questions and wait for the answers. The user can always answer in their own words.
 
         Use only when the answer affects your work and you cannot find it yourself; not to ask for permission to continue.
@@ -77,7 +78,15 @@ def create_tools(state: ToolState) -> list[Tool]:
         for name in ("id", "question"):
             if len({getattr(question, name) for question in validated}) < len(validated):
                 raise invalid_argument("questions", f"must differ, and two have the same {name}: change one")
-        answers = await _ask(state, validated)
+        inner = context.inner_tools
+        if inner is None:
+            answers = await _ask(state, validated)
+        else:
+            inner.on_ask(True)
+            try:
+                answers = await _ask(state, validated)
+            finally:
+                inner.on_ask(False)
         answered: list[dict[str, Any]] = []
         lines: list[str] = []
         for question, answer in zip(validated, answers, strict=True):

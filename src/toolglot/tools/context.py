@@ -61,6 +61,12 @@ class InnerTools(Protocol):
         """
         ...
 
+    def on_ask(self, is_asking: bool, /) -> None:
+        """Note that the tool itself asks a person, and again when there is an answer: that takes none of the
+        run's time.
+        """
+        ...
+
 
 class CancelFlag:
     """Set once, when the result is no longer needed; readable from any thread, and much cheaper than an

@@ -83,6 +83,7 @@ class InnerCalls:
         self.ruling = outer.inner_ruling
         self.suspension = outer.suspension
         self.can_ask = host.options.approve is not None
+        self.on_ask = batch.observer.on_ask
 
     async def ask(self, request: ApprovalRequest) -> Allow | Deny | None:
         """Ask for a decision while the tool runs; None means later.
@@ -93,7 +94,7 @@ class InnerCalls:
         if telemetry is not None:
             telemetry.note_approval_request(request)
         async with self._host.questions.turn(1):
-            answer = await ask_approver(approve, request, self._batch.observer.on_ask)
+            answer = await ask_approver(approve, request, self.on_ask)
         if telemetry is not None and answer is not None:
             telemetry.note_decision(request.call, "allow" if isinstance(answer, Allow) else "deny")
         return answer
@@ -118,7 +119,7 @@ class InnerCalls:
                 question.end()
                 on_asking(False)
 
-        observer = _CodeCall(end_question, self._batch.observer.on_ask)
+        observer = _CodeCall(end_question, self.on_ask)
         async with turn, question:
             on_asking(True)
             batch = CallBatch(
