@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 from pydantic import BaseModel
 
@@ -233,6 +233,7 @@ def check_needs(both: UserCity, search: Callable[..., str]) -> None:
     Agent("simulator", tools=everything, data=3)
     agent = Agent("simulator", tools=[greet])
     agent.add_tools([rename, ping])
+    Agent("simulator", tools=[greet, count_people])  # no one type: a run's data is not compared with them
     Guide("Ada", greetings=1)
 
 
@@ -251,6 +252,9 @@ async def check_mistakes(agent: Agent[User, City]) -> None:
     """Each of these is an error to type checkers, else the comment is one."""
     await store(3)  # type: ignore[arg-type]
     await agent.run("hi", data="Bob")  # type: ignore[call-overload]
+    learned = Agent("simulator", tools=[greet])  # what its tool needs is all that it knows
+    assert_type(learned, Agent[User, Any])
+    await learned.run("hi", data="Bob")  # type: ignore[call-overload]
     Agent("simulator", tool=[store])  # type: ignore[call-arg]
     agent.switch("openai:gpt-5.1", keys="test")  # type: ignore[call-arg]
     tool(look_up, effect="read")  # type: ignore[call-overload]

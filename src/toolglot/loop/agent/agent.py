@@ -69,13 +69,22 @@ class Agent(Generic[Data, OutputValue]):
 
     if TYPE_CHECKING:
         # pyright looks at `__new__` first. Thus it learns the type of the data from `data` alone, and compares it with
-        # what each tool needs; otherwise, tools that need different things would have to agree on one type. The
-        # second form is for subclasses that are made with something else.
+        # what each tool needs; otherwise, tools that need different things would have to agree on one type. Without
+        # `data`, they may: then runs need what the tools do. The last form is for tools that need different things,
+        # and for subclasses that are made with something else.
         @overload
         def __new__(
             cls,
             *args: Any,
-            data: Data | None = None,
+            data: Data | None,
+            output_type: OutputType[OutputValue] = None,
+            **options: Any,
+        ) -> Self: ...
+        @overload
+        def __new__(
+            cls,
+            *args: Any,
+            tools: AnyTools[Data],
             output_type: OutputType[OutputValue] = None,
             **options: Any,
         ) -> Self: ...
