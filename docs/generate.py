@@ -16,6 +16,7 @@ from typing import Any, cast, get_args
 
 import click
 import msgspec
+from generate_comparison import ORDERS_CLAIMS, render_claims, render_programs, render_results
 from generate_reference import (
     REFERENCE_PAGES,
     first_paragraph,
@@ -378,6 +379,9 @@ GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/keys.md", "keys", render_keys),
     ("docs/errors.md", "errors", render_errors),
     ("docs/performance.md", "speed", render_speed),
+    ("docs/comparison.md", "claims", partial(render_claims, "orders", ORDERS_CLAIMS)),
+    ("docs/comparison.md", "results", partial(render_results, "orders")),
+    ("docs/comparison.md", "programs", partial(render_programs, "orders")),
     ("docs/guides/fastapi.md", "fastapi", partial(render_example, "fastapi_sse.py")),
     ("docs/guides/web-frontends.md", "vercel", partial(render_example, "vercel_server.py")),
 )

@@ -31,7 +31,7 @@ class Copy:
         """Places by file, as CONTRIBUTING.md names files: relative to the package, or to the project."""
         self.places: dict[str, Counter[str]] = {}
         """The same by recipe."""
-        for name in ("src", "docs", "examples", "tests"):
+        for name in ("src", "docs", "examples", "tests", "bench"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("node_modules", ".*"))
         for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "pyproject.toml"):
             shutil.copy2(ROOT / name, root)
