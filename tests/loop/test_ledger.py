@@ -465,3 +465,90 @@ async def test_a_timeout_inside_a_wait_is_not_that_of_the_run() -> None:
 def test_without_a_time_limit_nothing_is_wrapped() -> None:
     future: Callable[[], Any] = object
     assert Ledger(RunLimits()).in_time(future) is future  # pyright: ignore[reportArgumentType]
+
+
+# ---- a run inside a tool of another run
+
+CHILD_PROMPT = 'call write {"n": 1} then call write {"n": 2} then call write {"n": 3}'
+
+
+class Tree:
+    """A parent whose tool runs a child: the second ledger that is opened is below the first one."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        clock: Callable[[], float],
+        wiretap: Wiretap | None = None,
+        **child: Any,
+    ) -> None:
+        self.ledgers: list[Ledger] = []
+        self._clock = clock
+        self.child = make_agent("anthropic", wiretap, **child)
+        use_clock(self.child, clock)
+        self.result: RunResult | None = None
+        monkeypatch.setattr("toolglot.loop.driver.Ledger", self._open)
+
+    def _open(self, limits: RunLimits, spent: Spent, **options: Any) -> Ledger:
+        parent = self.ledgers[0] if self.ledgers else None
+        self.ledgers.append(Ledger(limits, spent, parent=parent, **options))
+        return self.ledgers[-1]
+
+    async def run(self, **options: Any) -> RunResult:
+        async def delegate() -> str:
+            """Asks the child."""
+            self.result = await self.child.run(CHILD_PROMPT)
+            return self.result.text
+
+        agent = make_agent("anthropic", tools=[Tool(delegate, effects="read", timeout=9 * HOUR)], **options)
+        use_clock(agent, self._clock)
+        result = await agent.run("call delegate {} then say done")
+        check(agent.conversation)
+        check(self.child.conversation)
+        return result
+
+
+def test_a_child_sends_no_request_beyond_the_tokens_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(loop: VirtualLoop) -> None:
+        wiretap = Wiretap()
+        tree = Tree(monkeypatch, loop.time, wiretap, tools=[make_tool()])
+        result = await tree.run(limits=RunLimits(max_total_tokens=300))
+        root, child = tree.ledgers
+        assert tree.result is not None
+        assert (result.stop, tree.result.stop) == ("budget", "budget")
+        assert result.usage == root.usage
+        assert tree.result.usage == child.usage
+        assert root.usage.input - child.usage.input > 0
+        assert 0 < len(wiretap.requests) == tree.result.iterations < 4
+        assert "The call did not run: the run that started this one has used up its 300 tokens" in texts_of(
+            tree.child.conversation
+        )
+
+    run_virtual(play)
+
+
+def test_the_time_of_a_parent_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(loop: VirtualLoop) -> None:
+        tree = Tree(monkeypatch, loop.time, tools=[make_tool(4.0)])
+        assert (await tree.run(limits=RunLimits(run_timeout=10))).stop == "timeout"
+        assert loop.now == 10
+        texts = texts_of(tree.child.conversation)
+        assert "wrote 2" in texts
+        assert "user interrupted" not in texts
+        assert kinds_of(tree.child.conversation) == [None, None, "interrupted"]
+
+    run_virtual(play)
+
+
+def test_a_question_of_a_child_takes_none_of_its_parents_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def approve(request: ApprovalRequest) -> bool:
+        await asyncio.sleep(HOUR)
+        return True
+
+    async def play(loop: VirtualLoop) -> None:
+        tree = Tree(monkeypatch, loop.time, tools=[make_tool(2.0)], config=ASK, approve=approve)
+        assert (await tree.run(limits=RunLimits(run_timeout=10))).stop == "end"
+        assert loop.now == 3 * HOUR + 6
+        assert [ledger.seconds for ledger in tree.ledgers] == [6, 6]
+
+    run_virtual(play)
