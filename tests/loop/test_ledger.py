@@ -486,6 +486,7 @@ class Tree:
         self._clock = clock
         self.child = make_agent("anthropic", wiretap, **child)
         use_clock(self.child, clock)
+        self.prompt = CHILD_PROMPT
         self.result: RunResult | None = None
         monkeypatch.setattr("toolglot.loop.driver.Ledger", self._open)
 
@@ -497,7 +498,7 @@ class Tree:
     async def run(self, **options: Any) -> RunResult:
         async def delegate() -> str:
             """Asks the child."""
-            self.result = await self.child.run(CHILD_PROMPT)
+            self.result = await self.child.run(self.prompt)
             return self.result.text
 
         agent = make_agent("anthropic", tools=[Tool(delegate, effects="read", timeout=9 * HOUR)], **options)
@@ -529,13 +530,14 @@ def test_a_child_sends_no_request_beyond_the_tokens_of_its_parent(monkeypatch: p
 
 def test_the_time_of_a_parent_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(loop: VirtualLoop) -> None:
-        tree = Tree(monkeypatch, loop.time, tools=[make_tool(4.0)])
+        tree = Tree(monkeypatch, loop.time, tools=[make_tool(4.0)], config=ToolConfig(max_parallel=1))
+        tree.prompt = " ".join(f'call write {{"n": {n}}}' for n in range(1, 5))
         assert (await tree.run(limits=RunLimits(run_timeout=10))).stop == "timeout"
         assert loop.now == 10
         texts = texts_of(tree.child.conversation)
         assert "wrote 2" in texts
-        assert "user interrupted" not in texts
-        assert kinds_of(tree.child.conversation) == [None, None, "interrupted"]
+        assert "The call was not started: the time limit was reached." in texts
+        assert kinds_of(tree.child.conversation) == [None, None, "interrupted", "cancelled"]
 
     run_virtual(play)
 
