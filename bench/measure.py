@@ -10,6 +10,7 @@ import os
 import resource
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -17,6 +18,7 @@ from time import process_time
 from typing import Any
 
 Run = Callable[[], object]
+_MAX_WIDTH = 100  # the column of the documentation
 ROUND_SECONDS = 0.01  # seconds that a run gets in each round: a short one is repeated
 
 
@@ -113,22 +115,36 @@ class Table:
     def __str__(self) -> str:
         lines = [list(self.rows[0]), *([_cell(value) for value in row.values()] for row in self.rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        text = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines
-        ]
-        return "\n".join(
-            [
-                f"\n{self.title}",
-                *([self.note] if self.note else []),
-                "",
-                text[0],
-                "─" * len(text[0]),
-                *text[1:],
-            ]
-        )
+        parts = [f"\n{self.title}", *_wrap(self.note)]
+        for columns in _split_columns(widths):
+            head, *body = (
+                "  ".join(
+                    [line[0].ljust(widths[0]), *(line[column].rjust(widths[column]) for column in columns)]
+                )
+                for line in lines
+            )
+            parts += ["", head, "─" * len(head), *body]
+        return "\n".join(parts)
 
     def as_json(self) -> list[dict[str, Any]]:
         return [{key: _to_json(value) for key, value in row.items()} for row in self.rows]
+
+
+def _wrap(text: str) -> list[str]:
+    return [part for line in text.splitlines() for part in textwrap.wrap(line, _MAX_WIDTH)]
+
+
+def _split_columns(widths: list[int]) -> list[list[int]]:
+    """Distribute the columns after the first, which has the names of the rows, among parts that are not too wide."""
+    parts: list[list[int]] = []
+    room = 0
+    for column in range(1, len(widths)):
+        room -= widths[column] + 2
+        if not parts or room < 0:
+            parts.append([])
+            room = _MAX_WIDTH - widths[0] - widths[column] - 2
+        parts[-1].append(column)
+    return parts
 
 
 def _cell(value: object) -> str:

@@ -90,7 +90,10 @@ def render_providers() -> str:
         rows = [
             ("id", f"`{profile.id}`"),
             ("wire", profile.wire),
-            ("address", f"`{profile.base_url}{profile.path}`" if profile.base_url else "set by you"),
+            (
+                "address",
+                f"`{profile.base_url}{profile.path}`" if profile.base_url else "set by you",
+            ),
             ("key", ", ".join(f"`{name}`" for name in profile.key_env) or "none"),
             ("tools per request", limits.tools or "no known limit"),
             ("tool names", f"`{limits.name}`".replace("|", "\\|")),
@@ -127,7 +130,8 @@ def format_value(value: object) -> str:
     """Format a value of a profile."""
     if isinstance(value, frozenset | tuple):
         return (
-            ", ".join(sorted(map(str, value)) if isinstance(value, frozenset) else map(str, value)) or "none"
+            ", ".join(sorted(map(str, value)) if isinstance(value, frozenset) else map(str, value))
+            or "none"
         )
     if hasattr(value, "__struct_fields__"):
         return ", ".join(name for name in value.__struct_fields__ if getattr(value, name) is True)
@@ -138,7 +142,9 @@ def render_keys() -> str:
     """Render the table of docs/keys.md: one row for each key."""
     rows = ["| key for | used by | variables | or sign in with |", "|---|---|---|---|"]
     for account in dict.fromkeys(map(keyring_account, PROFILES)):
-        profiles = [profile for profile in PROFILES.values() if keyring_account(profile.id) == account]
+        profiles = [
+            profile for profile in PROFILES.values() if keyring_account(profile.id) == account
+        ]
         first = profiles[0]
         variables = ", ".join(f"`{name}`" for name in (*first.key_env, *first.token_env)) or "none"
         optional = " (optional)" if first.auth == "optional" and first.key_env else ""
@@ -154,13 +160,13 @@ def render_keys() -> str:
 
 def render_settings() -> str:
     """Render the table of docs/configuration.md: one row per setting, described by its docstring."""
-    rows = ["| setting | default | variable | project | meaning |", "|---|---|---|---|---|"]
+    rows = ["| setting and variable | default | project | meaning |", "|---|---|---|---|"]
     owner = Settings
     for field in setting_fields():
         is_nested = WILDCARD in field.key[:-1]  # the settings of a provider or a server
         if field.owner is not owner and field.owner is not Settings and not is_nested:
             section = first_paragraph(inspect.getdoc(field.owner))
-            rows.append(f"| **{field.key[0]}** | | | | {section} |")
+            rows.append(f"| **{field.key[0]}** | | | {section} |")
         owner = field.owner
         default = (
             ""
@@ -169,12 +175,11 @@ def render_settings() -> str:
             if field.default is None
             else f"`{dumps_text(field.default)}`"
         )
-        variable = f"`{field.variable}`" if field.variable else ""
+        variable = f"<br>`{field.variable}`" if field.variable else ""
         meaning = _field_docs(field.owner).get(field.name, "")
         rule = _RULE_LABELS.get(field.trust, "only stricter")
-        rows.append(
-            f"| `{field.key_text}` | {default} | {variable} | {rule} | {meaning} |".replace("  ", " ")
-        )
+        row = f"| `{field.key_text}`{variable} | {default} | {rule} | {meaning} |"
+        rows.append(row.replace("  ", " "))
     return "\n".join(rows)
 
 
@@ -191,7 +196,9 @@ def _field_docs(owner: Any) -> dict[str, str]:
 
 def render_faults() -> str:
     """docs/simulator.md: one row per fault."""
-    return render_table(("fault", "effect"), ((f"`{name}`", effect) for name, effect in FAULTS.items()))
+    return render_table(
+        ("fault", "effect"), ((f"`{name}`", effect) for name, effect in FAULTS.items())
+    )
 
 
 def render_events() -> str:
@@ -210,7 +217,8 @@ def render_events() -> str:
 def render_chat_commands() -> str:
     """docs/chat.md: one row per slash command."""
     rows = [
-        (f"`{f'/{name} {command.usage}'.strip()}`", command.description) for name, command in COMMANDS.items()
+        (f"`{f'/{name} {command.usage}'.strip()}`", command.description)
+        for name, command in COMMANDS.items()
     ]
     return render_table(("command", "effect"), rows)
 
@@ -233,7 +241,11 @@ def walk_commands(
     command: click.Command, name: str, parent: click.Context | None = None
 ) -> Iterator[click.Context]:
     """Yield the context of a command and of all commands below it."""
-    settings: dict[str, Any] = {**command.context_settings, "max_content_width": 100, "terminal_width": 100}
+    settings: dict[str, Any] = {
+        **command.context_settings,
+        "max_content_width": 100,
+        "terminal_width": 100,
+    }
     context = click.Context(command, parent=parent, info_name=name, **settings)
     yield context
     if isinstance(command, click.Group):
@@ -255,7 +267,9 @@ def render_speed() -> str:
     loop, growth = read_table(page, "The tool loop: CPU"), read_table(page, "Growth: CPU")
     streams, requests = read_table(page, "Reading a stream"), read_table(page, "The next request")
     imports = read_table(page, "Import: CPU")
-    chat = {name.split()[1]: cells for name, cells in loop.items() if name.startswith("openai-chat")}
+    chat = {
+        name.split()[1]: cells for name, cells in loop.items() if name.startswith("openai-chat")
+    }
     turns = {
         library: float(cells[4].split()[0])
         for library, cells in chat.items()
@@ -299,12 +313,18 @@ def render_speed() -> str:
 
 def read_table(page: str, title: str) -> dict[str, list[str]]:
     """Read a table of the benchmarks: the name of a row -> its cells."""
-    body = re.split(r"^─+$", page[page.index(title) :], maxsplit=1, flags=re.MULTILINE)[1].strip("\n")
-    rows = [
-        re.split(r"\s{2,}", line.strip())
-        for line in re.split(r"\n\n|\n```", body, maxsplit=1)[0].splitlines()
-    ]
-    return {name: cells for name, *cells in rows}
+    text = page[page.index(title) :].partition("\n```")[0]
+    table: dict[str, list[str]] = {}
+    for part in text.split("\n\n")[
+        1:
+    ]:  # a wide table has several parts, each with some of the columns
+        lines = part.strip("\n").splitlines()
+        if len(lines) < 3 or {*lines[1]} != {"─"}:
+            break
+        for line in lines[2:]:
+            name, *cells = re.split(r"\s{2,}", line.strip())
+            table.setdefault(name, []).extend(cells)
+    return table
 
 
 def spread(cells: Iterable[str]) -> str:
@@ -325,7 +345,9 @@ def render_examples() -> str:
     """
     programs = sorted((ROOT / "examples").glob("*.py"))
     docs = {
-        path.name: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
+        path.name: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split(
+            "\n"
+        )[0]
         for path in programs
     }
     shown = [path.name for path in programs if "# Output:" in path.read_text(encoding="utf-8")]
@@ -350,7 +372,9 @@ def render_examples() -> str:
 def render_stub(package: ModuleType) -> str:
     """src/toolglot/__init__.pyi and the like: for type checkers, where the names of a package come from."""
     path = package.__name__
-    imports = [f"from {path}.{home} import {name} as {name}" for name, home in package._HOME.items()]
+    imports = [
+        f"from {path}.{home} import {name} as {name}" for name, home in package._HOME.items()
+    ]
     lines = [
         "# Generated from `_HOMES` by `make docs`. `X as X` marks a name that is exported.",
         *sorted(imports),
@@ -394,7 +418,10 @@ GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "tool-reference.md": render_tool_reference,
     DOCS / "security-tests.md": render_security_tests,
     DOCS / "reference" / "index.md": render_reference_index,
-    **{DOCS / "reference" / f"{page}.md": partial(render_reference_page, page) for page in REFERENCE_PAGES},
+    **{
+        DOCS / "reference" / f"{page}.md": partial(render_reference_page, page)
+        for page in REFERENCE_PAGES
+    },
 }
 
 
@@ -416,7 +443,9 @@ def main() -> int:
     """Write or check the files; return the exit code."""
     files = render_files()
     stale = [
-        path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+        path
+        for path, text in files.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     for path in stale:
         if "--check" in sys.argv:

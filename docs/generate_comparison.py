@@ -45,7 +45,10 @@ def render_results(comparison: str) -> str:
     """Render the overview, a table for each mistake, and what follows from them."""
     results = read_results(comparison)
     libraries: Libraries = results["libraries"]
-    header = ("", *(f"{LIBRARIES[name]} {library['version']}" for name, library in libraries.items()))
+    header = (
+        "",
+        *(f"{LIBRARIES[name]} {library['version']}" for name, library in libraries.items()),
+    )
     overview = [("lines of the program", *(library["lines"] for library in libraries.values()))]
     details: list[str] = []
     for mistake, title in results["titles"].items():
@@ -61,9 +64,7 @@ def render_results(comparison: str) -> str:
             header, ((name, *(cell or "nothing" for cell in cells)) for name, *cells in rows)
         )
         details.append(f"### {title}\n\n{table}")
-    tools = (
-        f"Python {results['python']}, pyright {results['pyright']} and mypy {results['mypy']}, both strict."
-    )
+    tools = f"Python {results['python']}, pyright {results['pyright']} and mypy {results['mypy']}, both strict."
     return "\n\n".join((render_table(header, overview), tools, *details))
 
 
@@ -72,7 +73,11 @@ def _summarize(answer: dict[str, Any], right: dict[str, Any]) -> str:
     checkers = [name for name in ("pyright", "mypy") if answer[name]]
     noticed = f"{' and '.join(checkers)}; " if checkers else ""
     if answer["raised"]:
-        before = "before the first request" if not answer["sent"] else f"at request {len(answer['sent'])}"
+        before = (
+            "before the first request"
+            if not answer["sent"]
+            else f"at request {len(answer['sent'])}"
+        )
         return f"{noticed}an exception {before}"
     if answer["told"] != right["told"]:
         return f"{noticed}the run goes on, the model sees an error"
@@ -94,7 +99,9 @@ def _describe(answers: Answers, libraries: Libraries) -> Iterator[tuple[str, lis
     yield (
         "the model sees",
         [
-            render_code(answer["told"]) if answer["told"] != libraries[name]["right"]["told"] else ""
+            render_code(answer["told"])
+            if answer["told"] != libraries[name]["right"]["told"]
+            else ""
             for name, answer in answers.items()
         ],
     )
@@ -105,7 +112,10 @@ def _describe(answers: Answers, libraries: Libraries) -> Iterator[tuple[str, lis
     ]
     yield (
         "sent without",
-        [render_code(names) if answer["sent"] else "" for names, answer in zip(lost, values, strict=True)],
+        [
+            render_code(names) if answer["sent"] else ""
+            for names, answer in zip(lost, values, strict=True)
+        ],
     )
 
 
@@ -117,7 +127,9 @@ def render_code(text: str) -> str:
     """Render a text as code in a cell of a table."""
     if not text:
         return ""
-    if "|" in text:  # GitHub wants it escaped, also in backticks, where the site would show the escape
+    if (
+        "|" in text
+    ):  # GitHub wants it escaped, also in backticks, where the site would show the escape
         return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
@@ -167,10 +179,13 @@ ORDERS_CLAIMS: tuple[Claim, ...] = (
         lambda libraries: (
             "did you mean" in _answer(libraries, "toolglot", "option")["raised"]
             and "did you mean" in _answer(libraries, "toolglot", "setting")["raised"]
-            and not any(_answer(libraries, name, "option")["raised"].endswith("?") for name in _OTHERS)
+            and not any(
+                _answer(libraries, name, "option")["raised"].endswith("?") for name in _OTHERS
+            )
             and not any(_answer(libraries, name, "setting")["raised"] for name in _OTHERS)
             and not any(
-                _answer(libraries, name, "setting")["settings"].count("temperature") for name in _OTHERS
+                _answer(libraries, name, "setting")["settings"].count("temperature")
+                for name in _OTHERS
             )
         ),
     ),

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 
@@ -10,6 +11,8 @@ from generate_tools import docs_below, escape, render_table
 
 import toolglot
 from toolglot.errors import ToolglotError
+
+CODE_COLUMNS = 100  # what the column of the site has room for
 
 # Page -> its title, the modules or packages whose public names it describes, and the names to begin with. A
 # package with public names of its own is named in full.
@@ -21,8 +24,16 @@ REFERENCE_PAGES = {
         "values.messages values.definitions values.request values.losses",
         "Conversation Message user assistant system",
     ),
-    "events": ("Events and results", "values.events values.deliveries", "RunResult ToolOutcome Delivery"),
-    "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
+    "events": (
+        "Events and results",
+        "values.events values.deliveries",
+        "RunResult ToolOutcome Delivery",
+    ),
+    "engines": (
+        "Engines, transports and the simulator",
+        "engine simulator",
+        "create_engine Engine",
+    ),
     "formats": (
         "API formats and providers",
         "wire providers schema",
@@ -67,7 +78,8 @@ def render_reference_index() -> str:
     ]
     for page, (title, *_) in REFERENCE_PAGES.items():
         rows = [
-            (f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)
+            (f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name)))
+            for name in public_names(page)
         ]
         parts += [f"## [{title}]({page}.md)", render_table(("name", "purpose"), rows)]
     return "\n\n".join(parts) + "\n"
@@ -77,7 +89,10 @@ def render_reference_page(page: str) -> str:
     """docs/reference/PAGE.md: what the site generator replaces by the docstrings."""
     return (
         "\n\n".join(
-            [f"# {REFERENCE_PAGES[page][0]}", *(f"::: toolglot.{name}" for name in public_names(page))]
+            [
+                f"# {REFERENCE_PAGES[page][0]}",
+                *(f"::: toolglot.{name}" for name in public_names(page)),
+            ]
         )
         + "\n"
     )
@@ -93,8 +108,12 @@ def summarize(name: str) -> str:
     if inspect.isclass(value) or inspect.isroutine(value):
         doc = inspect.getdoc(value) or ""
     else:
-        homes = getattr(home, "_HOME", {})  # where a package imports its names from; a module has its own
-        source = inspect.getsource(import_module(f"{home.__name__}.{homes[name]}") if homes else home)
+        homes = getattr(
+            home, "_HOME", {}
+        )  # where a package imports its names from; a module has its own
+        source = inspect.getsource(
+            import_module(f"{home.__name__}.{homes[name]}") if homes else home
+        )
         doc = docs_below(ast.parse(source).body).get(name, "")
     return first_paragraph(doc)
 
@@ -106,13 +125,22 @@ def first_paragraph(doc: str | None) -> str:
 
 def render_errors() -> str:
     """docs/errors.md: the tree of exceptions."""
-    return "```text\n" + "\n".join(walk_errors(ToolglotError, 0)) + "\n```"
+    rows = list(walk_errors(ToolglotError, 0))
+    indent = max(len(name) for name, _ in rows) + 2
+    lines = [
+        line
+        for name, doc in rows
+        for line in textwrap.wrap(
+            doc, CODE_COLUMNS, initial_indent=name.ljust(indent), subsequent_indent=" " * indent
+        )
+    ]
+    return "```text\n" + "\n".join(lines) + "\n```"
 
 
-def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
-    """Yield a line for an exception and for each one below it."""
+def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the indented name of an exception and its first sentence, and those of each one below it."""
     doc = re.split(r"(?<=\.) |; ", re.sub(r"\s+", " ", error.__doc__ or ""))[0].rstrip(".") + "."
-    yield f"{'  ' * depth + error.__name__:<26}{doc}"
+    yield "  " * depth + error.__name__, doc
     for child in error.__subclasses__():
         if child.__name__ in toolglot.__all__ and child.__bases__[0] is error:
             yield from walk_errors(child, depth + 1)

@@ -33,7 +33,8 @@ def read_groups() -> list[PromiseGroup]:
 def render_promises() -> str:
     """SECURITY.md: one line a promise."""
     parts = [
-        f"### {group['title']}\n\n" + "\n".join(f"- {promise['promise']}" for promise in group["promises"])
+        f"### {group['title']}\n\n"
+        + "\n".join(f"- {promise['promise']}" for promise in group["promises"])
         for group in read_groups()
     ]
     return "\n" + "\n\n".join(parts) + "\n"
@@ -57,7 +58,9 @@ def render_security_tests() -> str:
             text = (
                 " ".join(filter(None, texts))
                 .replace("](docs/", "](")
-                .replace("[the table](#commands-by-level-and-platform)", "the table in `SECURITY.md`")
+                .replace(
+                    "[the table](#commands-by-level-and-platform)", "the table in `SECURITY.md`"
+                )
             )
             parts.append(f"### {promise['id']}\n\n{text}")
             lines = [f"- `{test}`" for test in promise["tests"]]

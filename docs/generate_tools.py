@@ -89,11 +89,16 @@ def render_tool_names() -> str:
         rows = [
             (
                 f"`{name}`",
-                *(", ".join(f"`{native}`" for native in native_names(name, facade)) for facade in group),
+                *(
+                    ", ".join(f"`{native}`" for native in native_names(name, facade))
+                    for facade in group
+                ),
             )
             for name in names
         ]
-        tables.append(render_table(("base tool", *(f"`{facade.facade.id}`" for facade in group)), rows))
+        tables.append(
+            render_table(("base tool", *(f"`{facade.facade.id}`" for facade in group)), rows)
+        )
     return "\n\n".join(tables)
 
 
@@ -129,10 +134,14 @@ def render_tool_reference() -> str:
     for facade in bind_facades():
         parts.append(f"## {facade.facade.id}: {facade.facade.title}")
         if facade.facade.note:
-            parts.append("\n".join(f"> {line}".rstrip() for line in facade.facade.note.splitlines()))
+            parts.append(
+                "\n".join(f"> {line}".rstrip() for line in facade.facade.note.splitlines())
+            )
         if differences := facade.facade.differences:
             rows = [(f"`{tool}`", escape(reason)) for tool, reason in differences.items()]
-            parts.append(render_table(("tool", "how results differ from the agent's own, and why"), rows))
+            parts.append(
+                render_table(("tool", "how results differ from the agent's own, and why"), rows)
+            )
         for definition in facade.visible_tools(definitions):
             parts += render_definition(definition)
     return "\n\n".join(parts) + "\n"
@@ -166,7 +175,10 @@ def resolve_references(node: Any, definitions: dict[str, Any]) -> Any:
         if key not in ("$defs", "$ref")
     }
     if "$ref" in node:
-        return {**resolve_references(definitions[node["$ref"].rpartition("/")[2]], definitions), **resolved}
+        return {
+            **resolve_references(definitions[node["$ref"].rpartition("/")[2]], definitions),
+            **resolved,
+        }
     return resolved
 
 
@@ -197,4 +209,8 @@ def format_type(schema: dict[str, Any]) -> str:
             return " or ".join(format_type(option) for option in schema[key])
     kind = schema.get("type", "any")
     kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    return f"array of {format_type(schema['items'])}" if kind == "array" and schema.get("items") else kind
+    return (
+        f"array of {format_type(schema['items'])}"
+        if kind == "array" and schema.get("items")
+        else kind
+    )

@@ -21,7 +21,9 @@ from griffe import (
     Function,
 )
 
-_SYNC_DOC = "Like [`{0}`][{1}.{0}], for callers without an event loop. Ctrl-C leaves a valid conversation."
+_SYNC_DOC = (
+    "Like [`{0}`][{1}.{0}], for callers without an event loop. Ctrl-C leaves a valid conversation."
+)
 
 
 class ReadableSignatures(Extension):
@@ -71,7 +73,11 @@ def infer_type(value: str | Expr | None, cls: Class) -> str | Expr | None:
         return value.arguments[0]
     if isinstance(value, ExprCall) and str(value.function)[:1].isupper():
         return value.function
-    return type(ast.literal_eval(str(value))).__name__ if is_literal(value) and str(value) != "None" else None
+    return (
+        type(ast.literal_eval(str(value))).__name__
+        if is_literal(value) and str(value) != "None"
+        else None
+    )
 
 
 def remove_checks(annotation: str | Expr | None) -> str | Expr | None:

@@ -97,11 +97,16 @@ def svg(page: Page, title: str) -> str:
     """The screen as a window, without the empty lines at its end."""
     last = max((y for y in range(page.lines) if page.line(y)), default=0)
     width, height = round(page.columns * WIDTH + 2 * PAD, 1), (last + 1) * HEIGHT + BAR + PAD
-    rows = [part for y in range(last + 1) for part in _row(_steady(list(page.cells(y))), BAR + y * HEIGHT)]
+    rows = [
+        part
+        for y in range(last + 1)
+        for part in _row(_steady(list(page.cells(y))), BAR + y * HEIGHT)
+    ]
     if not page.cursor.hidden and page.cursor.y <= last:
         rows.append(_box(page.cursor.x, 1, BAR + page.cursor.y * HEIGHT, TEXT, 0.75))
     dots = [
-        f'<circle cx="{PAD + 6 + 20 * n}" cy="18" r="6" fill="{colour}"/>' for n, colour in enumerate(DOTS)
+        f'<circle cx="{PAD + 6 + 20 * n}" cy="18" r="6" fill="{colour}"/>'
+        for n, colour in enumerate(DOTS)
     ]
     middle = f'x="{width / 2:g}" y="23" text-anchor="middle" fill="{COLOURS["brightblack"]}"'
     lines = [
@@ -123,7 +128,9 @@ def _steady(cells: Cells) -> Cells:
     """Durations vary; the picture does not."""
     text = "".join(char.data[:1] for _, char in cells)
     for found in DURATION.finditer(text):
-        for at, digit in zip(range(found.start(), found.end()), "0.1".rjust(len(found[0])), strict=True):
+        for at, digit in zip(
+            range(found.start(), found.end()), "0.1".rjust(len(found[0])), strict=True
+        ):
             cells[at] = cells[at][0], cells[at][1]._replace(data=digit)
     return cells
 
@@ -226,7 +233,9 @@ def play(columns: int = 92, lines: int = 60) -> Page:
         (Path(folder) / "my_tools.py").write_text(TOOLS)
         home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), folder)
         env = {
-            name: value for name, value in surroundings(**home).items() if not name.startswith("TOOLGLOT_")
+            name: value
+            for name, value in surroundings(**home).items()
+            if not name.startswith("TOOLGLOT_")
         }
         words = [
             sys.executable,
@@ -257,7 +266,9 @@ def _say(terminal: Terminal, prompt: str, answer: str) -> None:
 
 def _wait_prompt(terminal: Terminal) -> None:
     """An empty prompt above the line that says what is talked to."""
-    terminal.wait_until(lambda: [line for line in terminal.screen if line][-2:-1] == [">"], "an empty prompt")
+    terminal.wait_until(
+        lambda: [line for line in terminal.screen if line][-2:-1] == [">"], "an empty prompt"
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,10 @@ def approve(request: ApprovalRequest) -> bool:
 
 
 agent = Agent("simulator", tools=[delete_file], approve=approve)
-result = agent.run_sync('call delete_file {"path": "tmp/a"}\ncall delete_file {"path": "/etc/passwd"}')
+result = agent.run_sync("""
+call delete_file {"path": "tmp/a"}
+call delete_file {"path": "/etc/passwd"}
+""")
 print([outcome.ran for outcome in result.outcomes])
 
 # Output:

@@ -1,5 +1,6 @@
-"""An agent that works on files, with a person who sees every change before it is made; here the person is a
-function.
+"""An agent that works on files, with a person who sees every change before it is made.
+
+Here the person is a function.
 """
 
 import tempfile
@@ -14,7 +15,8 @@ directory = Path(tempfile.mkdtemp())
 def approve(request: ApprovalRequest) -> bool:
     """Show the change, and allow it unless it runs a command."""
     if "execute" not in request.effects:
-        print("\n".join(line for line in request.preview.splitlines() if line.startswith(("+", "-"))))
+        lines = request.preview.splitlines()
+        print("\n".join(line for line in lines if line.startswith(("+", "-"))))
     return "execute" not in request.effects
 
 
@@ -25,10 +27,11 @@ agent = Agent(
     config=ToolConfig(ask={"write", "execute", "network"}),
     approve=approve,
 )
-result = agent.run_sync(
-    'call read_file {"path": "greet.py"} then call edit {"path": "greet.py", "old": "Helo", "new": "Hello"} '
-    'then call shell {"command": "rm greet.py"}'
-)
+result = agent.run_sync("""
+call read_file {"path": "greet.py"}
+then call edit {"path": "greet.py", "old": "Helo", "new": "Hello"}
+then call shell {"command": "rm greet.py"}
+""")
 print([(outcome.call.name, outcome.ran) for outcome in result.outcomes])
 print((directory / "greet.py").read_text().strip())
 

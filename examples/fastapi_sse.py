@@ -22,7 +22,8 @@ async def get_weather(city: str) -> str:
 
 app = FastAPI()
 agent = Agent("simulator", tools=[get_weather])  # one agent serves every request
-conversations: dict[str, Conversation] = {}  # keep them in a database: toolglot.save and toolglot.load
+# Keep them in a database: toolglot.save and toolglot.load.
+conversations: dict[str, Conversation] = {}
 locks = defaultdict[str, asyncio.Lock](asyncio.Lock)  # a conversation has one run at a time
 
 
@@ -32,7 +33,7 @@ def to_sse(name: str, data: object) -> bytes:
 
 
 async def answer(chat_id: str, prompt: str) -> AsyncIterator[bytes]:
-    """Run the agent. If the client disconnects, the run is cancelled and the conversation stays valid."""
+    """Run the agent. If the client disconnects, it is cancelled; the conversation stays valid."""
     conversation = conversations.setdefault(chat_id, Conversation())
     async with locks[chat_id]:
         try:
@@ -55,5 +56,5 @@ async def answer(chat_id: str, prompt: str) -> AsyncIterator[bytes]:
 async def chat(chat_id: str, prompt: str) -> StreamingResponse:
     """Answer a prompt as a stream of events."""
     if locks[chat_id].locked():
-        raise HTTPException(409, "this chat is still answering the last prompt; wait until it is done")
+        raise HTTPException(409, "this chat is still answering; wait until it is done")
     return StreamingResponse(answer(chat_id, prompt), media_type="text/event-stream")

@@ -1,4 +1,4 @@
-"""Start a conversation with one provider, save it, and finish it with another one in a new process."""
+"""Start a conversation with one provider, save it, and finish it with another in a new process."""
 
 import tempfile
 from pathlib import Path

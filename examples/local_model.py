@@ -60,7 +60,9 @@ def start_server(port: int = 0) -> Any:
     params.model.path = str(next(Path(package.origin).parent.glob("*.gguf")))
     params.hostnames, params.port = ["127.0.0.1"], port
     params.n_ctx, params.n_parallel, params.sampling.temp = 4096, 1, 0
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more of them only wait for each other
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
+        1  # more of them only wait for each other
+    )
     params.use_jinja, params.chat_template, params.warmup = True, TEMPLATE, False
     return xllamacpp.Server(params)
 
@@ -72,7 +74,9 @@ def main() -> None:
     for provider, path in PATHS.items():
         address = server.listening_address + path
         with Agent(f"{provider}:smollm2", base_url=address, key="none", options=options) as agent:
-            print(f"{provider}: {agent.run_sync('Tell me about Paris in one sentence.').text.strip()}")
+            print(
+                f"{provider}: {agent.run_sync('Tell me about Paris in one sentence.').text.strip()}"
+            )
     address = f"{server.listening_address}/v1"
     once = RunLimits(max_iterations=1)
     config = ToolConfig(tool_choice=ToolChoice("required"), parallel=False)

@@ -19,10 +19,14 @@ def look_up(city: str) -> dict[str, str | int]:
 
 
 agent = Agent("simulator", tools=[look_up], output_type=City)
-result = agent.run_sync('call look_up {"city": "Paris"}\nthen say {"name": "Paris", "population": 2100000}')
+result = agent.run_sync("""
+call look_up {"city": "Paris"}
+then say {"name": "Paris", "population": 2100000}
+""")
 print(result.output.name, result.output.population)  # a City, for type checkers too
 
-cities = agent.run_sync('say [{"name": "Rome", "population": 2800000}]', output_type=list[City]).output
+prompt = 'say [{"name": "Rome", "population": 2800000}]'
+cities = agent.run_sync(prompt, output_type=list[City]).output
 print([city.name for city in cities])
 
 # Output:

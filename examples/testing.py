@@ -1,10 +1,21 @@
-"""Test an agent without a provider: a scripted model, and a provider that is overloaded. pytest runs these
-functions too.
+"""Test an agent without a provider: a scripted model, and a provider that is overloaded.
+
+pytest runs these functions, too.
 """
 
 from typing import Any
 
-from toolglot import Agent, Reply, Request, RetryConfig, Script, SimulatedTransport, Simulator, Text, tool
+from toolglot import (
+    Agent,
+    Reply,
+    Request,
+    RetryConfig,
+    Script,
+    SimulatedTransport,
+    Simulator,
+    Text,
+    tool,
+)
 
 
 @tool
@@ -16,7 +27,8 @@ def find_order(number: int) -> dict[str, Any]:
 def make_agent(simulator: Simulator) -> Agent:
     """Create the agent under test."""
     transport = SimulatedTransport(simulator)
-    return Agent("simulator:anthropic", tools=[find_order], transport=transport, retry=RetryConfig(base=0))
+    retry = RetryConfig(base=0)
+    return Agent("simulator:anthropic", tools=[find_order], transport=transport, retry=retry)
 
 
 def test_the_model_reads_the_result() -> None:

@@ -24,7 +24,8 @@ async def send_mail(to: str, text: str) -> str:
 
 app = FastAPI()
 agent = Agent("simulator", tools=[get_weather, send_mail])  # one agent serves every request
-conversations: dict[str, Conversation] = {}  # keep them in a database: toolglot.save and toolglot.load
+# Keep them in a database: toolglot.save and toolglot.load.
+conversations: dict[str, Conversation] = {}
 
 
 @app.post("/api/chat")

@@ -316,7 +316,7 @@ DOCUMENTED = {
     "A facade": {"docs/facades.md": "| `acme` |", "docs/tool-reference.md": "## acme: Acme Code"},
     "A command": {"docs/cli.md": "## toolglot ping"},
     "A setting": {
-        "docs/configuration.md": "| `policy.eager_start` | `false` | `TOOLGLOT_POLICY_EAGER_START` | only "
+        "docs/configuration.md": "| `policy.eager_start`<br>`TOOLGLOT_POLICY_EAGER_START` | `false` | only "
         "stricter |"
     },
     "A flag": {"docs/cli.md": "--max-parallel"},

@@ -59,6 +59,18 @@ def test_what_people_ask_for_is_shown_in_an_example(name: str) -> None:
     assert any(re.search(rf"\b{name}", str(block.values[0])) for block in BLOCKS)
 
 
+# The column of the site has room for 115 characters in a window of 1400 pixels, and for 100 in one of 1280.
+CODE_COLUMNS = 100
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_is_not_wider_than_its_column(page: Path) -> None:
+    blocks = re.findall(
+        r"^ *```\w*.*?\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert [line for block in blocks for line in block.splitlines() if len(line) > CODE_COLUMNS] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_that_need_other_libraries_compile(page: Path) -> None:
     for block in re.findall(r"```py\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
@@ -131,7 +143,7 @@ def test_the_commands_of_the_readme_run_in_a_checkout(tmp_path: Path) -> None:
         .read_text(encoding="utf-8")
         .split("These commands run as they are in a checkout:")
     )
-    lines = block.split("```")[1].splitlines()[1:]
+    lines = [line for line in block.split("```")[1].splitlines()[1:] if line and not line.startswith("#")]
     files = [word for line in lines for word in line.split() if word.startswith("examples/")]
     assert len(files) >= 5
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -297,6 +309,14 @@ def test_the_site_has_every_page_once() -> None:
     assert sorted(pages_of(site["nav"])) == pages
 
 
+def test_the_sidebar_folds() -> None:
+    """Nobody looks through seventy entries: groups open one at a time, and none is long."""
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    assert {"navigation.sections", "navigation.expand"}.isdisjoint(site["theme"]["features"])
+    assert len(site["nav"]) <= 15
+    assert max(len(pages_of([group])) for group in site["nav"]) <= 13
+
+
 def pages_of(nav: list[dict[str, Any]]) -> list[str]:
     entries = [entry for item in nav for entry in item.values()]
     return [page for entry in entries for page in ([entry] if isinstance(entry, str) else pages_of(entry))]
@@ -317,31 +337,69 @@ def test_the_reference_describes_every_public_name() -> None:
     )
 
 
-@pytest.mark.untraced
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
     pytest.importorskip("zensical", reason="make docs installs the site generator")
-    shutil.copy(ROOT / "zensical.toml", tmp_path)
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    (tmp_path / "src").symlink_to(ROOT / "src")
+    directory = tmp_path_factory.mktemp("docs")
+    shutil.copy(ROOT / "zensical.toml", directory)
+    shutil.copytree(ROOT / "docs", directory / "docs")
+    (directory / "src").symlink_to(ROOT / "src")
     done = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "--strict"],
-        cwd=tmp_path,
+        cwd=directory,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    page = (tmp_path / "site" / "reference" / "agents.html").read_text(encoding="utf-8")
+    return directory / "site"
+
+
+@pytest.mark.untraced
+def test_the_site_builds_without_a_warning(site: Path) -> None:
+    page = (site / "reference" / "agents.html").read_text(encoding="utf-8")
     assert 'id="toolglot.Agent.run_sync"' in page
-    tools = (tmp_path / "site" / "reference" / "tools.html").read_text(encoding="utf-8")
+    tools = (site / "reference" / "tools.html").read_text(encoding="utf-8")
     assert 'id="toolglot.ApprovalRequest.effects"' in tools, "fields without a docstring are missing"
-    signatures = list(list_signatures(tmp_path / "site"))
+    signatures = list(list_signatures(site))
     assert {"approved: bool", "data: Data", "max_result: int | None"} <= {*signatures}
     assert [text for text in signatures if re.match(r"[a-z]\w*( = .*)?$", text, re.DOTALL)] == [], "no type"
     code = re.compile(r"\bself\.|\b(cast|blocking|Accepts)\(|^\w+: _")
     assert [text for text in signatures if code.search(text)] == [], "not a type or a default, but code"
     assert "https://fonts" not in page
-    assert "Agent" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
-    assert list(dead_links(tmp_path / "site")) == []
+    assert "Agent" in (site / "search.json").read_text(encoding="utf-8")
+    assert list(dead_links(site)) == []
+
+
+_WIDER_THAN_ITS_PLACE = """() => [
+    ...[...document.querySelectorAll(".md-content pre > code, .md-typeset__scrollwrap")]
+        .filter(place => place.scrollWidth > place.clientWidth + 1)
+        .map(place => place.innerText.slice(0, 200)),
+    ...(document.scrollingElement.scrollWidth > innerWidth ? ["the page"] : []),
+]"""
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("width", [1400, 500])
+def test_nothing_is_wider_than_its_place(site: Path, width: int) -> None:
+    """In a window of a usual width; on a phone, code and tables scroll, but not the page."""
+    api = pytest.importorskip("playwright.sync_api")
+    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser_path is None:
+        pytest.skip("there is no Chromium")
+    wide: dict[str, list[str]] = {}
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": width, "height": 900})
+        for page in sorted(site.rglob("*.html")):
+            tab.goto(page.as_uri())
+            places = tab.evaluate(_WIDER_THAN_ITS_PLACE)
+            wide[str(page.relative_to(site))] = [
+                place for place in places if width > 1000 or place == "the page"
+            ]
+        browser.close()
+    assert len(wide) > 60
+    assert {page: places for page, places in wide.items() if places} == {}
 
 
 def list_signatures(site: Path) -> Iterator[str]:

@@ -190,7 +190,7 @@ class Run:
         """Decisions on calls of the open turn, by index."""
         self.distrust_reason = ""
         """Why every call of the open turn needs a decision: the run comes from an untrusted source."""
-        self.spent = _NOTHING_SPENT
+        self.spent: Spent = _NOTHING_SPENT
         """What the legs that have ended used."""
         self._max_iterations, self._tool_choice = max_iterations, tool_choice
         self._turn = RunState()

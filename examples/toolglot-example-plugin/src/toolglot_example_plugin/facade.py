@@ -7,7 +7,9 @@ __all__ = ["PIRATE"]
 _READ = Case(
     base="read",
     fields=(Field(native="scroll", base="path"),),
-    result=lambda context: f"Arr, {context.native['scroll']} says:\n{''.join(context.data['lines'])}",
+    result=lambda context: (
+        f"Arr, {context.native['scroll']} says:\n{''.join(context.data['lines'])}"
+    ),
 )
 PIRATE = Facade(
     id="pirate",

@@ -18,7 +18,11 @@ class ParrotReplyEncoder(ReplyEncoder):
     stop_reasons: ClassVar[dict[Any, str]] = {}
 
     def build_body(self, reply: Reply) -> dict[str, Any]:
-        return {"text": reply.text, "calls": [self._encode_call(call) for call in reply.calls], "end": True}
+        return {
+            "text": reply.text,
+            "calls": [self._encode_call(call) for call in reply.calls],
+            "end": True,
+        }
 
     def encode_frame(self, doc: dict[str, Any]) -> bytes:
         return encode_ndjson(doc)

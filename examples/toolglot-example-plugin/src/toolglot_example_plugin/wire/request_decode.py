@@ -17,11 +17,16 @@ def decode(body: dict[str, Any], profile: Profile) -> Request:
             (
                 *([Text(message["text"])] if message["text"] else []),
                 *(make_call(call["id"], call["name"], call["text"]) for call in message["calls"]),
-                *(ToolResult(result["id"], (Text(result["text"]),)) for result in message["results"]),
+                *(
+                    ToolResult(result["id"], (Text(result["text"]),))
+                    for result in message["results"]
+                ),
             ),
             origin,
         )
         for message in body["messages"]
     ]
-    tools = tuple(ToolDefinition(tool["name"], tool["about"], tool["schema"]) for tool in body["tools"])
+    tools = tuple(
+        ToolDefinition(tool["name"], tool["about"], tool["schema"]) for tool in body["tools"]
+    )
     return Request(body["model"], messages, tools, stream=body["stream"])

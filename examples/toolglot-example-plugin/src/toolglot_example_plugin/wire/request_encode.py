@@ -14,7 +14,8 @@ __all__ = ["encode_body", "encode_message"]
 def encode_message(message: Message, writer: Writer) -> list[dict[str, Any]]:
     """Return the items of the history for one message."""
     calls = [
-        {"id": call.id, "name": writer.map_tool_name(call.name), "text": call.text} for call in message.calls
+        {"id": call.id, "name": writer.map_tool_name(call.name), "text": call.text}
+        for call in message.calls
     ]
     results = [{"id": result.call_id, "text": result.text} for result in message.results]
     return [{"role": message.role, "text": message.text, "calls": calls, "results": results}]
