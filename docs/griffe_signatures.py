@@ -5,6 +5,7 @@ Griffe, which reads the code for mkdocstrings, takes the right side of every ass
 """
 
 import ast
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,10 @@ from griffe import (
     ExprSubscript,
     Extension,
     Function,
+    Module,
 )
 
+_PRIVATE_TYPE = re.compile(r"\b_[A-Z]\w{2,}")  # shorter ones are type variables
 _SYNC_DOC = (
     "Like [`{0}`][{1}.{0}], for callers without an event loop. Ctrl-C leaves a valid conversation."
 )
@@ -32,6 +35,8 @@ class ReadableSignatures(Extension):
     def on_class_members(self, *, cls: Class, **_: Any) -> None:
         """Visit a class when its attributes and methods are known."""
         for name, member in list(cls.members.items()):
+            if isinstance(member, Function):
+                tidy_function(member)
             if not isinstance(member, Attribute):
                 continue
             if is_call_of(member.value, "blocking"):
@@ -42,6 +47,28 @@ class ReadableSignatures(Extension):
             if "class-attribute" not in member.labels and not is_literal(member.value):
                 member.value = None  # an expression in `__init__`
             member.annotation = resolve_private(remove_checks(member.annotation), cls)
+
+    def on_module_members(self, *, mod: Module, **_: Any) -> None:
+        """Visit a module when its functions are known."""
+        for member in mod.members.values():
+            if isinstance(member, Function):
+                tidy_function(member)
+
+
+def tidy_function(function: Function) -> None:
+    """Show values instead of private constants, and no overloads that only type checkers need."""
+    function.overloads = [
+        overload
+        for overload in function.overloads or ()
+        if not any(
+            _PRIVATE_TYPE.search(str(parameter.annotation)) for parameter in overload.parameters
+        )
+    ]
+    for parameter in function.parameters:
+        if isinstance(parameter.default, ExprName) and parameter.default.name.startswith("_"):
+            constant = function.module.members.get(parameter.default.name)
+            if isinstance(constant, Attribute):
+                parameter.default = constant.value
 
 
 def make_sync(member: Attribute, cls: Class) -> Function:
