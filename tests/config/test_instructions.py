@@ -138,8 +138,8 @@ class TestSkills:
             "- pdf: Works with pdf.\n- notes: Works with notes.\n- mine: Works with mine."
         )
         assert instructions.unlist_skills().compose(None) is None
-        assert list(instructions.estimate_tokens("gpt-5.5")) == ["the list of skills"]
-        assert instructions.unlist_skills().estimate_tokens("gpt-5.5") == {}
+        assert list(instructions.estimate_tokens(lambda tokens: tokens)) == ["the list of skills"]
+        assert instructions.unlist_skills().estimate_tokens(lambda tokens: tokens) == {}
 
     @pytest.mark.skipif(os.name != "posix", reason="links")
     def test_a_link_out_of_the_project_is_left_out(self, project: Path, tmp_path: Path) -> None:

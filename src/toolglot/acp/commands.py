@@ -35,14 +35,14 @@ async def show_context(session: "EditorSession", argument: str) -> str:
     lines += [
         f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])
     ]
-    sources = session.parts.instructions.estimate_tokens(session.agent.view().profile.model)
+    sources = session.parts.instructions.estimate_tokens(session.agent.view().scale_tokens)
     lines += (
         ["", *(f"- instructions: {tokens:,} from {source}" for source, tokens in sources.items())]
         if sources
         else []
     )
     if (deferral := session.agent.view().deferral) is not None:
-        lines += ["", deferral.message]
+        lines += ["", deferral.scale(session.agent.view().calibration).message]
     return "\n".join(lines)
 
 

@@ -277,7 +277,8 @@ class EditorSession:
 
     async def _finish(self, result: RunResult, length: int) -> None:
         """Show how a run ended, and save the session. `length`: the conversation's length before it."""
-        for line in describe_losses(loss for loss in result.losses if loss not in self._shown_losses):
+        new = [loss for loss in result.losses if loss not in self._shown_losses]
+        for line in describe_losses(new, own_tools=self.agent.view().own_tools):
             await self.presenter.note(line)
         self._shown_losses |= {*result.losses}
         await self.presenter.close_calls("it did not run")

@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, assert_never, cast
 
@@ -24,7 +23,9 @@ from toolglot.cli.startup import Flags, prepare, ways_to_allow
 from toolglot.cli.styled import Line
 from toolglot.cli.terminal_approvals import choose_approve, has_terminal_user
 from toolglot.common.sanitize import escape_invisible, shorten
+from toolglot.config.setup import Setup
 from toolglot.errors import RequestFailed, ToolglotError, UsageError
+from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error, describe_losses, describe_stop, format_arguments
 from toolglot.values.approvals import ApprovalRequest
@@ -86,16 +87,11 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
             print_note(cli_setup.model_reason)
         if (deferral := agent.view().deferral) is not None and deferral.is_automatic:
             print_note(deferral.message)
-
-        def mode_would_allow(request: ApprovalRequest) -> bool:
-            tool = agent.tools.find(request.call.name, request.call.namespace)
-            return cli_setup.setup.mode_would_allow(tool, agent.config, request.arguments)
-
         shows_output = cli_setup.output_schema is not None
         presenter = (
             _JsonPresenter(sys.stdout)
             if json
-            else _TextPresenter(sys.stdout, mode_would_allow, shows_output=shows_output)
+            else _TextPresenter(sys.stdout, cli_setup.setup, agent, shows_output=shows_output)
         )
 
         async def stream() -> int:
@@ -175,10 +171,8 @@ class _TextPresenter:
     `shows_output`: the answer is the structured output, which a model may give as text or as a call.
     """
 
-    def __init__(
-        self, out: TextIO, mode_would_allow: Callable[[ApprovalRequest], bool], *, shows_output: bool = False
-    ) -> None:
-        self._out, self._mode_would_allow, self._shows_output = out, mode_would_allow, shows_output
+    def __init__(self, out: TextIO, setup: Setup, agent: Agent, *, shows_output: bool = False) -> None:
+        self._out, self._setup, self._agent, self._shows_output = out, setup, agent, shows_output
         self._is_live = sys.stderr.isatty()
         self._use_color = supports_color(sys.stderr)
         self._at_line_start = True
@@ -222,7 +216,7 @@ class _TextPresenter:
         if self._shows_output and result.output is not None:
             write_json_line(self._out, result.output)
         self._end_line()
-        notes = describe_losses(result.losses)
+        notes = describe_losses(result.losses, own_tools=self._agent.view().own_tools)
         if result.stop == "approval":
             from toolglot.cli.chat.approvals import print_approvals
 
@@ -234,6 +228,10 @@ class _TextPresenter:
             notes.append(describe_stop(result.stop))
         for note in notes:
             print_note(note)
+
+    def _mode_would_allow(self, request: ApprovalRequest) -> bool:
+        tool = self._agent.tools.find(request.call.name, request.call.namespace)
+        return self._setup.mode_would_allow(tool, self._agent.config, request.arguments)
 
     def show_failure(self, kind: str, message: str, request: RequestFailed | None = None) -> None:
         self._end_line()

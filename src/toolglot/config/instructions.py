@@ -6,7 +6,7 @@ none. The user's own are always used.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from toolglot.common.skills import Skill, find_skills, render_skill_list
 from toolglot.common.user_dirs import config_file
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted
-from toolglot.providers.tokens import estimate_text, token_factor
+from toolglot.providers.tokens import estimate_text
 
 __all__ = ["Instructions", "load_instructions", "read_instructions"]
 
@@ -79,14 +79,15 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         """Return a copy for a model that has no tool to load skills, which does not list them."""
         return replace(self, skills=tuple(replace(skill, is_listed=False) for skill in self.skills))
 
-    def estimate_tokens(self, model: str) -> dict[str, int]:
-        """Return how many tokens each part of the prompt has for a model, by its source."""
+    def estimate_tokens(self, scale: Callable[[int], int]) -> dict[str, int]:
+        """Return how many tokens each part of the prompt has, by its source.
+
+        `scale`: turns an estimate into the tokens of a model (`AgentView.scale_tokens`).
+        """
         texts = {str(path): text for path, text in self.files.items()} | {
             "the list of skills": self.render_skills()
         }
-        return {
-            source: int(token_factor(model) * estimate_text(text)) for source, text in texts.items() if text
-        }
+        return {source: scale(estimate_text(text)) for source, text in texts.items() if text}
 
 
 def load_instructions(root: Path, settings: InstructionSettings) -> Instructions:

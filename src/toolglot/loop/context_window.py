@@ -165,6 +165,10 @@ class ContextMeter:
         """Scale an estimate to the model's tokenizer."""
         return int(tokens * self._token_factor(profile))
 
+    def calibration(self, profile: Profile) -> float:
+        """Return how many times more tokens the model's provider counts than were estimated."""
+        return self._calibration.get(profile.model, 1.0)
+
     def rewind(self, length: int) -> None:
         """Forget the messages after the first `length`, but not what was learned about each model."""
         del self._sums[length + 1 :]
@@ -172,7 +176,7 @@ class ContextMeter:
             self.truncation = Truncation()
 
     def _token_factor(self, profile: Profile) -> float:
-        return token_factor(profile.model) * self._calibration.get(profile.model, 1.0)
+        return token_factor(profile.model) * self.calibration(profile)
 
     def _update_sums(self, conversation: Sequence[Message]) -> None:
         for message in conversation[len(self._sums) - 1 :]:

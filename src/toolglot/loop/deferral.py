@@ -48,6 +48,10 @@ class Deferral(msgspec.Struct, frozen=True):
     """Estimated tokens of all definitions."""
     is_automatic: bool = False
     """There are too many tools for the model; otherwise, the agent was told to defer these."""
+    tool_count: int = 0
+    """How many tools there are."""
+    window: int = 0
+    """The context window of which they would take too much; 0: they are deferred for another reason."""
 
     def __repr__(self) -> str:
         return f"<Deferral: {self.message}>"
@@ -57,6 +61,14 @@ class Deferral(msgspec.Struct, frozen=True):
         """One sentence about what is deferred, why, and what that saves."""
         count = pluralize(len(self.names), "tool")
         return f"{count} deferred, which saves about {self.tokens:,} tokens per request: {self.reason}"
+
+    def scale(self, factor: float) -> "Deferral":
+        """Return this with other estimates: `factor` times the present ones."""
+        tokens, total_tokens = int(factor * self.tokens), int(factor * self.total_tokens)
+        reason = self.reason
+        if self.window:
+            reason = _describe_size(self.tool_count, total_tokens, self.window)
+        return replace(self, tokens=tokens, total_tokens=total_tokens, reason=reason)
 
 
 def parse_defer(defer: Defer | Iterable[str]) -> Defer:
@@ -101,7 +113,17 @@ def plan_deferral(
     names = frozenset(tool.qualified_name for tool in selected)
     reason = excess or "the agent defers them"
     tokens, total_tokens = _estimate_tokens(selected, profile), _estimate_tokens(tools, profile)
-    return Deferral(names, reason, tokens, total_tokens, is_automatic=bool(excess))
+    window = profile.limits.context or 0
+    is_large = window and excess == _describe_size(len(tools), total_tokens, window)
+    return Deferral(
+        names,
+        reason,
+        tokens,
+        total_tokens,
+        is_automatic=bool(excess),
+        tool_count=len(tools),
+        window=window if is_large else 0,
+    )
 
 
 def _is_selected(tool: ToolDefinition, defer: Defer, harness_names: Collection[str]) -> bool:
@@ -127,9 +149,11 @@ def _describe_excess(tools: tuple[ToolDefinition, ...], profile: Profile, hosted
     tokens = _estimate_tokens(tools, profile)
     if tokens <= window * WINDOW_SHARE:
         return ""
-    return (
-        f"{len(tools)} tools would take about {tokens:,} tokens, {tokens / window:.0%} of the context window"
-    )
+    return _describe_size(len(tools), tokens, window)
+
+
+def _describe_size(count: int, tokens: int, window: int) -> str:
+    return f"{count} tools would take about {tokens:,} tokens, {tokens / window:.0%} of the context window"
 
 
 def _estimate_tokens(tools: Iterable[ToolDefinition], profile: Profile) -> int:

@@ -3,7 +3,8 @@
 Approvals show every argument instead.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from toolglot.common.jsontext import dumps_text
@@ -19,7 +20,8 @@ from toolglot.values.losses import Loss
 from toolglot.values.messages import ToolCall
 
 _LEADING = ("command", "argv", "pattern", "path", "text")
-_MAX_LOST_TOOLS = 3
+_MAX_LISTED = 3
+_TOOL_NAME = re.compile(r"tool '([^']*)' at ")
 _MOVED = "moved into the description"  # nothing is lost for the model, only for the provider's own checks
 _STOP_SETTINGS = {
     "length": "generation.max_tokens",
@@ -47,32 +49,51 @@ def describe_stop(stop: RunStop) -> str:
     return f"{text} ({setting})" if setting is not None else text
 
 
-def describe_losses(losses: Iterable[Loss], *, every_keyword: bool = False) -> list[str]:
-    """Return a line for each loss; many tools that are lost for the same reason have one line together.
+def describe_losses(
+    losses: Iterable[Loss], *, every_keyword: bool = False, own_tools: Collection[str] = ()
+) -> list[str]:
+    """Return a line for each loss; many with the same reason have one line together.
 
-    So have many keywords of schemas that were moved into descriptions, unless `every_keyword` is wanted.
+    `every_keyword`: those of schemas, too, that were moved into descriptions, each with its place. `own_tools`:
+    names of tools that the user has not written, so how they were adapted to the model is no news.
     """
     groups: dict[tuple[str, ...], list[Loss]] = {}
     for loss in losses:
-        key = (
-            (loss.where, loss.reason)
-            if loss.subject.startswith("tool '")
-            else (loss.subject, loss.where, loss.reason)
-        )
+        if _is_adapted(loss, own_tools):
+            continue
         if loss.reason.endswith(_MOVED) and not every_keyword:
-            key = (loss.reason,)
-        groups.setdefault(key, []).append(loss)
-    lines: list[str] = []
-    for key, group in groups.items():
-        if len(group) <= _MAX_LOST_TOOLS:
-            lines += map(str, group)
-        elif len(key) == 1:
-            names = ", ".join(f"{loss.subject} at {loss.where}" for loss in group[:_MAX_LOST_TOOLS])
-            lines.append(f"{len(group)} keywords of schemas ({names}, …): {group[0].reason}")
+            key = ("keywords", loss.reason)
+        elif loss.subject.startswith("tool '"):
+            key = ("tools", loss.where, loss.reason)
         else:
-            names = ", ".join(loss.subject.removeprefix("tool ") for loss in group[:_MAX_LOST_TOOLS])
-            lines.append(f"{len(group)} tools ({names}, …) at {group[0].where}: {group[0].reason}")
-    return [f"lost: {line}" for line in lines]
+            key = (
+                (loss.where, loss.subject, loss.reason) if every_keyword else ("", loss.subject, loss.reason)
+            )
+        groups.setdefault(key, []).append(loss)
+    return [f"lost: {line}" for (kind, *_), group in groups.items() for line in _describe_group(kind, group)]
+
+
+def _is_adapted(loss: Loss, own_tools: Collection[str]) -> bool:
+    """Whether a loss is one of our tools' schemas or past calls, in the form that a model has for them."""
+    if loss.where == "tools":  # the model does not get it at all
+        return False
+    names = (loss.where, *_TOOL_NAME.findall(f"{loss.subject} at {loss.where}"))
+    return any(name in own_tools for name in names)
+
+
+def _describe_group(kind: str, group: list[Loss]) -> Iterable[str]:
+    first = group[0]
+    if kind == "" and len(group) > 1:
+        return [f"{first.subject} ({len(group)} times): {first.reason}"]
+    if kind == "" and first.where.startswith("messages["):  # its number says nothing to people
+        return [f"{first.subject}: {first.reason}"]
+    if len(group) <= _MAX_LISTED or kind not in ("keywords", "tools"):
+        return map(str, group)
+    if kind == "keywords":
+        names = ", ".join(f"{loss.subject} at {loss.where}" for loss in group[:_MAX_LISTED])
+        return [f"{len(group)} keywords of schemas ({names}, …): {first.reason}"]
+    names = ", ".join(loss.subject.removeprefix("tool ") for loss in group[:_MAX_LISTED])
+    return [f"{len(group)} tools ({names}, …) at {first.where}: {first.reason}"]
 
 
 def format_arguments(call: ToolCall) -> str:

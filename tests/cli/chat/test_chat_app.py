@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from chat_harness import Talk, add, talk, wipe
 
+from toolglot import coding_tools
 from toolglot.builtin.tool_state import UserQuestion
 from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.input import EndOfInput
@@ -79,6 +80,16 @@ class TestTalking:
             return SAY
 
         talk(load_more, policy=PolicySettings(deny=("wipe",)))
+
+    def test_status_counts_the_tools_that_the_facade_hides(self, tmp_path: Path) -> None:
+        tools = coding_tools(tmp_path)
+        over = talk("/tools", tools=tools, policy=PolicySettings(deny=("web_*",)))
+        hidden = [line for line in over.lines if line.endswith(" hidden from this model")]
+        counted = re.search(r" · (\d+) tools \((\d+) hidden\) · ", over.chat.status())
+        assert counted is not None
+        denied = [line for line in over.lines if line.endswith(" not allowed")]
+        assert int(counted[2]) == len(hidden) > 0
+        assert int(counted[1]) == len(tools) - len(hidden) - len(denied)
 
     def test_status_names_model_tools_and_memory(self) -> None:
         assert re.match(r" simulator:anthropic/.* · 2 tools · .* tokens of", talk(SAY).chat.status())

@@ -3,17 +3,20 @@
 import asyncio
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_harness import add, talk, wipe
+from chat_harness import Talk, add, talk, wipe
 from tests.cli.cli_kit import Patch
 
 from toolglot import Agent, coding_tools
+from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.cli.chat.spending import Spending
+from toolglot.config.instructions import Instructions
 from toolglot.config.settings import PolicySettings
 from toolglot.engine.signin import environment
 from toolglot.errors import ToolglotError, UnknownName, UsageError
@@ -193,6 +196,41 @@ def test_estimates_of_tools_follow_what_the_provider_has_counted() -> None:
     assert agent.view().scale_tokens(1_000) == 2 * before
 
 
+def test_all_lines_about_the_context_follow_what_the_provider_has_counted() -> None:
+    def numbers(over: Talk, word: str) -> list[int]:
+        lines = [line.replace(",", "") for line in over.lines if word in line]
+        return [int(re.findall(r"(\d+) tokens", line)[0]) for line in lines]
+
+    def instruct(chat: Chat) -> str:
+        chat.instructions = Instructions(files={Path("AGENTS.md"): "Be brief. " * 100})
+        return "/context"
+
+    def calibrate(chat: Chat) -> str:
+        meter = chat.agent._state.meter  # pyright: ignore[reportPrivateUsage]
+        meter.calibrate(chat.agent.view().profile, 1_000, 2_000)
+        return "/context"
+
+    over = talk(instruct, calibrate, defer=("all",))
+    for word in ("instructions: ", "deferred"):
+        before, after = numbers(over, word)
+        assert abs(after - 2 * before) <= 1
+
+
+def test_the_reason_of_a_deferral_is_scaled_with_it() -> None:
+    tools = [tool(add.function, name=f"t{number}", description="word " * 90) for number in range(200)]
+    deferral = Agent("simulator:anthropic", tools=tools).view().deferral
+    assert deferral is not None
+    twice = deferral.scale(2)
+    assert twice.total_tokens == 2 * deferral.total_tokens
+    assert twice.reason == deferral.reason.replace(
+        f"{deferral.total_tokens:,}", f"{twice.total_tokens:,}"
+    ).replace(f"{deferral.total_tokens / deferral.window:.0%}", f"{twice.total_tokens / deferral.window:.0%}")
+    assert twice.reason != deferral.reason
+    chosen = Agent("simulator", tools=tools, defer=True).view().deferral
+    assert chosen is not None
+    assert chosen.scale(2).reason == chosen.reason == "the agent defers them"
+
+
 def test_cost_shows_each_model_and_the_total() -> None:
     over = talk("/cost", SAY, "/model simulator:gemini", SAY, 'call add {"a": 1, "b": 2}', "/new", "/cost")
     assert over.has("nothing has been sent yet")
@@ -281,6 +319,24 @@ class TestModel:
     def test_equal_losses_are_one_line_with_their_number(self) -> None:
         over = talk("think deeply\nsay yes", "think deeply\nsay yes", "/model simulator:gemini")
         assert over.has("  lost: thinking (2 times): it is only sent back to the model that produced it")
+
+    def test_only_what_the_user_has_written_is_reported(self, tmp_path: Path) -> None:
+        """Neither by the switch nor after the next turn: not the schemas and calls of built-in tools."""
+
+        @tool
+        def mine(word: str = "x") -> str:
+            """Say a word."""
+            return word
+
+        grep = 'call Grep {"pattern": "x", "-A": 3, "multiline": true, "head_limit": 4}'
+        lines = (grep, "/model simulator:gemini", SAY)
+        ours = talk(*lines, tools=coding_tools(tmp_path))
+        assert not ours.has("lost: ")
+        assert ours.has("nothing in the conversation is lost")
+        theirs = talk(*lines, tools=[*coding_tools(tmp_path), mine])
+        assert [line.strip() for line in theirs.lines if "lost: " in line] == [
+            "lost: default at tool 'mine' at $.word: gemini does not support it; moved into the description"
+        ]
 
     def test_losses_are_shown_once(self) -> None:
         over = talk("think deeply\nsay yes", "/model simulator:gemini", SAY, SAY)

@@ -515,6 +515,31 @@ class TestLosses:
         ]
         assert len(describe_losses(lost, every_keyword=True)) == 20
 
+    def test_what_was_lost_several_times_is_one_line(self) -> None:
+        lost = [Loss("thinking", f"messages[{number}]", "another model made it") for number in range(5)]
+        assert describe_losses(lost) == ["lost: thinking (5 times): another model made it"]
+        assert describe_losses(lost[:1]) == ["lost: thinking: another model made it"]
+        assert describe_losses(lost[:1], every_keyword=True) == [
+            "lost: thinking at messages[0]: another model made it"
+        ]
+        assert len(describe_losses(lost, every_keyword=True)) == 5
+
+    def test_how_our_own_tools_are_adapted_is_no_news(self) -> None:
+        moved = "gemini does not support it; moved into the description"
+        adapted = [
+            Loss("default", "tool 'Read' at $.path", moved),
+            Loss("parameter 'match'", "replace", "this model's tool cannot express it"),
+            Loss("tool 'glob'", "Codex", "this model has no tool for it; our own name is used"),
+        ]
+        others = [
+            Loss("default", "tool 'mine' at $.path", moved),
+            Loss("tool 'Read'", "tools", "at most 128"),
+            Loss("service_tier", "request", "it has none"),
+        ]
+        names = {"read", "Read", "replace", "glob"}
+        assert describe_losses([*adapted, *others], own_tools=names) == describe_losses(others)
+        assert len(describe_losses(adapted)) == 3
+
     def test_a_truncation_is_not_reported_again(self) -> None:
         message = "2 older messages are summarized: about 357 tokens, 267 fit"
         done = ev.RunDone(ev.RunResult("", losses=(Loss("2 older messages", "context", message),)))

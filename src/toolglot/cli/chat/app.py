@@ -71,6 +71,7 @@ class Chat:
         self.reader = reader
         self.keyboard = keyboard
         screen.typed_ahead = reader.typed_ahead
+        screen.list_own_tools = lambda: self.agent.view().own_tools
         self.attachments: list[Text | Media] = []
         # restored if the prompt they were sent with is withdrawn
         self._last_attachments: list[Text | Media] = []
@@ -89,10 +90,8 @@ class Chat:
         self._exits_until = float("-inf")  # when Ctrl-C exits
         self._cancelled_code = 130  # what a program that Ctrl-C or SIGTERM ends returns
         self._context_usage = ""
-        self._tool_count: tuple[tuple[str, int] | None, int] = (
-            None,
-            0,
-        )  # of a model and a version of the tools
+        # of a model and a version of the tools
+        self._tools_text: tuple[tuple[str, int] | None, str] = (None, "")
         self._has_offered_mode = False
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
@@ -450,15 +449,18 @@ class Chat:
     def status(self) -> str:
         """Return the status line below the editor."""
         mode = " · sandboxed" if self.agent.config.mode == "sandboxed" else ""
-        return f" {self.agent.model}{mode} · {pluralize(self._count_tools(), 'tool')}{self._context_usage}"
+        return f" {self.agent.model}{mode} · {self._describe_tools()}{self._context_usage}"
 
-    def _count_tools(self) -> int:
-        """Return how many tools the model has: a facade may hide some."""
+    def _describe_tools(self) -> str:
+        """Return how many tools the model has, and how many it has not because its facade hides them."""
         key = (self.agent.model, self.agent.tools.version)
-        if self._tool_count[0] != key:  # the line is drawn at every key
+        if self._tools_text[0] != key:  # the line is drawn at every key
             model_view = self.agent.view().model_view
-            self._tool_count = (key, sum(bool(model_view.names_for(tool)) for tool in self.agent.tools))
-        return self._tool_count[1]
+            allowed = [tool for tool in self.agent.tools if model_view.is_allowed(tool.name)]
+            count = sum(bool(model_view.names_for(tool)) for tool in allowed)
+            hidden = f" ({len(allowed) - count} hidden)" if count < len(allowed) else ""
+            self._tools_text = (key, f"{pluralize(count, 'tool')}{hidden}")
+        return self._tools_text[1]
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""

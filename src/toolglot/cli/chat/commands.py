@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -25,6 +24,7 @@ from toolglot.engine.auth import describe_key_origin
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
+from toolglot.loop.format_call import describe_losses
 from toolglot.providers.catalog import DEFAULT_MODELS
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import ApprovalMode
@@ -167,12 +167,12 @@ async def switch_model(chat: "Chat", name: str) -> None:
         f"switched to {agent.model} ({engine.profile.wire}) from {previous.name} ({previous.profile.wire})",
         "green",
     )
-    losses = Counter((loss.subject, loss.reason) for loss in after.losses if loss not in before.losses)
-    if not losses:
+    losses = [loss for loss in after.losses if loss not in before.losses]
+    lines = describe_losses(losses, own_tools=agent.view().own_tools)
+    if not lines:
         screen.note("  nothing in the conversation is lost", "dim")
-    for (subject, reason), count in losses.items():
-        times = f" ({count} times)" if count > 1 else ""
-        screen.note(f"  lost: {subject}{times}: {reason}", "yellow")
+    for line in lines:
+        screen.note(f"  {line}", "yellow")
 
 
 @command("mode [NAME]", "show the approval mode, or switch to ask or sandboxed", lambda chat, typed: MODES)
@@ -304,7 +304,7 @@ async def show_context(chat: "Chat", argument: str) -> None:
         share_of_total = tokens / total if total else 0
         bar = "█" * round(share_of_total * width)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
-    for source, tokens in chat.instructions.estimate_tokens(agent.view().profile.model).items():
+    for source, tokens in chat.instructions.estimate_tokens(agent.view().scale_tokens).items():
         screen.note(f"  instructions: {tokens:,} tokens from {source}", "dim")
     if (deferral := agent.view().deferral) is not None:
         loaded = (
@@ -312,7 +312,7 @@ async def show_context(chat: "Chat", argument: str) -> None:
             if agent.view().loaded_tools
             else ""
         )
-        screen.note(f"  {deferral.message}{loaded}", "dim")
+        screen.note(f"  {deferral.scale(agent.view().calibration).message}{loaded}", "dim")
     for line in chat.mcp.describe_tokens():
         screen.note(f"  {line}", "dim")
     if usage.omitted_messages:

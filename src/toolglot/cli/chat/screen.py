@@ -7,7 +7,7 @@ for `/show`.
 
 import io
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -83,6 +83,8 @@ class Screen:
         self.folded_texts: list[FoldedText] = []
         self.typed_ahead: Callable[[], list[str]] = list
         """Returns the lines that were typed during the turn, the last one unfinished."""
+        self.list_own_tools: Callable[[], Collection[str]] = tuple
+        """Returns the names of the tools that the user has not written."""
         self.is_simulated = False
         """Whether the model is simulated, so requests are free."""
         self._is_interactive = console.is_terminal and not console.is_dumb_terminal
@@ -325,7 +327,8 @@ class Screen:
         self._flush_thinking()
         self._flush_text()
         losses = [loss for loss in result.losses if loss.reason not in self._truncation_notes]
-        for line in describe_losses(loss for loss in losses if loss not in self._shown_losses):
+        new = [loss for loss in losses if loss not in self._shown_losses]
+        for line in describe_losses(new, own_tools=self.list_own_tools()):
             self.note(line, "yellow")
         self._shown_losses.update(losses)
         if result.stop != "end":

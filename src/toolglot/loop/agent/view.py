@@ -11,6 +11,7 @@ from toolglot.loop.model_view import ModelView
 from toolglot.providers.profile import Profile
 from toolglot.tools.policy import is_confined
 from toolglot.tools.tool import Tool
+from toolglot.values.definitions import BUILTIN_TAG
 from toolglot.values.request import ToolDefinition
 
 __all__ = ["AgentView"]
@@ -57,10 +58,24 @@ class AgentView:
         names = {tool.qualified_name for tool in offered}
         return tuple(tool for tool in tools if not tool.deferred or tool.qualified_name in names)
 
+    @cached_property
+    def own_tools(self) -> frozenset[str]:
+        """The names, ours and the model's, of the tools that the user has not written: built-in ones, and those
+        that the loop adds.
+        """
+        tools = [tool for tool in self._caller.registry if BUILTIN_TAG in tool.tags]
+        tools += self._loop_tools
+        return frozenset(name for tool in tools for name in (tool.name, *self.model_view.names_for(tool)))
+
     @property
     def loaded_tools(self) -> tuple[str, ...]:
         """The deferred tools that were loaded in this conversation, under the names that the models used."""
         return self._state.timeline.loaded
+
+    @property
+    def calibration(self) -> float:
+        """How many times more tokens the model's provider counts than are estimated."""
+        return self._state.meter.calibration(self.profile)
 
     def scale_tokens(self, tokens: int) -> int:
         """Scale an estimate of tokens as the model's provider has counted this conversation."""
