@@ -57,7 +57,8 @@ own = Facade(id="own", title="Own", views=(look,))
 """
 PATCH = "*** Begin Patch\n*** Add File: b.txt\n+two\n*** End Patch"
 RISKY = ("--tools", "call_tools:risky")
-NOT_JSON = "toolglot: the arguments must be a JSON object, such as '{{{}}}'\n"
+NOT_JSON = "toolglot: the arguments must be a JSON object or words KEY=VALUE, such as '{{{}}}' or {}\n"
+READ_EXAMPLE = ('"path":"src/main.py","start_line":1', "path=src/main.py start_line=1")
 SLEEP = {"command": "sleep 60", "background": True}
 
 
@@ -112,10 +113,22 @@ LINES = "1\tone\n2\ttwo\n"
             "toolglot: The call to grep was not run because its arguments are invalid:\n- pattern: is "
             "missing\n",
         ),
-        (("read", "[]"), 2, "", NOT_JSON.format('"path":"src/main.py","start_line":1')),
-        (("read", "a.txt"), 2, "", NOT_JSON.format('"path":"src/main.py","start_line":1')),
-        (("risky", "it", *RISKY), 2, "", NOT_JSON.format('"what":"text"')),
-        (("Read", "a.txt", "-m", "claude-opus-5"), 2, "", NOT_JSON.format('"name":"value"')),
+        (("read", "[]"), 2, "", NOT_JSON.format(*READ_EXAMPLE)),
+        (("read", "a.txt"), 2, "", NOT_JSON.format(*READ_EXAMPLE)),
+        (("risky", "it", *RISKY), 2, "", NOT_JSON.format('"what":"text"', "what=text")),
+        (
+            ("Read", "a.txt", "-m", "claude-opus-5"),
+            2,
+            "",
+            NOT_JSON.format('"file_path":"text"', "file_path=text"),
+        ),
+        (("nope", "x"), 2, "", NOT_JSON.format('"name":"value"', "name=value")),
+        (("read", "path=a.txt", "end_line=1"), 0, "1\tone\n.*\n", ""),
+        (("Read", "file_path=a.txt", "limit=1", "-m", "claude-opus-5"), 0, "1\tone\n", ""),
+        (("read", "path=a.txt", "end_line=one"), 2, "", "toolglot: end_line must be an integer, not 'one'\n"),
+        (("read", "path=a.txt", "1"), 2, "", "toolglot: '1' is no argument: write path=src/main.py .*\n"),
+        (("read", "pth=a.txt"), 1, "", "(?s).*pth: is not a parameter; did you mean 'path'\\?\n"),
+        (("risky", "what=a=b c", *RISKY, "--yes"), 0, "did a=b c\n", "noise\n"),
         (
             ("Bash", {"command": "ls"}),
             2,

@@ -205,6 +205,11 @@ class TestStreams:
         ("tools -m gemini-", ["gemini-2.5-pro"]),
         ("call -m simulator:an", ["simulator:anthropic"]),
         ("models groq:", ["groq:llama-3.3-70b-versatile", "groq:"]),
+        ("call gr", ["grep"]),
+        ("call -m claude-opus-5 B", ["Bash"]),
+        ("call -m claude-opus-5 todo", [""]),
+        ("call --facade nope gr", ["grep"]),
+        ("call run_", [""]),
     ],
 )
 def test_shell_completion(words: str, expected: list[str]) -> None:

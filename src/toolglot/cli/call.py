@@ -13,13 +13,14 @@ program exits, with a note.
 import asyncio
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
 
+from toolglot.cli.call_arguments import format_words, parse_words
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import (
@@ -44,7 +45,7 @@ from toolglot.common.sanitize import shorten
 from toolglot.config.setup import Setup
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import find_base_tools, resolve_facade
+from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, resolve_facade
 from toolglot.hosting.tool_view import ToolView
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
 from toolglot.schema.arguments import make_example
@@ -71,9 +72,29 @@ class _Line(msgspec.Struct):
     arguments: Record | str = {}
 
 
+def complete_tool(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a built-in tool in a shell, by the names that the model given with -m has for them.
+
+    Others would have to be imported, which a key press should not do.
+    """
+    names = _list_names(context.params.get("model"), context.params.get("facade"))
+    return sorted(name for name in names if name.startswith(incomplete) and not _is_loop_tool(name))
+
+
+def _list_names(model: str | None, facade: str | None) -> Collection[str]:
+    """Return the names of the built-in tools; those that a model or a facade has for them, if one is given."""
+    if not model and not facade:
+        return BASE_TOOLS
+    try:
+        table = resolve_facade(facade or "auto", find_profile(model).model if model else "")
+    except ToolglotError:  # said when the command is run
+        return BASE_TOOLS
+    return BASE_TOOLS - {*table.hides} | {view.name for view in table.views}
+
+
 @click.command()
-@click.argument("tool", required=False)
-@click.argument("arguments", required=False)
+@click.argument("tool", required=False, shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1)
 @click.option(
     "-m", "--model", help="Use the tool names that this PROVIDER:MODEL sees.", shell_complete=complete_model
 )
@@ -98,7 +119,7 @@ class _Line(msgspec.Struct):
 @LOGGING
 def call(
     tool: str | None,
-    arguments: str | None,
+    arguments: tuple[str, ...],
     model: str | None,
     yes: bool,
     explain: bool,
@@ -108,7 +129,8 @@ def call(
 ) -> int:
     """Run a tool as a model would.
 
-    ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply.
+    ARGUMENTS are a JSON object, or words KEY=VALUE: text as it stands, numbers, true and false, and JSON for the rest. Use -
+    to read JSON from stdin. The sandbox, limits and audit log apply.
 
     In a terminal, you are shown each call that needs approval and asked to confirm it; elsewhere, and with --jsonl, such a
     call needs --yes. Built-in tools that change files, run commands or use the network need approval, as do tools of MCP
@@ -149,13 +171,15 @@ def call(
             return outcome
 
         if explain and tool is not None:
-            return _explain(host, caller, _parse_call(tool, arguments, facade, cli_setup.tools))
+            return _explain(host, caller, _parse_call(tool, arguments, view, cli_setup.tools))
         if jsonl:
             exit_code = _call_lines(execute, flags_errors=facade is None or facade.facade.flags_errors)
         elif tool is None:
-            raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
+            raise UsageError(
+                "name a tool: toolglot call TOOL KEY=VALUE … (run `toolglot tools` to list them)"
+            )
         else:
-            outcome = execute(_parse_call(tool, arguments, facade, cli_setup.tools))
+            outcome = execute(_parse_call(tool, arguments, view, cli_setup.tools))
             exit_code = 2 if _is_missing(outcome) else int(outcome.result.is_error)
             _print_outcome(outcome, json=json, is_reported=not can_approve)
         _warn_running_commands(cli_setup)
@@ -200,39 +224,46 @@ def _print_notes(
         print_note(f"{shorten(call.name, 60)} needs approval ({ways})")
 
 
-def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
+def _parse_call(name: str, words: tuple[str, ...], view: ToolView, tools: list[Any]) -> ToolCall:
     _check_callable(name, tools)
-    text = arguments or "{}"
+    text = " ".join(words) or "{}"
     if text == "-":
         text = sys.stdin.read()
-    is_freeform = facade is not None and facade.is_freeform(name)
-    if is_freeform and not text.lstrip().startswith("{"):
+    is_object = text.lstrip().startswith("{")
+    if view.facade is not None and view.facade.is_freeform(name) and not is_object:
         return ToolCall("call_1", name, None, text, freeform=True)
+    definition = next((tool for tool in view.definitions if tool.name == name), None)
+    example = _make_example(definition)
+    as_words = format_words(example)
+    is_json = is_object or words in ((), ("-",))
+    if not is_json and "=" in words[0]:
+        schema = {} if definition is None else definition.parameters
+        return ToolCall("call_1", name, parse_words(words, schema, as_words))
     try:
         return ToolCall("call_1", name, loads_object(text.encode()))
     except ValueError:
-        example = dumps_text(_make_example(name, tools))
-        raise UsageError(f"the arguments must be a JSON object, such as '{example}'") from None
+        raise UsageError(
+            f"the arguments must be a JSON object or words KEY=VALUE, such as '{dumps_text(example)}' or {as_words}"
+        ) from None
 
 
-def _make_example(name: str, tools: list[Any]) -> Any:
-    """Return arguments that a call could have; those of no tool if there is none of this name."""
-    definition = ToolDefinition(
-        name, parameters={"properties": {"name": {"const": "value"}}, "required": ["name"]}
-    )
-    for tool in tools:
-        if isinstance(tool, Tool) and tool.name == name:
-            definition = tool.definition
-    if definition.examples:
-        return definition.examples[0].input
-    return make_example(definition.parameters)
+def _make_example(definition: ToolDefinition | None) -> dict[str, Any]:
+    """Return arguments that a call could have; those of no tool if there is none."""
+    example: Any = {}
+    if definition is not None:
+        examples = definition.examples
+        example = examples[0].input if examples else make_example(definition.parameters)
+    return cast(dict[str, Any], example) if example and isinstance(example, dict) else {"name": "value"}
 
 
 def _check_callable(name: str, tools: list[Any]) -> None:
     """Raise UsageError for a tool that an agent adds to its own: it is part of a conversation."""
-    is_loop_tool = {RUN_CODE, SEARCH_TOOLS}.intersection((name, *find_base_tools(name)))
-    if is_loop_tool and name not in (tool.name for tool in tools if isinstance(tool, Tool)):
+    if _is_loop_tool(name) and name not in (tool.name for tool in tools if isinstance(tool, Tool)):
         raise UsageError(f"{name} exists only in a conversation: use toolglot run or toolglot chat")
+
+
+def _is_loop_tool(name: str) -> bool:
+    return not {RUN_CODE, SEARCH_TOOLS}.isdisjoint((name, *find_base_tools(name)))
 
 
 def _explain_missing(name: str, cli_setup: CliSetup, facade: BoundFacade | None) -> None:
