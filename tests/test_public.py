@@ -77,10 +77,10 @@ def test_import_loads_nothing_else() -> None:
 # Types that users get from a method and pass on, or never see.
 INTERNAL = {
     "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "ConversationState",
-    "Done", "Encoding", "InnerTools",
+    "Done", "Encoding", "Expired", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
     "NeedApproval", "PlainFunction", "ReplyDecoder", "ResultStore", "RunState",
-    "SimulatedResponse", "SuspensionRecord", "UrlParameters",
+    "SimulatedResponse", "SuspensionRecord", "UrlParameters", "WaitingRecord",
 }  # fmt: skip
 
 

@@ -67,7 +67,7 @@ _HOMES = {
     "telemetry.options": "Telemetry",
     "tools.audit": "AuditLog",
     "tools.config": "Rate RetryConfig ToolConfig",
-    "tools.context": "Context",
+    "tools.context": "Context Later",
     "tools.executor": "ToolExecutor",
     "tools.hooks": "Hooks Veto",
     "tools.metrics": "ToolMetrics ToolStatistics",
@@ -76,10 +76,10 @@ _HOMES = {
     "tools.results": "ToolOutput",
     "tools.rules": "Subject",
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
-    "values.approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling Suspended",
+    "values.approvals": "Allow Answer ApprovalRequest Approve Decision Deny Effect Ruling Suspended",
     "values.definitions": "CacheMark ToolDefinition ToolExample",
     "values.deliveries": "Delivery",
-    "values.events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated Delivered EngineEvent Event "
+    "values.events": "AnswerNeeded ApprovalNeeded BlockReady BlockStarted ContextTruncated Delivered EngineEvent Event "
     "ModelSwitched ReplyDone "
     "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta "
     "ToolCallReady "

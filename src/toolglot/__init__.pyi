@@ -103,6 +103,7 @@ from toolglot.tools.config import Rate as Rate
 from toolglot.tools.config import RetryConfig as RetryConfig
 from toolglot.tools.config import ToolConfig as ToolConfig
 from toolglot.tools.context import Context as Context
+from toolglot.tools.context import Later as Later
 from toolglot.tools.executor import ToolExecutor as ToolExecutor
 from toolglot.tools.hooks import Hooks as Hooks
 from toolglot.tools.hooks import Veto as Veto
@@ -119,6 +120,7 @@ from toolglot.tools.tool import tool_from_definition as tool_from_definition
 from toolglot.tools.tool import tool_from_schema as tool_from_schema
 from toolglot.tools.tool import tools_of as tools_of
 from toolglot.values.approvals import Allow as Allow
+from toolglot.values.approvals import Answer as Answer
 from toolglot.values.approvals import ApprovalRequest as ApprovalRequest
 from toolglot.values.approvals import Approve as Approve
 from toolglot.values.approvals import Decision as Decision
@@ -130,6 +132,7 @@ from toolglot.values.definitions import CacheMark as CacheMark
 from toolglot.values.definitions import ToolDefinition as ToolDefinition
 from toolglot.values.definitions import ToolExample as ToolExample
 from toolglot.values.deliveries import Delivery as Delivery
+from toolglot.values.events import AnswerNeeded as AnswerNeeded
 from toolglot.values.events import ApprovalNeeded as ApprovalNeeded
 from toolglot.values.events import BlockReady as BlockReady
 from toolglot.values.events import BlockStarted as BlockStarted

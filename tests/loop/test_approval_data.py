@@ -613,9 +613,20 @@ def to_format_1(header: dict[str, Any]) -> None:
     suspended = header["run"].pop("suspended")
     del header["run"]["format"]
     header["run"]["waiting"] = [int(index) for index in suspended]
-    header["run"]["shown"] = {index: record["fingerprint"] for index, record in suspended.items()}
+    header["run"]["shown"] = {
+        index: record["waiting"][0]["fingerprint"] for index, record in suspended.items()
+    }
     if holding := [int(index) for index, record in suspended.items() if record.get("blocks_later")]:
         header["run"]["holding"] = holding
+
+
+def to_format_2(header: dict[str, Any]) -> None:
+    """Write a saved run as it was when each call waited for one thing."""
+    suspended = header["run"]["suspended"]
+    for record in suspended.values():
+        waiting = record.pop("waiting")[0]
+        record.update(waiting, id=waiting.pop("path")[0])
+    header["run"]["format"] = 2
 
 
 EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -628,6 +639,7 @@ EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing waits": lambda header: header["run"].update(suspended={}),
     "nothing was shown": lambda header: header["run"].update(suspended={"0": {}}),
     "a file of format 1 that nobody signed": to_format_1,
+    "a file of format 2 that nobody signed": to_format_2,
     "no mac": lambda header: header.pop("mac"),
     "an empty mac": lambda header: header.update(mac=""),
     "another mac": lambda header: header.update(mac="0" * 64),
@@ -657,10 +669,19 @@ def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], 
     assert vault.ran == []
 
 
-def test_a_run_that_was_saved_in_an_earlier_format_continues() -> None:
+@pytest.mark.parametrize(
+    ("change", "mark"),
+    [
+        (to_format_1, b'"waiting":[0],"shown":{"0":'),
+        (to_format_2, b'"suspended":{"0":{"blocks_later":true,"fingerprint":"'),
+    ],
+)
+def test_a_run_that_was_saved_in_an_earlier_format_continues(
+    change: Callable[[dict[str, Any]], object], mark: bytes
+) -> None:
     agent, vault, first = pause(f'{PUT} call get {{"key": "a"}}')
-    data = edit_header(agent.save(), lambda header: (to_format_1(header), header.pop("mac")))
-    assert b'"waiting":[0],"shown":{"0":' in data
+    data = edit_header(agent.save(), lambda header: (change(header), header.pop("mac")))
+    assert mark in data
     other = reload(sign(data), vault)
     assert [suspended.fingerprint for suspended in other.list_pending_sync()] == [
         first.requests[0].fingerprint
@@ -671,8 +692,8 @@ def test_a_run_that_was_saved_in_an_earlier_format_continues() -> None:
 
 WRONG_RUNS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "of a later version": (
-        lambda header: header["run"].update(format=3),
-        "line 1: the saved run has format 3, which this version cannot read: update toolglot",
+        lambda header: header["run"].update(format=4),
+        "line 1: the saved run has format 4, which this version cannot read: update toolglot",
     ),
     "no object": (
         lambda header: header.update(run=[]),
@@ -687,7 +708,7 @@ WRONG_RUNS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "line 1: the saved state has an unexpected shape: .*waiting.*",
     ),
     "a kind that there is not": (
-        lambda header: header["run"]["suspended"]["0"].update(kind="magic"),
+        lambda header: header["run"]["suspended"]["0"]["waiting"][0].update(kind="magic"),
         "line 1: the saved state has an unexpected shape: .*magic.*",
     ),
 }

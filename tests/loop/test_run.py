@@ -8,7 +8,7 @@ import pytest
 
 from toolglot.errors import MalformedData, UsageError
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState, with_unique_ids
-from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord
+from toolglot.values.approvals import Allow, Deny, Ruling, SuspensionRecord, WaitingRecord
 from toolglot.values.messages import (
     Conversation,
     Reply,
@@ -24,7 +24,13 @@ from toolglot.values.request import ToolChoice
 from .agents import check, find_unpaired, kinds_of, results_of
 
 HI = user("hi")
-YES, NO = Ruling("f", Allow()), Ruling("f", Deny())
+YES, NO = {(): Ruling("f", Allow())}, {(): Ruling("f", Deny())}
+
+
+def shown(fingerprint: str) -> SuspensionRecord:
+    return SuspensionRecord((WaitingRecord(fingerprint=fingerprint),))
+
+
 CALLS = (ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {"x": 2}))
 
 
@@ -302,11 +308,11 @@ def test_nothing_continues_while_a_call_waits() -> None:
 def test_a_call_that_waits_again_has_lost_its_decision() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
-    run.suspend(0, SuspensionRecord(fingerprint="f"))
+    run.suspend(0, shown("f"))
     run.decide({0: YES})
-    run.suspend(0, SuspensionRecord(fingerprint="g"))
+    run.suspend(0, shown("g"))
     run.add_result(1, ok(CALLS[1]))
-    assert (run.rulings, run.suspended) == ({}, {0: SuspensionRecord(fingerprint="g")})
+    assert (run.rulings, run.suspended) == ({}, {0: shown("g")})
     assert run.next() == NeedApproval(((0, CALLS[0]),))
 
 
@@ -314,8 +320,8 @@ def test_nothing_loaded_carries_a_decision() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
     records = {
-        0: SuspensionRecord("a", fingerprint="f", blocks_later=True),
-        1: SuspensionRecord("b", "question", "g", has_started=True),
+        0: SuspensionRecord((WaitingRecord(("a",), fingerprint="f"),), blocks_later=True),
+        1: SuspensionRecord((WaitingRecord(("b",), "question", "g"),), has_started=True),
     }
     for index, record in records.items():
         run.suspend(index, record)

@@ -126,7 +126,7 @@ class Walk:
             self.run.interrupt()
             return
         indexes = self.draw(st.lists(st.sampled_from([index for index, _ in calls]), unique=True, min_size=1))
-        self.run.decide({index: Ruling("", self.choose(Allow(), Deny())) for index in indexes})
+        self.run.decide({index: {(): Ruling("", self.choose(Allow(), Deny()))} for index in indexes})
 
     def other_process(self) -> None:
         state = msgspec.json.decode(msgspec.json.encode(self.run.snapshot("tools")), type=RunState)

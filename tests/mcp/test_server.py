@@ -444,12 +444,12 @@ async def test_a_running_tool_asks(mode: str) -> None:
 
     def ask(context: Context) -> str:
         assert context.inner_tools is not None
-        ruling = context.inner_tools.ruling
+        ruling = context.inner_tools.rulings.get(())
         if ruling is None:
             request = ApprovalRequest(
                 context.call, "ask", frozenset(), "", {"name": "Ada"}, reason="it wants a name"
             )
-            raise CallSuspended(request, lambda: released.append("released"))
+            raise CallSuspended(request, release=lambda: released.append("released"))
         return f"decided: {ruling.answer}"
 
     asked = list[str]()
@@ -473,7 +473,7 @@ async def test_a_call_that_has_started_never_starts_again() -> None:
     def ask(name: str, context: Context) -> str:
         starts.append(name)
         request = ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name")
-        raise CallSuspended(request, lambda: released.append(name))
+        raise CallSuspended(request, release=lambda: released.append(name))
 
     responses: Any = {"approval": types.ElicitResult(action="accept", content={})}
     async with connect(server(ask), "auto", elicitation_callback=answers()) as client:
@@ -496,7 +496,8 @@ async def test_a_question_that_is_cancelled_ends_the_call() -> None:
 
     def ask(context: Context) -> str:
         raise CallSuspended(
-            ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name"), released.set
+            ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name"),
+            release=released.set,
         )
 
     async def wait(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:

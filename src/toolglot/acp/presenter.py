@@ -20,6 +20,7 @@ from toolglot.acp.tool_calls import (
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
 from toolglot.values.events import (
+    AnswerNeeded,
     ApprovalNeeded,
     BlockReady,
     BlockStarted,
@@ -108,6 +109,7 @@ class RunPresenter:
                 | ReplyDone()
                 | ApprovalNeeded()
                 | Delivered()
+                | AnswerNeeded()
                 | RunDone()
             ):
                 pass  # what they say is shown by others, or when the prompt ends

@@ -32,6 +32,7 @@ from toolglot.common.textutil import truncate
 from toolglot.errors import STOP_REASONS, MalformedRequest
 from toolglot.values.definitions import Schema
 from toolglot.values.events import (
+    AnswerNeeded,
     ApprovalNeeded,
     BlockEvent,
     BlockReady,
@@ -131,7 +132,7 @@ class AgUiEncoder:
                 return self._finish_run(result)
             case Notice():
                 return [_custom(name_event(event, "_"), msgspec.to_builtins(event))]
-            case ToolStarted() | ApprovalNeeded():
+            case ToolStarted() | ApprovalNeeded() | AnswerNeeded():
                 # a call is shown when it is made; what waits is in the result
                 return []
             case _:

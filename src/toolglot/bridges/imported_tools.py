@@ -41,8 +41,8 @@ async def ask_user(context: Context[Any], arguments: dict[str, Any], reason: str
     request = replace(request, fingerprint=digest(request))
     answer: Allow | Deny | None = None
     if inner is not None:
-        if inner.ruling is not None:
-            answer = inner.ruling.answer
+        if (ruling := inner.rulings.get(())) is not None and isinstance(ruling.answer, Allow | Deny):
+            answer = ruling.answer
         elif inner.can_ask:
             answer = await inner.ask(request)
     if answer is None:

@@ -31,6 +31,7 @@ from toolglot.common.sanitize import escape_line
 from toolglot.errors import STOP_REASONS, MalformedRequest
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import (
+    AnswerNeeded,
     ApprovalNeeded,
     BlockEvent,
     BlockReady,
@@ -152,7 +153,7 @@ class VercelEncoder:
                 return self._finish_run(result)
             case Notice():
                 return [_notice(name_event(event, "-"), msgspec.to_builtins(event))]
-            case ToolStarted():  # a call is shown when it is made
+            case ToolStarted() | AnswerNeeded():  # a call is shown when it is made
                 return []
             case _:
                 assert_never(event)

@@ -30,6 +30,7 @@ from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error, describe_losses, describe_stop, format_arguments
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import (
+    AnswerNeeded,
     ApprovalNeeded,
     BlockEvent,
     Delivered,
@@ -202,8 +203,8 @@ class _TextPresenter:
                 self._show_result(event.result)
             case Delivered():
                 self._print_note(f"> {shorten(event.message.text, 100)}", "dim")
-            case ReplyStarted() | ReplyDone() | ApprovalNeeded():
-                pass  # what waits for approval is in the result
+            case ReplyStarted() | ReplyDone() | ApprovalNeeded() | AnswerNeeded():
+                pass  # what waits is in the result
             case _:
                 assert_never(event)
 

@@ -287,16 +287,27 @@ class ConversationState:
 
     # ---- approvals
 
-    async def list_suspended(self, run: Run) -> dict[int, Suspended]:
-        """Return the calls of a run that wait, by index, each with what it would do now."""
-        waiting: dict[int, Suspended] = {}
+    async def reopen_suspended(self, run: Run) -> None:
+        """Continue to wait with the calls of a saved run that have run up to a question."""
         for index, call in run.waiting_calls:
-            suspended = self.host.find_suspended(call.id)
-            if suspended is None:
+            record = run.suspended[index]
+            if record.state is not None and not self.host.find_suspended(call.id):
+                call = self.caller.interpret(call)
+                await self.host.reopen(call, self.caller, record, run.distrust_reason)
+
+    async def list_suspended(self, run: Run) -> dict[int, tuple[Suspended, ...]]:
+        """Return what the calls of a run wait for, by index: what each would do now, or what its code or its
+        sub-agent waits for.
+        """
+        await self.reopen_suspended(run)
+        waiting: dict[int, tuple[Suspended, ...]] = {}
+        for index, call in run.waiting_calls:
+            waiting[index] = self.host.find_suspended(call.id)
+            if not waiting[index]:
                 reason = run.distrust_reason or "the run was paused for it"
                 suspended = await self.host.preview(self.caller.interpret(call), self.caller, reason)
                 assert suspended is not None, "there is a reason to ask"
-            waiting[index] = replace(suspended, blocks_later=run.suspended[index].blocks_later)
+                waiting[index] = (replace(suspended, blocks_later=run.suspended[index].blocks_later),)
         return waiting
 
     def record_refusals(self, run: Run) -> dict[int, ToolOutcome]:
@@ -319,7 +330,7 @@ class ConversationState:
         """Return what the header of the saved conversation says. `tools`: a fingerprint of the tools."""
         header: dict[str, Any] = msgspec.to_builtins(self.host.snapshot())
         if self.paused is not None:
-            header["run"] = self.paused.snapshot(tools)
+            header["run"] = self._save_run(self.paused, tools)
             if self.settings.allow is not None:
                 header["allow"] = sorted(self.settings.allow)
         if self.meter.truncation.start:
@@ -329,6 +340,14 @@ class ConversationState:
         if self.conversation.delivered:
             header["delivered"] = [*self.conversation.delivered]
         return header
+
+    def _save_run(self, run: Run, tools: str) -> RunState:
+        state = run.snapshot(tools)
+        for index, record in state.suspended.items():
+            saved = self.host.save_suspended(state.calls[index].id)
+            if saved is not None:
+                state.suspended[index] = replace(record, state=saved)
+        return state
 
     def restore_header(self, header: dict[str, Any]) -> RunState | None:
         """Take over what `save_header` wrote; returns the run that was paused. Raises MalformedData."""
@@ -359,7 +378,7 @@ class ConversationState:
     def take_result(self, driver: "Driver") -> RunResult:
         """Return the result of a run that has ended; one that waits for approvals is kept."""
         result = driver.result()
-        self.paused = driver.run if result.stop == "approval" else None
+        self.paused = driver.run if result.is_paused else None
         return result
 
     def retract(self) -> None:

@@ -6,7 +6,7 @@ event here.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -32,9 +32,10 @@ from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
 from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.hooks import apply_hooks
-from toolglot.values.approvals import Suspended
+from toolglot.values.approvals import Suspended, SuspensionRecord
 from toolglot.values.deliveries import Delivery
 from toolglot.values.events import (
+    AnswerNeeded,
     ApprovalNeeded,
     Delivered,
     ModelSwitched,
@@ -79,7 +80,7 @@ class Driver:
             self._eager_tools = EagerTools(run, requests, self.on_ask)
         self._pending: tuple[Suspended, ...] = ()
         # calls of the open turn that have just begun to wait, by index
-        self._suspended: dict[int, Suspended] = {}
+        self._suspended: dict[int, tuple[Suspended, ...]] = {}
         self._inbox = self._state.inbox
         self._delivered: list[RunEvent] = []  # not yet passed on
         self._was_rejected = False
@@ -120,7 +121,7 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             if self.run.waiting_calls:
-                yield [await self._pause()]
+                yield await self._pause()
         except BaseException as error:
             is_handled = self._handle_early_end(error)
             events = self._record_refusals()
@@ -134,17 +135,16 @@ class Driver:
                 await self._eager_tools.stop()
             self.run.spent = self.ledger.spent
 
-    async def _pause(self) -> ApprovalNeeded:
-        """Record the calls that wait; the event that tells of them."""
-        waiting, suspended_calls = [index for index, _ in self.run.waiting_calls], self._suspended
-        if not suspended_calls.keys() >= {*waiting}:  # resumed, and still waiting
+    async def _pause(self) -> list[RunEvent]:
+        """Record the calls that wait; the events that tell of them."""
+        indexes, suspended_calls = [index for index, _ in self.run.waiting_calls], self._suspended
+        if not suspended_calls.keys() >= {*indexes}:  # resumed, and still waiting
             suspended_calls = await self._state.list_suspended(self.run)
-        for index in waiting:
-            self.run.suspend(index, suspended_calls[index].record)
-        self._pending = tuple(suspended_calls[index] for index in waiting)
-        requests = tuple(suspended.request for suspended in self._pending)
-        self._host.record_pending(requests)
-        return ApprovalNeeded(requests)
+        for index in indexes:
+            self.run.suspend(index, SuspensionRecord.of(suspended_calls[index]))
+        self._pending = tuple([suspended for index in indexes for suspended in suspended_calls[index]])
+        self._host.record_pending([suspended.request for suspended in self._pending])
+        return list(_tell_waiting(self._pending))
 
     def _next_step(self) -> AskModel | CallTools | None:
         """Return what to do now; None when the run is over or waits. Raises TimeIsUp."""
@@ -237,7 +237,7 @@ class Driver:
         """
         self._close_turn()
         run, step = self.run, self.run.next()
-        stop = step.stop if isinstance(step, Done) else "approval"
+        stop = step.stop if isinstance(step, Done) else _pause_reason(self._pending)
         output = self._structured_output
         if output is not None:
             self._repairs |= dict.fromkeys(output.repairs)
@@ -256,7 +256,7 @@ class Driver:
             self.ledger.cost if run.iteration else None,
             tuple(self._inbox.refused),
         )
-        if output is not None and not output.is_complete and result.stop != "approval":
+        if output is not None and not output.is_complete and not result.is_paused:
             raise MissingOutput(result, output.problem)
         return result
 
@@ -434,10 +434,10 @@ class Driver:
         self._turn_outcomes[index] = outcome
         self.run.add_result(index, outcome.result)
 
-    def on_suspend(self, index: int, suspended: Suspended) -> None:
+    def on_suspend(self, index: int, waiting: Sequence[Suspended]) -> None:
         """Record that a call waits."""
-        self._suspended[index] = suspended
-        self.run.suspend(index, suspended.record)
+        self._suspended[index] = tuple(waiting)
+        self.run.suspend(index, SuspensionRecord.of(waiting))
 
     def on_ask(self, is_asking: bool) -> None:
         """Stop the run's clock while somebody is asked."""
@@ -462,3 +462,18 @@ class Driver:
         if self._turn_outcomes:
             self._outcomes += [self._turn_outcomes[index] for index in sorted(self._turn_outcomes)]
             self._turn_outcomes = {}
+
+
+def _tell_waiting(pending: Sequence[Suspended]) -> Iterable[RunEvent]:
+    """Return the events that tell of calls that wait."""
+    calls = tuple([item for item in pending if item.kind == "external"])
+    requests = tuple([item.request for item in pending if item.kind != "external"])
+    if requests:
+        yield ApprovalNeeded(requests)
+    if calls:
+        yield AnswerNeeded(calls)
+
+
+def _pause_reason(pending: Iterable[Suspended]) -> RunStop:
+    is_elsewhere = [item.kind == "external" for item in pending]
+    return "waiting" if is_elsewhere and all(is_elsewhere) else "approval"

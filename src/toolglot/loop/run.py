@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
-from toolglot.values.approvals import Ruling, SuspensionRecord
+from toolglot.values.approvals import Rulings, SuspensionRecord
 from toolglot.values.events import RunStop
 from toolglot.values.messages import (
     Block,
@@ -70,7 +70,9 @@ class CallTools(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedApproval(msgspec.Struct, frozen=True, gc=False):
-    """Wait for decisions on these calls, each with its index in the turn; nothing else can be done before."""
+    """Wait for decisions or answers for these calls, each with its index in the turn; nothing else can be done
+    before.
+    """
 
     calls: tuple[tuple[int, ToolCall], ...]
 
@@ -85,8 +87,9 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 Step = AskModel | CallTools | NeedApproval | Done
 
 
-RUN_FORMAT = 2
-"""Of a saved `RunState`. 1: calls that wait are in `waiting`, `shown` and `holding`. 2: in `suspended`."""
+RUN_FORMAT = 3
+"""Of a saved `RunState`. 1: calls that wait are in `waiting`, `shown` and `holding`. 2: in `suspended`, one
+thing that each waits for. 3: all that each waits for."""
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -186,8 +189,8 @@ class Run:
         self.conversation = conversation
         self.reply: Reply | None = None
         self.iteration = 0
-        self.rulings: dict[int, Ruling] = {}
-        """Decisions on calls of the open turn, by index."""
+        self.rulings: dict[int, Rulings] = {}
+        """Decisions and answers for calls of the open turn, by index."""
         self.distrust_reason = ""
         """Why every call of the open turn needs a decision: the run comes from an untrusted source."""
         self.spent: Spent = _NOTHING_SPENT
@@ -207,9 +210,10 @@ class Run:
             self.disable_tools()
         turn = self._turn = state.copy_turn()
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
-            turn.results[index] = make_unknown_result(turn.calls[index])
-            # its code had made a call that waited for a decision; the code is gone
-            turn.suspended.pop(index, None)
+            record = turn.suspended.get(index)
+            if record is None or record.state is None:  # perhaps its code waited; the code is gone
+                turn.results[index] = make_unknown_result(turn.calls[index])
+                turn.suspended.pop(index, None)
         if distrust_reason:
             self.distrust_reason = distrust_reason
             for index in turn.open_indexes():
@@ -331,7 +335,7 @@ class Run:
 
     @property
     def waiting_calls(self) -> list[tuple[int, ToolCall]]:
-        """The calls that need a decision, each with its index."""
+        """The calls that wait, each with its index."""
         return [(index, self._turn.calls[index]) for index in sorted(self._waiting_indexes())]
 
     @property
@@ -340,20 +344,23 @@ class Run:
         return self._turn.suspended
 
     def suspend(self, index: int, record: SuspensionRecord) -> None:
-        """Hold a call until there is a decision on what was shown."""
+        """Hold a call until there is a decision on what was shown, or an answer."""
         self._turn.suspended[index] = record
         self.rulings.pop(index, None)
 
-    def decide(self, rulings: Mapping[int, Ruling]) -> None:
-        """Apply decisions, keyed by call index; all other calls keep waiting."""
+    def decide(self, rulings: Mapping[int, Rulings]) -> None:
+        """Apply decisions and answers, keyed by call index; all other calls keep waiting."""
         if unknown := rulings.keys() - self._waiting_indexes():
-            raise UsageError(f"no call with the index {min(unknown)} is waiting for a decision")
+            raise UsageError(f"no call with the index {min(unknown)} is waiting")
         self.rulings.update(rulings)
 
     def reopen_waiting(self) -> None:
-        """Request approval for the waiting calls again: there is an approver now."""
+        """Ask about the waiting calls again: there is an approver now. Those that wait for an answer from
+        elsewhere go on waiting.
+        """
         for index in self._waiting_indexes():
-            del self._turn.suspended[index]
+            if not any(item.kind == "external" for item in self._turn.suspended[index].waiting):
+                del self._turn.suspended[index]
 
     def _ready_calls(self) -> tuple[tuple[int, ToolCall], ...]:
         """Return the calls that may run now, each with its index: those before the first that blocks later

@@ -18,7 +18,7 @@ from toolglot.common.loggers import get_logger
 from toolglot.common.user_dirs import data_directory, ensure_private_directory
 from toolglot.errors import MalformedData, UsageError
 from toolglot.loop.run import RUN_FORMAT
-from toolglot.values.approvals import SuspensionRecord
+from toolglot.values.approvals import SuspensionKind, SuspensionRecord, WaitingRecord
 
 __all__ = ["CHANGED_SINCE_SAVED", "is_intact", "sign", "upgrade_run"]
 
@@ -91,6 +91,22 @@ class _Format1(msgspec.Struct, frozen=True):
     """Calls that the ones after them wait for."""
 
 
+class _Record2(msgspec.Struct, frozen=True):
+    """What format 2 says of a call that waits."""
+
+    id: str = ""
+    kind: SuspensionKind = "approval"
+    fingerprint: str = ""
+    has_started: bool = False
+    blocks_later: bool = False
+
+
+class _Format2(msgspec.Struct, frozen=True):
+    """What format 2 says of calls that wait."""
+
+    suspended: dict[int, _Record2] = {}
+
+
 def upgrade_run(saved: Any) -> Any:
     """Return a saved run in the present format.
 
@@ -102,13 +118,33 @@ def upgrade_run(saved: Any) -> Any:
     format = fields.get("format", 1)
     if format == RUN_FORMAT:
         return fields
-    if format != 1:
+    if format not in (1, 2):
         raise MalformedData(
             f"line 1: the saved run has format {format!r}, which this version cannot read: update toolglot"
         )
-    old = msgspec.convert(fields, _Format1, str_keys=True)
-    suspended = {
-        index: SuspensionRecord(fingerprint=old.shown.get(index, ""), blocks_later=index in old.holding)
+    if format == 1:
+        suspended = _read_format_1(msgspec.convert(fields, _Format1, str_keys=True))
+    else:
+        suspended = _read_format_2(msgspec.convert(fields, _Format2, str_keys=True))
+    return {**fields, "suspended": suspended, "format": RUN_FORMAT}
+
+
+def _read_format_1(old: _Format1) -> dict[int, SuspensionRecord]:
+    return {
+        index: SuspensionRecord(
+            (WaitingRecord(fingerprint=old.shown.get(index, "")),), blocks_later=index in old.holding
+        )
         for index in old.waiting
     }
-    return {**fields, "suspended": suspended, "format": RUN_FORMAT}
+
+
+def _read_format_2(old: _Format2) -> dict[int, SuspensionRecord]:
+    # A call that had started could not be continued in another process, so its path does not matter.
+    return {
+        index: SuspensionRecord(
+            (WaitingRecord((record.id,), record.kind, record.fingerprint),),
+            record.has_started,
+            record.blocks_later,
+        )
+        for index, record in old.suspended.items()
+    }

@@ -40,6 +40,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What the names in `config` stand for."""
     can_ask: bool = False
     """Whether somebody can approve a call, now or later."""
+    can_wait: bool = False
+    """Whether a call may wait for an answer that comes from elsewhere."""
     model: str = ""
     data: Any = None
     """The value of `Context.data`."""

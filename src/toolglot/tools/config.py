@@ -85,6 +85,8 @@ class ToolConfig(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True
     """False asks the model to make one call at a time."""
     timeout: Amount | None = 120.0
     """Maximum seconds per call; a tool's own `timeout` takes precedence."""
+    answer_timeout: Amount | None = None
+    """Maximum seconds that a call waits for an answer from elsewhere; a tool's own takes precedence."""
     max_parallel: Annotated[int, Meta(ge=1)] = 8
     """Maximum calls that run in parallel."""
     allow: Collection[str] | None = None

@@ -5,28 +5,61 @@ A tool gets it in a parameter annotated `Context`, whatever its name.
 
 from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
-from typing import Generic, Protocol, cast
+from typing import Any, Generic, Protocol, cast
+
+import msgspec
 
 from toolglot.common.type_parameters import Data
-from toolglot.values.approvals import Allow, ApprovalRequest, Deny, Ruling
+from toolglot.values.approvals import Allow, ApprovalRequest, Deny, Ruling, Rulings, Suspended
 from toolglot.values.definitions import ToolDefinition
 from toolglot.values.events import ToolOutcome
 from toolglot.values.messages import Message, ToolCall
 
-__all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools"]
+__all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools", "Later", "answer_elsewhere"]
 
 
 class CallSuspended(Exception):
-    """Raised by a tool whose inner call waits for a decision.
+    """Raised by a tool that waits: for decisions on calls that its code or its sub-agent has made, or for the
+    answer to a question.
 
-    Once it is made, the tool is called again with the ruling.
-
-    If no decision will ever be made, `release` is called instead.
+    Once there is one, the tool is called again with the rulings; if there will never be one, `release` is
+    called instead.
     """
 
-    def __init__(self, request: ApprovalRequest, release: Callable[[], None] = lambda: None) -> None:
-        super().__init__(request.reason)
-        self.request, self.release = request, release
+    blocks_later = True
+    """Whether the calls after it wait as well."""
+
+    def __init__(
+        self, *waiting: ApprovalRequest | Suspended, release: Callable[[], None] = lambda: None
+    ) -> None:
+        """`waiting`: what is asked; or the calls of a sub-agent that wait, with their paths from there on."""
+        super().__init__(len(waiting))
+        self.waiting, self.release = waiting, release
+
+    def save(self) -> Any:
+        """Return with what the tool continues in another process, as JSON; None: it cannot."""
+        return None
+
+
+class Later(msgspec.Struct, frozen=True):
+    """Returned by a tool whose answer comes from elsewhere: the run waits for an `Answer`, also in another
+    process. The function is not called again.
+    """
+
+    key: str = ""
+    """Another name for the call, by which the answer can be given: the number of a job, for example."""
+    schema: dict[str, Any] | None = None
+    """The JSON Schema of the answer; by default, the output schema of the tool."""
+    expires: float | None = None
+    """Seconds after which the call has failed; None: the timeout of the tool, if it has one."""
+
+
+_LATER = Later()
+
+
+def answer_elsewhere(_text: str = "", /, **_arguments: Any) -> Later:
+    """The function of a tool that has only a definition: each of its calls waits for an answer."""
+    return _LATER
 
 
 class InnerTools(Protocol):
@@ -36,8 +69,8 @@ class InnerTools(Protocol):
     """
 
     definitions: tuple[ToolDefinition, ...]
-    ruling: Ruling | None
-    """The decision on the call for which the tool was suspended."""
+    rulings: Rulings
+    """Decisions and answers for what the tool was suspended for."""
     suspension: CallSuspended | None
     """The exception that the tool raised to be suspended."""
     can_ask: bool
@@ -46,9 +79,8 @@ class InnerTools(Protocol):
 
     def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...
-    ) -> Awaitable[ToolOutcome | ApprovalRequest]:
-        """Run a call and return its outcome with the whole result, or the approval request if it must wait
-        for a decision.
+    ) -> Awaitable[ToolOutcome | Suspended]:
+        """Run a call and return its outcome with the whole result, or the call as `Suspended` if it must wait.
 
         `on_asking`: called before the approver may be asked about the call, and again afterwards.
         """

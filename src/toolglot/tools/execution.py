@@ -26,12 +26,13 @@ from toolglot.schema.arguments import deep_copy
 from toolglot.tools.call_queue import UNLIMITED, CallQueue, Turn
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall, InterpretedCall
-from toolglot.tools.context import CallSuspended, CancelFlag, Context
+from toolglot.tools.context import CallSuspended, CancelFlag, Context, Later
+from toolglot.tools.external import check_can_wait, take_answer
 from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.policy import Verdict
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import Ruling, Suspended
+from toolglot.values.approvals import Answer, Expired, Rulings, Suspended
 from toolglot.values.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.values.losses import Repair
 from toolglot.values.messages import Message, Text, ToolCall, ToolResult
@@ -69,10 +70,17 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     """Whether the approver has changed the arguments."""
     reminder: str = ""
     """What the model is told besides the result."""
-    inner_ruling: Ruling | None = None
-    """It was suspended: the decision on a call that its code has made."""
+    rulings: Rulings = {}
+    """It was suspended: the decisions on what it waited for, by the path below the call."""
     suspension: CallSuspended | None = None
     """What it raised then."""
+
+    @property
+    def answer(self) -> Answer | Expired | None:
+        """The answer to the call, if it waited for one."""
+        if self.suspension is None or (ruling := self.rulings.get(())) is None:
+            return None
+        return ruling.answer if isinstance(ruling.answer, Answer | Expired) else None
 
     @property
     def needs_approval(self) -> bool:
@@ -126,8 +134,10 @@ class TurnObserver(Protocol):
         """Take the outcome of a call."""
         ...
 
-    def on_suspend(self, index: int, suspended: Suspended) -> None:
-        """Take a call that waits."""
+    def on_suspend(self, index: int, waiting: Sequence[Suspended]) -> None:
+        """Take a call that waits, and what it waits for: one thing, or all that its code or its sub-agent waits
+        for.
+        """
         ...
 
     def on_ask(self, is_asking: bool, /) -> None:
@@ -356,7 +366,7 @@ class Execution:
         """When, by the clock of the event loop, `pass_deadline` is to be called."""
         self._in_attempt = self._expired = self._is_in_grace = self._has_started = False
         self._returned: Any = None  # the content as the tool itself returned it
-        self._suspended: Suspended | None = None
+        self._waiting: tuple[Suspended, ...] = ()
         self.is_abandoned = False  # whatever the call still does is ignored
         self._end_span: Callable[[ToolOutcome | Suspended | None], None] | None = None
         self._started_at = batch.host.clock()
@@ -381,10 +391,12 @@ class Execution:
         whole: ToolOutcome | None = None
         outcome: ToolOutcome | None = None
         try:
-            if (noted := batch.observer.on_start(self.index)) is not None:
-                await noted
-            self._has_started = True
-            self._tell_start()
+            # nothing of an external tool runs here, so nothing could be run twice
+            if not prepared.tool.is_external:
+                if (noted := batch.observer.on_start(self.index)) is not None:
+                    await noted
+                self._has_started = True
+                self._tell_start()
             try:
                 whole = await self._run_attempts()
                 if hooks.after_tool and whole is not None:
@@ -395,8 +407,8 @@ class Execution:
                 self._record(outcome)
             if self.is_abandoned:
                 return
-            if self._suspended is not None:
-                batch.observer.on_suspend(self.index, self._suspended)
+            if self._waiting:
+                batch.observer.on_suspend(self.index, self._waiting)
                 batch.remove(self)
             elif outcome is not None:
                 batch.complete(self, add_reminder(outcome, prepared.reminder), whole)
@@ -432,8 +444,8 @@ class Execution:
         if self.is_abandoned:
             return
         if self._end_span is not None:
-            self._end_span(self._suspended or outcome)
-        if self._suspended is not None:
+            self._end_span(self._waiting[0] if self._waiting else outcome)
+        if self._waiting:
             return
         prepared, verdict, host = self._prepared, self._prepared.verdict, self._batch.host
         if outcome is None:
@@ -452,20 +464,26 @@ class Execution:
         )
 
     async def _run_attempts(self) -> ToolOutcome | None:
-        """Call the function, again if that is allowed. Return None if the call is suspended."""
+        """Call the function, again if that is allowed. Return None if the call waits."""
         prepared, host = self._prepared, self._batch.host
         call, tool, config = prepared.call, prepared.tool, prepared.caller.config
         retry = config.retry
         attempt = 0
+        answer = prepared.answer
         details: Any = None
         while True:
             try:
-                result = as_result(await self._attempt(attempt), call)
+                value = await self._attempt(attempt) if answer is None else take_answer(answer)
+                if isinstance(value, Later):
+                    check_can_wait(prepared.caller, tool)
+                    self._waiting = host.wait_elsewhere(prepared, value)
+                    return None
+                result = as_result(value, call)
                 break
             except ToolError as e:
                 error = cause = e
             except CallSuspended as e:
-                self._suspended = host.suspend(prepared, e)
+                self._waiting = host.suspend(prepared, e)
                 return None
             except Exception as e:
                 message, cause = escape_surrogates(describe_error(e)), e
@@ -480,7 +498,7 @@ class Execution:
             may_retry = error.retryable or (
                 config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
             )
-            if attempt >= retry.max_retries or not may_retry or delay > retry.max_wait:
+            if answer is not None or attempt >= retry.max_retries or not may_retry or delay > retry.max_wait:
                 result, details = error_outcome(call, error).result, error.details
                 if config.on_error == "abort":
                     host.causes[call.id] = cause

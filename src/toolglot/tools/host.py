@@ -18,23 +18,36 @@ from msgspec.structs import replace
 
 from toolglot.common.jsontext import digest, dumps_text
 from toolglot.common.loggers import get_logger
-from toolglot.errors import ToolError, UnknownName, UsageError
+from toolglot.errors import MalformedData, ToolError, UnknownName, UsageError
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
 from toolglot.tools.call_queue import CallQueue
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
-from toolglot.tools.context import CallSuspended
+from toolglot.tools.context import CallSuspended, Later
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, TurnObserver, add_reminder, error_outcome
+from toolglot.tools.external import WaitsElsewhere, missing_tool_error
 from toolglot.tools.hooks import HookChain, Veto, apply_hooks
 from toolglot.tools.inner_calls import InnerCalls, ask_approver
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.options import Describe
 from toolglot.tools.policy import NO_APPROVAL, REPEATED_CALL, ToolPolicy, Verdict, describe_approval_rules
 from toolglot.tools.results import ResultStore, describe_error, read_result_tool
-from toolglot.tools.tool import Tool
+from toolglot.tools.tool import Tool, tool_from_definition
 from toolglot.tools.turn import run_turn
-from toolglot.values.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling, Suspended
+from toolglot.values.approvals import (
+    Allow,
+    ApprovalRequest,
+    Approve,
+    Deny,
+    Effect,
+    Path,
+    Ruling,
+    Rulings,
+    Suspended,
+    SuspensionRecord,
+)
+from toolglot.values.definitions import ToolDefinition
 from toolglot.values.events import ToolOutcome
 from toolglot.values.losses import Repair
 from toolglot.values.messages import Message, ToolCall, ToolResult
@@ -44,7 +57,8 @@ __all__ = ["HostOptions", "ToolHost"]
 log = get_logger("toolglot.tools")
 
 _MAX_QUESTIONS = 4  # about one call whose effect keeps changing
-_NO_RULINGS: Mapping[int, Ruling] = {}
+_NO_RULINGS: Mapping[int, Rulings] = {}
+_NONE: Rulings = {}
 
 
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -57,6 +71,8 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     audit: AuditLog | None = None
     metrics: ToolMetrics = msgspec.field(default_factory=ToolMetrics)
     clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    """For what another process reads: when calls expire."""
 
     def open_host(
         self, *, store: ResultStore | None = None, run_id: str = "", can_allow_always: bool = True
@@ -97,11 +113,22 @@ class _Outcomes:
     def on_finish(self, index: int, outcome: ToolOutcome) -> None:
         self.by_index[index] = outcome
 
-    def on_suspend(self, index: int, suspended: Suspended) -> None:
-        self.by_index[index] = suspended
+    def on_suspend(self, index: int, waiting: Sequence[Suspended]) -> None:
+        self.by_index[index] = waiting[0]
 
     def take_started(self, index: int, call: AnyCall) -> None:
         return None
+
+
+class _SuspendedCall(msgspec.Struct, frozen=True):
+    """A call that has run up to a question, or whose answer comes from elsewhere."""
+
+    prepared: PreparedCall
+    suspension: CallSuspended
+    waiting: tuple[Suspended, ...]
+    """What it waits for, as it is shown."""
+    own_fingerprints: Mapping[Path, str]
+    """Of the same, as the code or the sub-agent knows it, by the path below the call."""
 
 
 class HostState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,7 +164,7 @@ class ToolHost:
         """The calls that their code makes."""
         self.questions = CallQueue()
         """The questions of calls that code makes: one is asked at a time."""
-        self._suspended: dict[str, tuple[PreparedCall, CallSuspended]] = {}
+        self._suspended: dict[str, _SuspendedCall] = {}
         self._given_run_id, self._run_id = run_id, ""
 
     @property
@@ -195,11 +222,14 @@ class ToolHost:
     ) -> ToolOutcome | Suspended:
         """Run one call whose turn it is; return it as `Suspended` if it has to wait.
 
-        `ruling`: a decision made before. `on_ask`: as of a `TurnObserver`.
+        `ruling`: a decision made before, on what was returned then. `on_ask`: as of a `TurnObserver`.
         """
         outcomes = _Outcomes(on_ask)
         batch = CallBatch(self, outcomes, emit=emit, messages=messages)
-        rulings = _NO_RULINGS if ruling is None else {0: ruling}
+        rulings = _NO_RULINGS
+        if ruling is not None:
+            waiting = self.find_suspended(base_call(call).id)
+            rulings = {0: {waiting[0].path[1:] if waiting else (): ruling}}
         await run_turn(self, [(0, call)], caller, batch, rulings)
         return outcomes.by_index[0]
 
@@ -233,7 +263,7 @@ class ToolHost:
         caller: Caller,
         observer: TurnObserver,
         *,
-        rulings: Mapping[int, Ruling] = _NO_RULINGS,
+        rulings: Mapping[int, Rulings] = _NO_RULINGS,
         ask_reason: str = "",
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
@@ -276,7 +306,7 @@ class ToolHost:
         caller: Caller,
         ask_reason: str = "",
         *,
-        ruling: Ruling | None = None,
+        rulings: Rulings = _NONE,
         tool: Tool | None = None,
         dry_run: bool = False,
     ) -> PreparedCall | ToolOutcome:
@@ -286,13 +316,13 @@ class ToolHost:
             call: The call as the caller made it.
             caller: Who made it.
             ask_reason: Why it needs a decision, whatever the policy says.
-            ruling: A decision that was already made on it.
+            rulings: Decisions and answers that there are already.
             tool: The tool, if it has been looked up.
             dry_run: Only inspect the call; nothing is counted or recorded.
         """
         base, policy = base_call(call), self.policy
-        if (ruling is not None or self._suspended) and not dry_run:
-            decided = self._take_decided(call, caller, ruling)
+        if (rulings or self._suspended) and not dry_run:
+            decided = self._take_decided(call, caller, rulings)
             if decided is not None:
                 return decided
         interpreted = call if isinstance(call, InterpretedCall) else None
@@ -334,13 +364,13 @@ class ToolHost:
         return replace(prepared, reminder=reminder) if reminder else prepared
 
     def _take_decided(
-        self, call: AnyCall, caller: Caller, ruling: Ruling | None
+        self, call: AnyCall, caller: Caller, rulings: Rulings
     ) -> PreparedCall | ToolOutcome | None:
         """Return a call that has run up to a question, or one that was denied; None for any other."""
         kept = self._suspended.pop(base_call(call).id, None)
         if kept is not None:
-            prepared, suspension = kept
-            return replace(prepared, inner_ruling=ruling, suspension=suspension)
+            return replace(kept.prepared, rulings=_translate(rulings, kept), suspension=kept.suspension)
+        ruling = rulings.get(())
         if ruling is not None and isinstance(ruling.answer, Deny):
             return self.deny(call, caller, ruling.answer)
         return None
@@ -543,7 +573,7 @@ class ToolHost:
         Raises UsageError if they are invalid, ToolError if a rule denies it.
         """
         tool, old = prepared.tool, prepared.call
-        call = ToolCall(old.id, old.name, deep_copy(arguments), namespace=old.namespace, caller=old.caller)
+        call = _with_arguments(old, arguments)
         try:
             bound = tool.bind(call)
         except ToolError as error:
@@ -634,19 +664,95 @@ class ToolHost:
             reason=reason or error.code,
         )
 
-    # ---- calls that have run up to a question
+    # ---- calls that have run up to a question, or whose answer comes from elsewhere
 
-    def suspend(self, prepared: PreparedCall, suspension: CallSuspended) -> Suspended:
-        """Keep a call whose function waits for a decision."""
-        self._suspended[prepared.call.id] = prepared, suspension
-        return Suspended.from_request(suspension.request, outer=prepared.call)
+    def suspend(self, prepared: PreparedCall, suspension: CallSuspended) -> tuple[Suspended, ...]:
+        """Keep a call that waits; return what it waits for."""
+        outer, waiting, fingerprints = prepared.call, list[Suspended](), dict[Path, str]()
+        for item in suspension.waiting:
+            if isinstance(item, ApprovalRequest):
+                item = Suspended.from_request(item, outer=outer)
+            elif not isinstance(suspension, WaitsElsewhere):  # of a sub-agent
+                item = replace(item, path=(outer.id, *item.path), has_started=True)
+            fingerprints[item.path[1:]] = item.fingerprint
+            item = replace(item, blocks_later=suspension.blocks_later)
+            waiting.append(item if len(item.path) == 1 else _mark(item))
+        self._suspended[outer.id] = _SuspendedCall(prepared, suspension, tuple(waiting), fingerprints)
+        return tuple(waiting)
 
-    def find_suspended(self, call_id: str) -> Suspended | None:
-        """Return what a call that has started waits for."""
-        if (kept := self._suspended.get(call_id)) is None:
+    def find_suspended(self, call_id: str) -> tuple[Suspended, ...]:
+        """Return what a call waits for that has run up to a question; nothing for any other."""
+        kept = self._suspended.get(call_id)
+        return () if kept is None else kept.waiting
+
+    def save_suspended(self, call_id: str) -> Any:
+        """Return with what a call that waits continues in another process; None: it cannot."""
+        kept = self._suspended.get(call_id)
+        own = None if kept is None else kept.suspension.save()
+        if kept is None or own is None:
             return None
-        prepared, suspension = kept
-        return Suspended.from_request(suspension.request, outer=prepared.call)
+        prepared = kept.prepared
+        state = {"own": own, "arguments": prepared.arguments, "approved": prepared.approved}
+        return {**state, "changed": True} if prepared.is_changed else state
+
+    async def reopen(
+        self, call: AnyCall, caller: Caller, record: SuspensionRecord, distrust_reason: str = ""
+    ) -> None:
+        """Continue to wait with a call that another process has saved. Raises MalformedData, UsageError.
+
+        `distrust_reason`: why what was saved cannot be trusted.
+        """
+        base, state = base_call(call), _read_state(record)
+        tool = self.find_tool(call, caller)
+        is_elsewhere = any(item.kind == "external" for item in record.waiting)
+        if tool is None and not is_elsewhere:
+            raise missing_tool_error(base.name)
+        if is_elsewhere:  # its answer is all that is needed: a function that it has by now is not called
+            tool = tool or tool_from_definition(ToolDefinition(base.name))
+        assert tool is not None
+        if state.changed:
+            base = _with_arguments(base, state.arguments)
+        prepared = PreparedCall(
+            base,
+            tool,
+            caller,
+            dict(state.arguments),
+            state.arguments,
+            (),
+            _describe(tool, tool.target, state.arguments)[0],
+            call if isinstance(call, InterpretedCall) else None,
+            NO_APPROVAL,
+            state.approved,
+            state.changed,
+        )
+        if is_elsewhere:
+            self.suspend(prepared, WaitsElsewhere.reopen(self._describe_external(prepared), record))
+        elif tool.reopen is not None:
+            self.suspend(prepared, await tool.reopen(state.own, prepared, distrust_reason))
+        else:
+            raise MalformedData(f"the saved call of {base.name} cannot be continued: its tool has changed")
+
+    def wait_elsewhere(self, prepared: PreparedCall, later: Later) -> tuple[Suspended, ...]:
+        """Keep a call whose answer comes from elsewhere."""
+        tool = prepared.tool
+        seconds = tool.timeout if tool.is_external else later.expires
+        if seconds is None:
+            seconds = prepared.caller.config.answer_timeout
+        expires = None if seconds is None else self.options.wall_clock() + seconds
+        schema = later.schema or tool.definition.output_schema
+        request = self._describe_external(prepared)
+        suspended = Suspended(
+            request, (request.id,), "external", not tool.is_external, tool.ordered, schema, later.key, expires
+        )
+        return self.suspend(prepared, WaitsElsewhere(suspended))
+
+    def _describe_external(self, prepared: PreparedCall) -> ApprovalRequest:
+        call, tool, arguments = prepared.call, prepared.tool, deep_copy(prepared.arguments)
+        reason = "its answer comes from elsewhere"
+        request = ApprovalRequest(
+            call, tool.name, tool.effects, prepared.target, arguments, reason=reason, form=None
+        )
+        return replace(request, fingerprint=digest(["external", request, prepared.approved]))
 
     def count_suspended(self) -> int:
         """Return how many calls have started and wait."""
@@ -655,7 +761,7 @@ class ToolHost:
     def release(self, call_id: str) -> None:
         """End a call that has started and waits: nobody will decide any more."""
         if (kept := self._suspended.pop(call_id, None)) is not None:
-            kept[1].release()
+            kept.suspension.release()
 
     def release_oldest(self) -> None:
         """End the call that has waited longest."""
@@ -743,6 +849,49 @@ class ToolHost:
             )
         except Exception as e:  # the call has run, so the model must get its result
             log.error("the audit log could not be written: %s", e)
+
+
+def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
+    """Return the call that an approver has made of another."""
+    return ToolCall(call.id, call.name, deep_copy(arguments), namespace=call.namespace, caller=call.caller)
+
+
+class _SavedCall(msgspec.Struct, frozen=True):
+    """What `save_suspended` has written."""
+
+    own: Any
+    arguments: dict[str, Any]
+    approved: bool | None = None
+    changed: bool = False
+
+
+def _read_state(record: SuspensionRecord) -> _SavedCall:
+    try:
+        return msgspec.convert(record.state, _SavedCall)
+    except msgspec.ValidationError as e:
+        raise MalformedData(f"the saved state of a call that waits has an unexpected shape: {e}") from None
+
+
+def _mark(suspended: Suspended) -> Suspended:
+    """Return a call that another call has made with a fingerprint of its own: two scripts, or two sub-agents,
+    may make the same call under the same id.
+    """
+    request = suspended.request
+    mark = digest([suspended.path, request.fingerprint])
+    return replace(suspended, request=replace(request, fingerprint=mark))
+
+
+def _translate(rulings: Rulings, kept: _SuspendedCall) -> Rulings:
+    """Return rulings with the fingerprints that the code or the sub-agent of a call knows; one on something
+    else than what was shown keeps its own, and does not count there.
+    """
+    shown = {suspended.path[1:]: suspended.fingerprint for suspended in kept.waiting}
+    return {
+        path: replace(ruling, fingerprint=kept.own_fingerprints[path])
+        if path in shown and ruling.fingerprint == shown[path]
+        else ruling
+        for path, ruling in rulings.items()
+    }
 
 
 def _describe_unknown(call: ToolCall, caller: Caller) -> str:

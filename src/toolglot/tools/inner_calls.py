@@ -5,7 +5,7 @@ As in a turn: ordered calls keep their place, at most `max_parallel` calls run a
 asked at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,8 @@ class _CodeCall:
     def on_finish(self, index: int, outcome: ToolOutcome) -> None:
         self.result = outcome
 
-    def on_suspend(self, index: int, suspended: Suspended) -> None:
-        self.result = suspended
+    def on_suspend(self, index: int, waiting: Sequence[Suspended]) -> None:
+        self.result = waiting[0]
 
     def take_started(self, index: int, call: AnyCall) -> None:
         return None
@@ -80,7 +80,7 @@ class InnerCalls:
     def __init__(self, host: "ToolHost", batch: CallBatch, outer: PreparedCall) -> None:
         self._host, self._batch, self._caller, self._outer_id = host, batch, outer.caller, outer.call.id
         self.definitions = outer.caller.inner_tools
-        self.ruling = outer.inner_ruling
+        self.rulings = outer.rulings
         self.suspension = outer.suspension
         self.can_ask = host.options.approve is not None
         self.on_ask = batch.observer.on_ask
@@ -104,8 +104,8 @@ class InnerCalls:
         call: ToolCall,
         ruling: Ruling | None = None,
         on_asking: Callable[[bool], None] = lambda is_asking: None,
-    ) -> ToolOutcome | ApprovalRequest:
-        """Run a call; returns the request if it has to wait for a decision."""
+    ) -> ToolOutcome | Suspended:
+        """Run a call; return it as `Suspended` if it has to wait."""
         host, caller = self._host, self._caller
         interpreted = caller.interpret(replace(call, caller=self._outer_id))
         turn = host.inner_queue.turn(
@@ -126,11 +126,11 @@ class InnerCalls:
                 host, observer, emit=self._batch.emit, messages=self._batch.messages, is_for_code=True
             )
             try:
-                await run_turn(host, [(0, interpreted)], caller, batch, {} if ruling is None else {0: ruling})
+                await run_turn(
+                    host, [(0, interpreted)], caller, batch, {} if ruling is None else {0: {(): ruling}}
+                )
             finally:
                 end_question()
         result = observer.result
-        if isinstance(result, Suspended):
-            return result.request
         assert result is not None, "a call has an outcome"
         return result

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import Any, cast, overload
 
+import msgspec
+
 from toolglot.common.value_checks import as_items
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
-from toolglot.tools.tool import Tool, qualified_name
+from toolglot.tools.tool import Tool, qualified_name, tool_from_definition
 from toolglot.values.request import ToolDefinition
 
 __all__ = ["ToolRegistry"]
@@ -182,11 +184,14 @@ class ToolRegistry:
         return f"ToolRegistry({', '.join(map(_join_key, self._state[1]))})"
 
 
-def _to_tool(item: Tool | Callable[..., Any], name: str = "") -> Tool:
+def _to_tool(item: Tool | ToolDefinition | Callable[..., Any], name: str = "") -> Tool:
     if isinstance(item, Tool):
         tool: Tool = cast(Tool, item).replace(name=name) if name else cast(Tool, item)
+    elif isinstance(item, ToolDefinition) and item.kind != "hosted":  # its answers come from elsewhere
+        tool = tool_from_definition(msgspec.structs.replace(item, name=name) if name else item)
     else:
-        tool = Tool(item, name=name) if name else Tool(item)
+        function = cast(Callable[..., Any], item)
+        tool = Tool(function, name=name) if name else Tool(function)
     if tool.is_unbound:
         reason = (
             "it is a method without its object; register the method of an instance, or tools_of(instance)"

@@ -49,7 +49,7 @@ from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.output import OutputType
 from toolglot.schema.signatures import evaluate_annotations, function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Rate
-from toolglot.tools.context import Context
+from toolglot.tools.context import CallSuspended, Context, answer_elsewhere
 from toolglot.tools.options import Action, Describe, SchemaToolOptions, Scope, ToolOptions, find_advice
 from toolglot.tools.results import collect_async_generator, collect_generator
 from toolglot.values.approvals import Effect
@@ -69,6 +69,8 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
+Reopen = Callable[[Any, Any, str], Awaitable[CallSuspended]]
+"""(saved state, PreparedCall, why it cannot be trusted)."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Value = TypeVar("_Value", covariant=True)
@@ -169,6 +171,10 @@ class Tool(Generic[Parameters, Returned, Needs]):
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async: bool = is_async(function)
+        self.is_external = function is answer_elsewhere
+        """Whether it has only a definition: the answers to its calls come from elsewhere."""
+        self.reopen: Reopen | None = None
+        """Continues to wait with a call that another process has saved."""
         self.server_hints: Mapping[str, Any] = {}
         """What an MCP server declares about its tool besides the definition; nothing is decided by it."""
         self.catch_up: Callable[[], Awaitable[bool]] | None = None
@@ -552,14 +558,23 @@ def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decora
     return decorate if function is None else decorate(function, 2)
 
 
-@show_options(ToolOptions)
+@overload
+def tool_from_definition(definition: ToolDefinition, **options: Unpack[ToolOptions]) -> Tool[..., Any]: ...
+@overload
 def tool_from_definition(
     definition: ToolDefinition, function: Callable[_P, _R], **options: Unpack[ToolOptions]
-) -> Tool[_P, _R]:
+) -> Tool[_P, _R]: ...
+@show_options(ToolOptions)
+def tool_from_definition(
+    definition: ToolDefinition, function: Callable[..., Any] | None = None, **options: Unpack[ToolOptions]
+) -> Tool[..., Any]:
     """Create a tool with a given definition.
 
-    A freeform tool passes the model's text to the function's first parameter.
+    A freeform tool passes the model's text to the function's first parameter. Without a function, each call
+    waits for an `Answer` from elsewhere, for `timeout` seconds at most.
     """
+    if function is None:
+        return Tool(answer_elsewhere, definition=definition, **{"inline": True, **options})
     return Tool(function, definition=definition, **options)
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from toolglot.tools.caller import Caller
 from toolglot.tools.calls import AnyCall
 from toolglot.tools.execution import CallBatch, PreparedCall
-from toolglot.values.approvals import Ruling, Suspended
+from toolglot.values.approvals import Rulings, Suspended
 from toolglot.values.events import ToolOutcome
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run_turn"]
 
-_NO_RULINGS: Mapping[int, Ruling] = {}
+_NO_RULINGS: Mapping[int, Rulings] = {}
+_NONE: Rulings = {}
 _CHANGED = "its arguments were changed by the approver"
 
 
@@ -25,7 +26,7 @@ async def run_turn(
     calls: Iterable[tuple[int, AnyCall]],
     caller: Caller,
     batch: CallBatch,
-    rulings: Mapping[int, Ruling] = _NO_RULINGS,
+    rulings: Mapping[int, Rulings] = _NO_RULINGS,
     ask_reason: str = "",
 ) -> None:
     """Run the calls of a turn, each with its index; the observer of the batch hears of them.
@@ -50,7 +51,7 @@ async def _run_in_order(
     calls: Iterable[tuple[int, AnyCall]],
     caller: Caller,
     batch: CallBatch,
-    rulings: Mapping[int, Ruling],
+    rulings: Mapping[int, Rulings],
     ask_reason: str,
 ) -> None:
     observer = batch.observer
@@ -59,18 +60,19 @@ async def _run_in_order(
         if not is_held and (task := observer.take_started(index, call)) is not None:
             batch.add(index, task)
             continue
-        tool, ruling = host.find_tool(call, caller), rulings.get(index)
+        tool, call_rulings = host.find_tool(call, caller), rulings.get(index, _NONE)
+        ruling = call_rulings.get(())
         is_ordered = tool is not None and tool.ordered
         if is_held:  # what needs a decision too is decided on together
-            if ruling is None and (suspended := await host.preview(call, caller, ask_reason)) is not None:
-                observer.on_suspend(index, replace(suspended, blocks_later=is_ordered))
+            if not call_rulings and (suspended := await host.preview(call, caller, ask_reason)) is not None:
+                observer.on_suspend(index, (replace(suspended, blocks_later=is_ordered),))
             continue
         if is_ordered:
             await batch.run_all()
         # Even if the policy would let it run by now, it must not run with arguments that somebody has
         # replaced.
         reason = ask_reason or (_CHANGED if ruling is not None and ruling.changes_arguments else "")
-        work = await host.prepare(call, caller, reason, ruling=ruling, tool=tool)
+        work = await host.prepare(call, caller, reason, rulings=call_rulings, tool=tool)
         if isinstance(work, PreparedCall) and work.needs_approval:
             if work.tool.preview is not None:
                 await batch.run_all()
@@ -87,7 +89,7 @@ async def _run_in_order(
             case ToolOutcome():
                 batch.report(index, work)
             case Suspended():
-                observer.on_suspend(index, replace(work, blocks_later=is_ordered))
+                observer.on_suspend(index, (replace(work, blocks_later=is_ordered),))
                 is_held = is_ordered
 
 

@@ -1,6 +1,6 @@
 """Approvals as data: requests to approve a call, and the possible answers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -10,16 +10,22 @@ from toolglot.values.messages import ToolCall
 
 __all__ = [
     "Allow",
+    "Answer",
     "ApprovalMode",
     "ApprovalRequest",
     "Approve",
     "Decision",
     "Deny",
     "Effect",
+    "Expired",
+    "Path",
     "Ruling",
+    "Rulings",
     "Suspended",
     "SuspensionKind",
     "SuspensionRecord",
+    "WaitingRecord",
+    "join_path",
     "read_decision",
 ]
 
@@ -66,8 +72,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
         return self.call.id
 
 
-SuspensionKind = Literal["approval", "question"]
-"""Why a call waits, for whoever shows it: somebody has to approve it, or a running tool has a question."""
+SuspensionKind = Literal["approval", "question", "external"]
+"""Why a call waits: somebody has to approve it, a running tool has a question, or its answer comes from
+elsewhere: a browser, a job, another program."""
+
+Path = tuple[str, ...]
+"""The ids of the calls that lead to a call, outermost first, and its own."""
+
+
+def join_path(path: Path) -> str:
+    """Return a path as a text. Ids that contain a slash stay apart, as in a JSON Pointer."""
+    return "/".join([id.replace("~", "~0").replace("/", "~1") for id in path])
 
 
 class Suspended(msgspec.Struct, frozen=True):
@@ -75,15 +90,27 @@ class Suspended(msgspec.Struct, frozen=True):
 
     request: ApprovalRequest
     """What is asked."""
-    id: str
-    """Identifies the call among those that wait. A call that code has made is named after the call that runs
-    the code: `call_2/call_1`."""
+    path: Path
+    """Its id; before that, if code or a sub-agent made the call, the ids of the calls that run those."""
     kind: SuspensionKind = "approval"
-    """Why it waits: for an approval, or for the answer to a question of a running tool."""
+    """Why it waits."""
     has_started: bool = False
     """The call may have had effects already, so it must not run again from the start."""
     blocks_later: bool = False
     """The calls after it wait as well."""
+    schema: dict[str, Any] | None = None
+    """The JSON Schema of the answer, if it waits for one and there is one."""
+    key: str = ""
+    """Another name for the call, which its tool has given it: the number of a job, for example."""
+    expires: float | None = None
+    """When, in Unix time, the call ends without an answer; None: never."""
+
+    @property
+    def id(self) -> str:
+        """Identifies the call among those that wait: `call_2`, or `call_2/call_1` for one that the code or
+        the sub-agent of `call_2` has made.
+        """
+        return self.path[0] if len(self.path) == 1 else join_path(self.path)
 
     @property
     def call(self) -> ToolCall:
@@ -96,17 +123,23 @@ class Suspended(msgspec.Struct, frozen=True):
         return self.request.fingerprint
 
     @property
-    def record(self) -> "SuspensionRecord":
-        """What a saved run says of it."""
-        return SuspensionRecord(self.id, self.kind, self.fingerprint, self.has_started, self.blocks_later)
+    def needs(self) -> Literal["decision", "answer"]:
+        """What it waits for. The answer to a question can also be given as `Allow(arguments=…)`, with values
+        for the form of `request`.
+        """
+        return "decision" if self.kind == "approval" else "answer"
 
     @property
-    def needs(self) -> Literal["decision", "answer"]:
-        """What it waits for.
-
-        An answer is given as `Allow(arguments=…)`, with values for the form of `request`.
-        """
-        return "decision" if self.request.form is None else "answer"
+    def record(self) -> "WaitingRecord":
+        """What a saved run says of it."""
+        return WaitingRecord(
+            self.path,
+            self.kind,
+            self.fingerprint,
+            self.key,
+            self.expires,
+            None if self.kind == "approval" else self.schema,
+        )
 
     @classmethod
     def from_request(cls, request: ApprovalRequest, *, outer: ToolCall | None = None) -> "Suspended":
@@ -116,23 +149,41 @@ class Suspended(msgspec.Struct, frozen=True):
         """
         kind = "approval" if request.form is None else "question"
         if outer is None:
-            return cls(request, request.id, kind)
-        id = request.id if request.id == outer.id else f"{outer.id}/{request.id}"
-        return cls(request, id, kind, has_started=True, blocks_later=True)
+            return cls(request, (request.id,), kind, schema=request.form)
+        path = (outer.id,) if request.id == outer.id else (outer.id, request.id)
+        return cls(request, path, kind, has_started=True, blocks_later=True, schema=request.form)
 
 
-class SuspensionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What identifies a call that waits, in a run and in a file.
+class WaitingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run remembers of something that a call waits for, also in a file.
 
     What would be shown is not kept: it is made anew, so that nobody approves what a file says.
     """
 
-    id: str = ""
+    path: Path = ()
     kind: SuspensionKind = "approval"
     fingerprint: str = ""
     """Of what was last shown; empty: nothing was."""
+    key: str = ""
+    expires: float | None = None
+    schema: dict[str, Any] | None = None
+
+
+class SuspensionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run remembers of a call of its turn that waits, also in a file."""
+
+    waiting: tuple[WaitingRecord, ...] = ()
+    """What it waits for: one thing, or what the code or the sub-agent waits for that it runs."""
     has_started: bool = False
     blocks_later: bool = False
+    state: Any = None
+    """With what the call continues in another process; None: it cannot."""
+
+    @classmethod
+    def of(cls, waiting: Sequence[Suspended]) -> "SuspensionRecord":
+        """Return the record of one call. `waiting`: all that it waits for."""
+        records = tuple([suspended.record for suspended in waiting])
+        return cls(records, waiting[0].has_started, waiting[0].blocks_later)
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -154,18 +205,36 @@ class Deny(msgspec.Struct, frozen=True):
     """Shown to the model."""
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a call that waits for one: whatever its tool may return, or why there is none."""
+
+    value: Any = None
+    """What the model gets as the result: text, data, or content such as `Media`."""
+    error: str = ""
+    """What went wrong; the call has failed then."""
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """Nobody has answered in time."""
+
+
 class Ruling(msgspec.Struct, frozen=True):
-    """A decision, and the fingerprint of the request that it answers."""
+    """A decision or an answer, and the fingerprint of the request that it is for."""
 
     fingerprint: str
     """Of the request that was decided on."""
-    answer: Allow | Deny
-    """The decision."""
+    answer: Allow | Deny | Answer | Expired
+    """The decision, or the answer."""
 
     @property
     def changes_arguments(self) -> bool:
         """Whether the call must run with other arguments than its own."""
         return isinstance(self.answer, Allow) and self.answer.arguments is not None
+
+
+Rulings = Mapping[Path, Ruling]
+"""Rulings on a call and on those that its code or its sub-agent has made, by the path below the call: `()` is
+the call itself."""
 
 
 Decision = bool | Literal["yes", "no", "always", "later"] | Allow | Deny

@@ -192,6 +192,13 @@ class Delivered(_Event, frozen=True, gc=False):
     """The message."""
 
 
+class AnswerNeeded(_Event, frozen=True, gc=False):
+    """The run is waiting for the answers to these calls, which come from elsewhere; `resume` continues it."""
+
+    calls: tuple[Suspended, ...]
+    """The calls, each with the schema of its answer."""
+
+
 class Notice(_Event, frozen=True, gc=False):
     """Something that a person who is watching should know, besides the answer."""
 
@@ -275,10 +282,11 @@ RunStop = Literal[
     "budget",
     "timeout",
     "approval",
+    "waiting",
     "interrupted",
 ]
-"""Why a run ended. budget: `max_total_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused,
-and can be resumed."""
+"""Why a run ended. budget: `max_total_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused
+until there are decisions on calls, and can be resumed; waiting: it is paused and needs only answers."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
@@ -304,7 +312,7 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     messages: tuple[Message, ...] = ()
     """The messages that the run added to the conversation."""
     pending: tuple[Suspended, ...] = ()
-    """The calls that are waiting for a decision, each with its `request`; pass the decisions to `resume`."""
+    """The calls that are waiting, each with its `request`; pass decisions and answers to `resume`."""
     iterations: int = 0
     """The number of requests to the model, from the prompt on."""
     cost: float | None = None
@@ -319,6 +327,11 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
         `.is_error`.
         """
         return tuple(outcome.result for outcome in self.outcomes)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the run waits for decisions or answers, and can be resumed."""
+        return self.stop in ("approval", "waiting")
 
     @property
     def requests(self) -> tuple[ApprovalRequest, ...]:
@@ -353,6 +366,7 @@ RunEvent = (
     | ToolFinished
     | ApprovalNeeded
     | Delivered
+    | AnswerNeeded
     | ModelSwitched
     | ContextTruncated
     | RunDone

@@ -115,7 +115,7 @@ class ScriptHost:
             await current.attend(context, seconds)
         except CallSuspended as e:
             self._suspended[context.call.id] = current
-            raise CallSuspended(e.request, partial(self._release, context.call.id)) from None
+            raise CallSuspended(*e.waiting, release=partial(self._release, context.call.id)) from None
         except BaseException as e:  # it was cancelled
             self._scripts.pop(current.id, None)
             content: list[Part] = _make_output(current, time.monotonic() - started_at, DEFAULT_OUTPUT).content

@@ -23,7 +23,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.common.media_types import detect_media
 from toolglot.common.textutil import format_size
 from toolglot.tools.context import CallSuspended, Context, InnerTools
-from toolglot.values.approvals import ApprovalRequest, Ruling
+from toolglot.values.approvals import Ruling, Suspended
 from toolglot.values.definitions import ToolDefinition
 from toolglot.values.messages import Media, Text, ToolCall, ToolResult
 
@@ -87,7 +87,7 @@ class Script:
         # of a question; for questions, since it was last attended to
         self._asked_at = self.asked_seconds = 0.0
         self._images: dict[str, Media] = {}  # that results have given it
-        self._waiting: list[tuple[ScriptMessage, ApprovalRequest]] = []
+        self._waiting: list[tuple[ScriptMessage, Suspended]] = []
         self._process = start_process(self._receive, self._receive)
 
     def stop(self) -> None:
@@ -124,10 +124,8 @@ class Script:
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         waiting, self._waiting = self._waiting, []
-        ruling = inner.ruling
-        for message, _ in waiting:  # the decision is on the first of them
-            self._start_call(message, inner, ruling)
-            ruling = None
+        for message, suspended in waiting:
+            self._start_call(message, inner, inner.rulings.get(suspended.path))
 
         def wake() -> None:
             if not loop.is_closed():
@@ -140,7 +138,7 @@ class Script:
         try:
             while not self._read_inbox(context, inner):
                 if self._waiting and not self._tasks:
-                    raise CallSuspended(self._waiting[0][1])
+                    raise CallSuspended(*[suspended for _, suspended in self._waiting])
                 pause = None
                 if seconds is not None and not self._question_count:
                     pause = started_at + seconds + self.asked_seconds - loop.time()
@@ -231,7 +229,7 @@ class Script:
             return
         record.outcome = "interrupted"
         outcome = await inner.call(call, ruling, self._count_question)
-        if isinstance(outcome, ApprovalRequest):
+        if isinstance(outcome, Suspended):
             self.calls.remove(record)
             self._waiting.append((message, outcome))
             return

@@ -21,6 +21,7 @@ from toolglot.common.textutil import pluralize
 from toolglot.config.settings import ChatSettings
 from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.values.events import (
+    AnswerNeeded,
     ApprovalNeeded,
     BlockEvent,
     BlockReady,
@@ -166,7 +167,7 @@ class Screen:
             self._show_block_event(event)
             return
         match event:
-            case ReplyStarted() | ReplyDone() | ApprovalNeeded():
+            case ReplyStarted() | ReplyDone() | ApprovalNeeded() | AnswerNeeded():
                 self._is_waiting = True
             case ToolStarted():
                 name = shorten(event.call.name, 60)

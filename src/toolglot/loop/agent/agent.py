@@ -30,9 +30,10 @@ from toolglot.loop.agent.config import (
     split_options,
 )
 from toolglot.loop.agent.models import Models
-from toolglot.loop.agent.runs import Decisions, Runs
+from toolglot.loop.agent.runs import Runs
 from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.agent.view import AgentView
+from toolglot.loop.agent.waiting_calls import Decisions
 from toolglot.loop.background_loop import blocking, iterate_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState, ResumeOptions, RunOptions, RunSettings
@@ -43,7 +44,7 @@ from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import Suspended
+from toolglot.values.approvals import Suspended, SuspensionRecord
 from toolglot.values.deliveries import Delivery, DeliveryTime
 from toolglot.values.events import ContextTruncated, RunEvent, RunResult
 from toolglot.values.messages import Conversation, Message, load, save, user
@@ -188,12 +189,13 @@ class Agent(Generic[Data, OutputValue]):
     async def resume(
         self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]
     ) -> RunResult[OutputValue]:
-        """Continue a run that is waiting for approvals.
+        """Continue a run that is waiting for decisions or answers.
 
         Args:
-            decisions: Keyed by the fingerprint of a request, or by the id of its call. If a call would no
-                longer do what was shown, it needs a new decision, and the run pauses again. An id is accepted
-                only for a run that was paused in this process, or whose saved form is intact.
+            decisions: Decisions and Answers, keyed by the fingerprint of a request, or by the id or the key of
+                its call. If a call would no longer do what was shown, it needs a new decision, and the run
+                pauses again. An id is accepted only for a run that was paused in this process, or whose saved
+                form is intact.
             options: See `ResumeOptions`.
         """
         state, changes = self._read_resume(options)
@@ -275,7 +277,7 @@ class Agent(Generic[Data, OutputValue]):
         return self._state.paused is not None
 
     async def list_pending(self, conversation: Conversation | None = None) -> tuple[Suspended, ...]:
-        """Return the calls that are waiting for a decision, each with what it would do now (`request`).
+        """Return the calls that are waiting, each with what it would do now (`request`).
 
         Nothing runs.
 
@@ -290,8 +292,8 @@ class Agent(Generic[Data, OutputValue]):
         )
         waiting = await state.list_suspended(state.paused)
         for index, suspended in waiting.items():
-            state.paused.suspend(index, suspended.record)
-        return tuple(waiting.values())
+            state.paused.suspend(index, SuspensionRecord.of(suspended))
+        return tuple([item for suspended in waiting.values() for item in suspended])
 
     list_pending_sync = blocking(list_pending)
 

@@ -69,7 +69,8 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     """The options of an `Agent`, with those of `create_engine`."""
 
     tools: AnyTools[Data]
-    """Functions, Tools, a ToolRegistry, or definitions of hosted tools."""
+    """Functions, Tools, a ToolRegistry, or definitions: of tools that a provider runs, and of others, whose
+    answers come from elsewhere, such as a browser."""
     hosted: Iterable[str]
     """Names of tools that the provider runs: web_search, code_execution."""
     system: Annotated[
@@ -186,8 +187,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         tools, definitions = options.get("tools", ()), list[ToolDefinition]()
         if not isinstance(tools, ToolRegistry):
             items = as_items(tools)
-            definitions = [item for item in items if isinstance(item, ToolDefinition)]
-            tools = ToolRegistry(item for item in items if not isinstance(item, ToolDefinition))
+            definitions = [item for item in items if _is_hosted(item)]
+            tools = ToolRegistry(item for item in items if not _is_hosted(item))
         config = cls(
             tools=tools,
             hosted=HostedTools(as_items(options.get("hosted", ())), definitions),
@@ -228,6 +229,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def tool_names(self) -> tuple[str, ...]:
         """The names of all tools, including those that a provider runs."""
         return (*(tool.name for tool in self.tools), *self.hosted.all_names)
+
+
+def _is_hosted(item: Any) -> bool:
+    return isinstance(item, ToolDefinition) and item.kind == "hosted"
 
 
 _CHANGEABLE = tuple(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import NameConflict, ToolError, UnknownName, UsageError
 from toolglot.loop.agent.setup import AgentSetup
+from toolglot.loop.agent.waiting_calls import Decisions, WaitingCalls
 from toolglot.loop.conversation_state import ConversationState, RunSettings
 from toolglot.loop.driver import Driver
 from toolglot.loop.prompts import Prompt, to_messages
@@ -19,16 +20,15 @@ from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.telemetry.options import start_run
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
+from toolglot.tools.external import missing_tool_error
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.values.approvals import Decision, Deny, Ruling, Suspended, read_decision
+from toolglot.values.approvals import Allow, Rulings
 from toolglot.values.events import ContextTruncated, RunDone, RunEvent, RunResult
-from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
-__all__ = ["Decisions", "Runs"]
+__all__ = ["Runs"]
 
-Decisions = Mapping[str, Decision] | None
 _NOT_STARTED = "the run could not be started"
 Start = Callable[[], Awaitable[Driver]]
 """Starts or resumes a run."""
@@ -154,7 +154,7 @@ class Runs:
     # ---- the rest of a run
 
     async def resume(
-        self, state: ConversationState, decisions: Decisions, changes: Mapping[str, Any], *, streaming: bool
+        self, state: ConversationState, items: Decisions, changes: Mapping[str, Any], *, streaming: bool
     ) -> Driver:
         """Continue a run that waits.
 
@@ -168,9 +168,9 @@ class Runs:
         self._setup.check_data(settings.apply(self._setup.config.config, self._setup.names), data)
         state.settings = settings
         driver = await self._new_driver(state, run, streaming=streaming)
-        waiting = _WaitingCalls(state, run)
-        rulings = await waiting.read(decisions or {})
-        await self._check_can_run(state, run, waiting, rulings)
+        await state.reopen_suspended(run)
+        rulings = await WaitingCalls(state, run).read(items or {})
+        await self._check_can_run(state, run, rulings)
         run.decide(rulings)
         if self._setup.config.approve is not None:
             run.reopen_waiting()
@@ -178,91 +178,27 @@ class Runs:
         return driver
 
     async def _check_can_run(
-        self, state: ConversationState, run: Run, waiting: "_WaitingCalls", rulings: Mapping[int, Ruling]
+        self, state: ConversationState, run: Run, rulings: Mapping[int, Rulings]
     ) -> None:
         """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are
         not valid.
         """
         host, caller, can_ask = state.host, state.caller, self._setup.config.approve is not None
-        for index, call in waiting.calls.items():
-            answer = rulings[index].answer if index in rulings else None
-            will_run = answer is not None or can_ask
-            if isinstance(answer, Deny) or not will_run:
+        for index, call in run.waiting_calls:
+            ruling = rulings.get(index, {}).get(())
+            answer = None if ruling is None else ruling.answer
+            will_run = isinstance(answer, Allow) or (answer is None and can_ask)
+            if not will_run or host.find_suspended(call.id):  # one that has started has its tool
                 continue
-            suspended = waiting.started[index]
-            interpreted = call if suspended is not None else caller.interpret(call)
+            interpreted = caller.interpret(call)
             if host.find_tool(interpreted, caller) is None:
-                name = base_call(interpreted).name
-                raise UsageError(
-                    f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]"
-                )
-            is_question = suspended is not None and suspended.needs == "answer"
-            if answer is None or answer.arguments is None or is_question:
+                raise missing_tool_error(base_call(interpreted).name)
+            if not isinstance(answer, Allow) or answer.arguments is None:
                 continue
             prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
             if isinstance(prepared, PreparedCall):
                 with suppress(ToolError):  # a rule forbids it: the model is told when it would run
                     host.change_arguments(prepared, answer.arguments)
-
-
-class _WaitingCalls:
-    """The calls of a run that wait, and by which keys decisions may name them."""
-
-    def __init__(self, state: ConversationState, run: Run) -> None:
-        self._state, self._run = state, run
-        self.calls: dict[int, ToolCall] = dict(run.waiting_calls)
-        self.started: dict[int, Suspended | None] = {}
-        """What calls wait for that have started: for one that their code has made, or with a question of
-        their own."""
-        ids: dict[str, int] = {}
-        for index, call in run.waiting_calls:
-            suspended = self.started[index] = state.host.find_suspended(call.id)
-            if suspended is not None:
-                call = self.calls[index] = suspended.call
-                ids[suspended.id] = index
-            ids[call.id] = index
-        self._ids = ids
-
-    async def read(self, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
-        """Return the decisions by call index, each with the fingerprint of the request it is about.
-
-        Raises UsageError.
-        """
-        records = self._run.suspended
-        fingerprints = {
-            fingerprint: index for index in self.calls if (fingerprint := records[index].fingerprint)
-        }
-        # perhaps of what the calls would do now
-        if not decisions.keys() <= self._ids.keys() | fingerprints.keys():
-            suspended_calls = await self._state.list_suspended(self._run)
-            fingerprints |= {suspended.fingerprint: index for index, suspended in suspended_calls.items()}
-        rulings = dict[int, Ruling]()
-        for key, decision in decisions.items():
-            answer = read_decision(decision)
-            if key in fingerprints:
-                index, fingerprint = fingerprints[key], key
-            else:
-                index = self._find_by_id(key)
-                fingerprint = records[index].fingerprint
-            if answer is not None:
-                rulings[index] = Ruling(fingerprint, answer)
-        return rulings
-
-    def _find_by_id(self, id: str) -> int:
-        if id not in self._ids:
-            names = ", ".join(sorted(self._ids)) or "none"
-            raise UsageError(
-                f"no call {id} is waiting for a decision; agent.list_pending() lists those that are: {names}"
-            )
-        if self._run.distrust_reason:
-            hint = (
-                "use a fingerprint from agent.list_pending(), or share a TOOLGLOT_APPROVAL_KEY between "
-                "machines"
-            )
-            raise UsageError(
-                f"the id {id} is not enough to decide on a call, as {self._run.distrust_reason}: {hint}"
-            )
-        return self._ids[id]
 
 
 async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:

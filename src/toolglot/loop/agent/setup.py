@@ -211,6 +211,7 @@ class AgentSetup:
         return view.tool_view.caller(
             model=self.models.engine.name,
             can_ask=self.config.approve is not None or state.has_approver,
+            can_wait=True,
             data=data,
             added_tools={tool.name: tool for tool in (*loop_tools, view.search_tool) if tool is not None},
             unloaded_tools=unloaded_tools,

@@ -33,8 +33,8 @@ class CallWaits(CallSuspended):
     """A call that waits for the user's answer."""
 
     def __init__(self, request: ApprovalRequest, call: "RemoteCall") -> None:
-        super().__init__(request, call.cancel)
-        self.call = call
+        super().__init__(request, release=call.cancel)
+        self.request, self.call = request, call
 
 
 class RemoteCall:
@@ -172,8 +172,9 @@ class RemoteCall:
         request: ApprovalRequest | None = None
         # the call continues where it was suspended
         if inner is not None and isinstance(inner.suspension, CallWaits):
-            if inner.ruling is not None:
-                self._take_answer(inner.suspension.request, inner.ruling.answer)
+            ruling = inner.rulings.get((inner.suspension.request.id,))
+            if ruling is not None and isinstance(ruling.answer, Allow | Deny):
+                self._take_answer(inner.suspension.request, ruling.answer)
             else:
                 request = inner.suspension.request
         try:

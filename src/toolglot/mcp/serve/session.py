@@ -48,7 +48,7 @@ class ToolSession:
 
     def expect_answer(self, call_id: str) -> None:
         """Record that a call waits for an answer."""
-        self._waiting[call_id] = self.host.find_suspended(call_id) is not None
+        self._waiting[call_id] = bool(self.host.find_suspended(call_id))
         while len(self._waiting) > _MAX_WAITING:
             self._waiting.pop(next(iter(self._waiting)))
 
@@ -58,7 +58,7 @@ class ToolSession:
         Raises MCPError if it had started and is gone.
         """
         has_started = self._waiting.pop(call_id, None)
-        if has_started and self.host.find_suspended(call_id) is None:  # it must not start again
+        if has_started and not self.host.find_suspended(call_id):  # it must not start again
             message = (
                 "the call ended while it waited for the answer, and may have had effects: make a new "
                 "call to retry it"
