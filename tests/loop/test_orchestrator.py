@@ -50,7 +50,7 @@ from toolglot.values.messages import (
     tool_results,
     user,
 )
-from toolglot.values.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.values.request import Options, Request, ToolChoice
 
 from .agents import (
     PROVIDERS,
@@ -660,8 +660,6 @@ def test_unknown_hosted_tools_are_named() -> None:
 def test_tools_that_cannot_be_are_named_at_once() -> None:
     with pytest.raises(NameConflict):
         Agent("simulator", tools=[add, Tool(lambda: 1, name="add")])
-    with pytest.raises(UsageError, match="only a definition"):
-        Agent("simulator", tools=[ToolDefinition("x")])
 
 
 # ---- tools that change the tools

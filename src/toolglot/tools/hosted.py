@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import UnknownName
 from toolglot.values.request import ToolDefinition
 from toolglot.wire.spec import SPECS
 
@@ -35,11 +35,6 @@ class HostedTools:
         self.names, self.definitions = tuple(names), tuple(definitions)
         self.all_names = (*(definition.name for definition in self.definitions), *self.names)
         self.definitions_for("")  # a name that no wire has is an error now
-        for definition in self.definitions:
-            if definition.kind != "hosted":
-                raise UsageError(
-                    f"{definition.name!r} is only a definition: give it a function with tool_from_schema"
-                )
 
     def missing_names(self, wire: str) -> list[str]:
         """Return the names of the tools that a wire does not have."""
