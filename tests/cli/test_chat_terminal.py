@@ -258,6 +258,30 @@ class TestKeys:
             assert chat.says("still here") == 1
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
 
+    def test_a_line_reaches_the_run_and_can_be_edited_until_then(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.begin_waiting("it")
+            chat.type("say hurry\n\n")
+            chat.wait_for("> say hurry")
+            chat.press("up")
+            chat.type(" up\n/cost\nsay later\n")
+            chat.wait_for("> say later")
+            (tmp_path / "it").touch()
+            chat.wait_for("2 requests")
+            chat.wait_for(re.compile("^later$", re.MULTILINE))
+            chat.wait_ready()
+            text = chat.everything
+            assert chat.says("hurry") == 0
+            assert text.count("> say hurry up") >= 1
+            answer = text.index("\nhurry up", text.index("wait_for_it"))
+            assert answer < text.index("2 requests") < text.rindex("> /cost") < text.rindex("> say later")
+            chat.press("up", "up", "up")
+            chat.wait_until(
+                lambda: text.count("> say hurry up") < chat.everything.count("> say hurry up"), "it again"
+            )
+            chat.press("ctrl-c")
+            chat.leave()
+
     @pytest.mark.parametrize("columns", [80, 120])
     def test_escape_stops_a_turn_and_what_is_typed_is_visible(self, columns: int, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat", columns=columns) as chat:

@@ -75,7 +75,7 @@ class Said:
         self.inserted: list[str] = []
         self.chat: Chat | None = None
 
-    def watch_turn(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]:
+    def watch_turn(self, on_escape: Callable[[], None], deliver: Any = None) -> AbstractContextManager[None]:
         return nullcontext()
 
     def typed_ahead(self) -> list[str]:

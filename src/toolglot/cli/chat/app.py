@@ -39,6 +39,7 @@ from toolglot.loop.attachments import load_attachment
 from toolglot.loop.format_call import describe_error
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.values.approvals import Allow, ApprovalMode, ApprovalRequest, Decision, Deny
+from toolglot.values.deliveries import Delivery
 from toolglot.values.events import ContextTruncated, RunEvent
 from toolglot.values.messages import Media, Text
 
@@ -235,7 +236,7 @@ class Chat:
         try:
             with (
                 self.keyboard.reserve(),
-                self.reader.watch_turn(self._interrupt),
+                self.reader.watch_turn(self._interrupt, self._deliver_line),
                 redirect_stdout(PrintCapture(self.screen)),
                 self.screen.turn(),
             ):
@@ -263,6 +264,19 @@ class Chat:
                 hint = ": press Up to edit and resend it" if self.keyboard.has_line_editor else ""
                 self.screen.note(f"the prompt was removed from the conversation{hint}", "dim")
             self._has_failed = True
+
+    def _deliver_line(self, text: str) -> Delivery | None:
+        """Pass a line that was typed during a turn to the run.
+
+        None if it has to wait for the end of the turn: a command, or a prompt with files.
+        """
+        is_escaped = text.startswith("//")
+        if text.strip() in ("exit", "quit"):
+            return None
+        if (text.startswith("/") and not is_escaped) or "@" in text or find_mentions(text):
+            return None
+        delivery = self.agent.deliver(text[1:] if is_escaped else text)
+        return None if delivery.state == "refused" else delivery
 
     async def compact(self) -> ContextTruncated | None:
         """Let the model summarize the conversation; None if there is nothing to summarize.

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.cli.chat.external_editor import open_in_editor
 from toolglot.cli.chat.keyboard import Keyboard
-from toolglot.cli.chat.turn_keys import TurnKeys
+from toolglot.cli.chat.turn_keys import DeliverLine, TurnKeys
 from toolglot.common.textutil import count_shared, pluralize
 from toolglot.errors import UsageError
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.key_binding.key_processor import KeyPress
 
 # A paste of at least this size is shown as a placeholder in the editor, and sent in full.
 _LONG_PASTE_LINES = 12
@@ -75,8 +76,10 @@ class PipeReader:
             if text:
                 return text
 
-    def watch_turn(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]:
-        """During a turn, keep what is typed for the next prompt.
+    def watch_turn(
+        self, on_escape: Callable[[], None], deliver: DeliverLine | None = None
+    ) -> AbstractContextManager[None]:
+        """During a turn, pass what is typed to the run, or keep it for the next prompt.
 
         Here the terminal itself keeps it, and knows nothing of Esc.
         """
@@ -241,17 +244,22 @@ class TerminalReader:
             raise EndOfInput from None
 
     @contextmanager
-    def watch_turn(self, on_escape: Callable[[], None]) -> Generator[None]:
+    def watch_turn(
+        self, on_escape: Callable[[], None], deliver: DeliverLine | None = None
+    ) -> Generator[None]:
         if sys.platform == "win32" or not self._keyboard.is_terminal:
             yield
             return
-        keys = self._turn_keys = TurnKeys(self._keyboard, on_escape)
+        keys = self._turn_keys = TurnKeys(self._keyboard, on_escape, deliver)
         keys.start()
         try:
             yield
         finally:
             self._turn_keys = None
-            self._keep_for_prompt(keys)
+            delivered, undelivered = keys.take_back()
+            for line in delivered:
+                self._session.history.append_string(line)
+            self._keep_for_prompt(keys, undelivered)
 
     @contextmanager
     def _pause_turn_keys(self) -> Generator[None]:
@@ -266,10 +274,10 @@ class TerminalReader:
             if self._turn_keys is keys:
                 keys.start()
 
-    def _keep_for_prompt(self, keys: TurnKeys) -> None:
+    def _keep_for_prompt(self, keys: TurnKeys, undelivered: "Iterable[KeyPress]" = ()) -> None:
         from prompt_toolkit.input.typeahead import store_typeahead
 
-        store_typeahead(self._input, keys.stop())
+        store_typeahead(self._input, [*undelivered, *keys.stop()])
 
     def typed_ahead(self) -> list[str]:
         return [] if self._turn_keys is None else self._turn_keys.lines()
