@@ -56,6 +56,8 @@ class Editor:
         self.answer: Callable[[Fields], str | None] = lambda request: "yes"
         """The option for a permission; "": cancelled, None: no answer."""
         self.asked = asyncio.Event()
+        self.gate: asyncio.Event | None = None
+        """Permissions are answered once it is set."""
         self.buffers: dict[str, str | None] = {}
         """None: an answer without the text."""
         self.is_stuck = False
@@ -79,6 +81,8 @@ class Editor:
         }
         self.requests.append(request)
         self.asked.set()
+        if self.gate is not None:
+            await self.gate.wait()
         if (answer := self.answer(request)) is None:
             await asyncio.Event().wait()
         if not answer:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acp.schema import (
@@ -13,7 +14,7 @@ from acp.schema import (
     ResourceContentBlock,
     TextResourceContents,
 )
-from editor_kit import EDIT, call_agent, open_editor, text
+from editor_kit import EDIT, Editor, call_agent, open_editor, text
 
 from acp import RequestError
 
@@ -67,15 +68,49 @@ async def test_cancel_while_a_call_waits_for_approval(tmp_path: Path, note: Path
     assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
 
 
-async def test_a_second_prompt_has_to_wait(tmp_path: Path, note: Path) -> None:
+async def test_a_second_prompt_joins_the_run_and_ends_with_it(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        gate = editor.gate = asyncio.Event()
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+        second = send(editor, session, "say Hurried.")
+        await asyncio.sleep(0.1)
+        assert not second.done()
+        gate.set()
+        assert [(await task).stop_reason for task in (running, second)] == ["end_turn", "end_turn"]
+        assert editor.reply_text == "Hurried."
+    assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+
+
+async def test_what_the_run_does_not_take_runs_next_in_order(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        gate = editor.gate = asyncio.Event()
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+        others = [send(editor, session, words) for words in ("/context", "say One.", "say Two.")]
+        await asyncio.sleep(0.1)
+        gate.set()
+        assert [(await task).stop_reason for task in (running, *others)] == ["end_turn"] * 4
+        said = editor.reply_text
+        assert said.index("It is done.") < said.index("tokens") < said.index("One.") < said.index("Two.")
+
+
+async def test_cancel_also_ends_prompts_that_wait(tmp_path: Path, note: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         editor.answer = lambda request: None
         running = asyncio.create_task(editor.prompt(session, EDIT))
         await editor.asked.wait()
-        with pytest.raises(RequestError, match="a prompt is already running in this session"):
-            await editor.connection.prompt(session_id=session, prompt=[text("Hello")])
+        others = [send(editor, session, words) for words in ("say One.", "/context", "say Two.")]
+        await asyncio.sleep(0.1)
         await editor.connection.cancel(session_id=session)
-        await running
+        assert [(await task).stop_reason for task in (running, *others)] == ["cancelled"] * 4
+        assert (await editor.prompt(session, "say Still here.")).stop_reason == "end_turn"
+        assert editor.reply_text == "Still here."
+
+
+def send(editor: Editor, session: str, words: str) -> "asyncio.Task[Any]":
+    """Send a prompt, whatever runs."""
+    return asyncio.create_task(editor.connection.prompt(session_id=session, prompt=[text(words)]))
 
 
 async def test_why_a_run_stopped_is_told(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ from toolglot.loop.format_call import describe_error, describe_losses, describe_
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.values.deliveries import Delivery
 from toolglot.values.events import ReplyStarted, RunDone, RunResult, RunStop
 from toolglot.values.losses import Loss
-from toolglot.values.messages import Text, ToolCall, user
+from toolglot.values.messages import Media, Text, ToolCall, user
 from toolglot.values.request import Effort, Options
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ class EditorSession:
         )
         self._task: asyncio.Task[RunResult | None] | None = None
         self._is_cancelled = False
+        self._turns = asyncio.Lock()  # held while a prompt runs; the others wait in the order they came
+        self._waiting: list[Delivery | None] = []  # for their turn, or for the run that they have joined
+        self._cancel_count = 0
+        self._last_stop: StopReason | None = None  # of the last turn; None: it has failed
         self._asking = asyncio.Lock()
         self._shown_losses: set[Loss] = set()
         self._loop = asyncio.get_running_loop()
@@ -163,12 +168,48 @@ class EditorSession:
     # ---- prompts
 
     async def prompt(self, blocks: list[ContentBlock]) -> PromptResponse:
-        """Run a prompt to its end, or until it is cancelled. Raises ToolglotError."""
-        if self._task is not None:
-            raise UsageError("a prompt is already running in this session: cancel it or wait for it")
+        """Run a prompt to its end, or until it is cancelled. Raises ToolglotError.
+
+        During another prompt, it is passed to that one's run, and ends with it. If the run does not take it,
+        it is run next.
+        """
         content = read_prompt(blocks)
         if not any(not isinstance(block, Text) or block.text.strip() for block in content):
             raise UsageError("the prompt is empty")
+        delivery, cancel_count = self._deliver(content), self._cancel_count
+        self._waiting.append(delivery)
+        try:
+            await self._turns.acquire()
+        finally:
+            if delivery is not None:
+                delivery.withdraw()  # if the connection is gone
+            # not `remove`, as None is there several times
+            self._waiting.pop(next(n for n, item in enumerate(self._waiting) if item is delivery))
+        try:
+            if cancel_count != self._cancel_count:
+                return PromptResponse(stop_reason="cancelled")
+            if delivery is None or delivery.state != "delivered":
+                self._last_stop = None
+                response = await self._run_turn(content)
+                self._last_stop = response.stop_reason
+                return response
+            if self._last_stop is None:
+                raise UsageError("the turn that this prompt has joined has failed: see its error")
+            return PromptResponse(stop_reason=self._last_stop)
+        finally:
+            self._turns.release()
+
+    def _deliver(self, content: list[Text | Media]) -> Delivery | None:
+        """Pass a prompt to the run in progress; None if there is none, or if it must wait for its end: a
+        command, or a prompt behind another one that waits.
+        """
+        text = next((block.text for block in content if isinstance(block, Text)), "")
+        is_behind = any(other is None or other.state == "refused" for other in self._waiting)
+        if self._task is None or is_behind or find_command(self, text) is not None:
+            return None
+        return self.agent.deliver(content)
+
+    async def _run_turn(self, content: list[Text | Media]) -> PromptResponse:
         self._is_cancelled = False
         self._task = asyncio.create_task(self._run(content))
         try:
@@ -202,6 +243,7 @@ class EditorSession:
         """Stop the running prompt, if any; the conversation stays valid."""
         if self._task is not None:
             self._is_cancelled = True
+            self._cancel_count += 1
             self._task.cancel()
 
     async def _prepare(self) -> None:
