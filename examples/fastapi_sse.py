@@ -11,7 +11,16 @@ import msgspec
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import StreamingResponse
 
-from toolglot import Agent, Conversation, TextDelta, ToolFinished, ToolglotError, ToolStarted, tool
+from toolglot import (
+    Agent,
+    Conversation,
+    Delivered,
+    TextDelta,
+    ToolFinished,
+    ToolglotError,
+    ToolStarted,
+    tool,
+)
 
 
 @tool
@@ -45,6 +54,8 @@ async def answer(chat_id: str, prompt: str) -> AsyncIterator[bytes]:
                         yield to_sse("tool", {"name": call.name, "arguments": call.arguments})
                     case ToolFinished(outcome=outcome):
                         yield to_sse("result", outcome.result.text)
+                    case Delivered(id=message_id):
+                        yield to_sse("delivered", message_id)
                     case _:
                         pass
         except ToolglotError as error:  # the status has been sent, so the error is an event too
@@ -56,5 +67,14 @@ async def answer(chat_id: str, prompt: str) -> AsyncIterator[bytes]:
 async def chat(chat_id: str, prompt: str) -> StreamingResponse:
     """Answer a prompt as a stream of events."""
     if locks[chat_id].locked():
-        raise HTTPException(409, "this chat is still answering; wait until it is done")
+        raise HTTPException(409, "this chat is still answering; wait, or send it a message")
     return StreamingResponse(answer(chat_id, prompt), media_type="text/event-stream")
+
+
+@app.post("/chats/{chat_id}/messages/{message_id}")
+async def say(chat_id: str, message_id: str, text: str) -> dict[str, str]:
+    """Pass a message to the answer in progress; the event `delivered` tells when it counts."""
+    if chat_id not in conversations:
+        raise HTTPException(404, "there is no such chat: send a prompt first")
+    delivery = agent.deliver(text, id=message_id, conversation=conversations[chat_id])
+    return {"state": delivery.state, "reason": delivery.reason}

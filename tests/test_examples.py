@@ -178,6 +178,35 @@ def test_fastapi_example_refuses_a_second_prompt_while_it_answers() -> None:
     assert '"four"' in later.text
 
 
+def test_fastapi_example_passes_a_message_to_the_answer_in_progress() -> None:
+    pytest.importorskip("fastapi", reason="pip install fastapi")
+    import httpx
+
+    module = runpy.run_path(str(EXAMPLES / "fastapi_sse.py"))
+
+    async def steer() -> tuple[list[dict[str, str]], str, int]:
+        transport = httpx.ASGITransport(app=module["app"])
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+
+            async def say() -> dict[str, str]:
+                answered = await client.post("/chats/a/messages/m1", params={"text": "say Hurried."})
+                return dict(answered.json())
+
+            unknown = await client.post("/chats/a/messages/m1", params={"text": "say Hurried."})
+            events = module["answer"]("a", 'call get_weather {"city": "Paris"}')
+            pieces = [await anext(events)]
+            states = [await say(), await say()]
+            pieces += [piece async for piece in events]
+            states.append(await say())
+            return states, b"".join(pieces).decode(), unknown.status_code
+
+    states, events, unknown = asyncio.run(steer())
+    assert unknown == 404
+    assert [answer["state"] for answer in states] == ["queued", "queued", "delivered"]
+    assert 'event: delivered\ndata: "m1"\n' in events
+    assert events.count("Hurried") == 1
+
+
 def test_fastapi_example_survives_a_client_that_leaves() -> None:
     pytest.importorskip("fastapi", reason="pip install fastapi")
     answer = runpy.run_path(str(EXAMPLES / "fastapi_sse.py"))["answer"]
