@@ -85,7 +85,7 @@ class TestTalking:
         tools = coding_tools(tmp_path)
         over = talk("/tools", tools=tools, policy=PolicySettings(deny=("web_*",)))
         hidden = [line for line in over.lines if line.endswith(" hidden from this model")]
-        counted = re.search(r" · (\d+) tools \((\d+) hidden\) · ", over.chat.status())
+        counted = re.search(r" · (\d+) tools · .* · (\d+) tools hidden$", over.chat.status())
         assert counted is not None
         denied = [line for line in over.lines if line.endswith(" not allowed")]
         assert int(counted[2]) == len(hidden) > 0

@@ -92,7 +92,7 @@ class Chat:
         self._cancelled_code = 130  # what a program that Ctrl-C or SIGTERM ends returns
         self._context_usage = ""
         # of a model and a version of the tools
-        self._tools_text: tuple[tuple[str, int] | None, str] = (None, "")
+        self._tool_counts: tuple[tuple[str, int] | None, tuple[int, int]] = (None, (0, 0))
         self._has_offered_mode = False
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
@@ -463,18 +463,20 @@ class Chat:
     def status(self) -> str:
         """Return the status line below the editor."""
         mode = " · sandboxed" if self.agent.config.mode == "sandboxed" else ""
-        return f" {self.agent.model}{mode} · {self._describe_tools()}{self._context_usage}"
+        tools, hidden = self._count_tools()
+        # last, as a narrow terminal shows only the beginning
+        note = f" · {pluralize(hidden, 'tool')} hidden" if hidden else ""
+        return f" {self.agent.model}{mode} · {pluralize(tools, 'tool')}{self._context_usage}{note}"
 
-    def _describe_tools(self) -> str:
+    def _count_tools(self) -> tuple[int, int]:
         """Return how many tools the model has, and how many it has not because its facade hides them."""
         key = (self.agent.model, self.agent.tools.version)
-        if self._tools_text[0] != key:  # the line is drawn at every key
+        if self._tool_counts[0] != key:  # the line is drawn at every key
             model_view = self.agent.view().model_view
             allowed = [tool for tool in self.agent.tools if model_view.is_allowed(tool.name)]
             count = sum(bool(model_view.names_for(tool)) for tool in allowed)
-            hidden = f" ({len(allowed) - count} hidden)" if count < len(allowed) else ""
-            self._tools_text = (key, f"{pluralize(count, 'tool')}{hidden}")
-        return self._tools_text[1]
+            self._tool_counts = (key, (count, len(allowed) - count))
+        return self._tool_counts[1]
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""
