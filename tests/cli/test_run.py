@@ -99,7 +99,7 @@ class TestOutput:
     @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq, which is not installed")
     def test_the_documented_jq_filter_prints_the_answer(self) -> None:
         document = (Path(__file__).parents[2] / "docs" / "run.md").read_text()
-        (words,) = re.findall(r"\| (jq .*)$", document, re.MULTILINE)
+        (words,) = re.findall(r"(jq -.*)$", document, re.MULTILINE)
         events = run("say one\ntwo words", "-m", "simulator", "--json").out
         done = subprocess.run(shlex.split(words), input=events, capture_output=True, text=True, check=True)
         assert done.stdout == run("say one\ntwo words", "-m", "simulator").out.removesuffix("\n")
