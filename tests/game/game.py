@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -181,9 +182,9 @@ def play_setting(
             with started as player:
                 try:
                     for question, answer in setting.answers:
-                        player.wait_for(question)
+                        player.wait_until(lambda text=question: text in player.everything, question)
                         player.type(answer)
-                    player.wait_until(lambda: player.ready, "an empty prompt", 60)
+                    player.wait_until(lambda: player.ready, "an empty prompt")
                 except AssertionError as error:
                     yield from (Outcome(plan.name, 0, [f"not played: {error}"]) for plan in remaining)
                     return
@@ -196,7 +197,7 @@ def play_setting(
                     plan = remaining.pop(0)
                     try:
                         effects = player.play(plan)
-                    except AssertionError as error:
+                    except (AssertionError, subprocess.TimeoutExpired) as error:
                         yield Outcome(plan.name, len(player.questions), [*begun, f"not played: {error}"])
                         break
                     outcome, begun = Outcome(plan.name, len(player.questions), [*begun, *effects]), []

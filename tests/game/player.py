@@ -18,6 +18,7 @@ from toolglot.builtin.files.workspace import PROTECTED_NAMES
 
 __all__ = ["PLANS", "Accept", "Plan", "PlanScript", "Player", "Pretence", "Question", "plan"]
 
+_PATIENCE = 300.0  # seconds: a wait that ends costs nothing, and machines may be busy
 TIOCGPTN = 0x80045430  # asks for a terminal's number; Python does not know it
 # A line that waits for an answer: an approval, or a question of the model.
 APPROVAL = re.compile(r"\s*y yes · n no(?: · .*)?:")
@@ -229,6 +230,9 @@ class Player(Terminal):
             return Question("", joined[0], shown)
         return Question(head["tool"], head["target"] or "", shown)
 
+    def wait_until(self, met: Callable[[], bool], expectation: str, timeout: float = _PATIENCE) -> None:
+        super().wait_until(met, expectation, timeout)
+
     # ---- what the user does
 
     def play(self, plan: Plan) -> list[str]:
@@ -276,7 +280,6 @@ class Player(Terminal):
             self.wait_until(
                 lambda row=answered: self.prompt is not None or self.find_question() > row,
                 "a prompt or a question",
-                60,
             )
             self.wait_quiet(0.03)  # nobody answers what is still being drawn
             if (question := self.read_question()) is None:
@@ -300,7 +303,7 @@ class Player(Terminal):
         """End the chat; return what it leaves behind."""
         self.wait_until(lambda: self.ready, "an empty prompt")
         self.press("ctrl-d")
-        self.wait_exit()
+        self.wait_exit(timeout=_PATIENCE)
         effects = [f"a process survives: {process}" for process in self.world.find_processes()]
         if (modes := termios.tcgetattr(self._master)) != self._modes:
             effects.append(f"the terminal is in another mode than before: {self._modes} and {modes}")
@@ -317,7 +320,7 @@ class Player(Terminal):
                 cwd=self.world.project,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=_PATIENCE,
                 check=False,
             )
             self.printed += done.stdout + done.stderr

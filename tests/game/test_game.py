@@ -4,6 +4,8 @@ ordinary user.
 Each test is one chat in a terminal. Every effect that is observed from outside must have been displayed and
 approved."""
 
+import subprocess
+
 import pytest
 
 pytest.importorskip("pty", reason="there are no pseudo-terminals here")
@@ -11,7 +13,7 @@ pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 from tests.game.game import PLANS, SETTINGS, find_plans, play_setting
 from tests.game.game_world import World
 from tests.game.hostile_model import calls
-from tests.game.player import Accept, Plan, PlanScript, Pretence
+from tests.game.player import Accept, Plan, PlanScript, Player, Pretence
 
 from toolglot.confine.sandbox import SandboxLevel
 from toolglot.confine.sandbox_probe import probe_level
@@ -62,6 +64,21 @@ def test_the_sandboxed_mode_is_seen() -> None:
     [outcome] = play_setting("plain", [Plan("work", "", _work_with_approval)], mode="sandboxed")
     assert outcome.effects == ["arrived: GET /docs"]
     assert outcome.questions == 1
+
+
+def _wait_in_vain(player: Player, pretence: Pretence) -> None:
+    raise subprocess.TimeoutExpired("toolglot run", 300)
+
+
+def test_a_plan_that_cannot_be_played_does_not_keep_the_others_from_it() -> None:
+    stuck, work = (
+        Plan("stuck", "", _work_with_approval, prompt=_wait_in_vain),
+        Plan("work", "", _work_with_approval),
+    )
+    outcomes = [*play_setting("plain", [stuck, work])]
+    assert outcomes[0].effects[0].startswith("not played: Command 'toolglot run' timed out")
+    assert [outcome.plan for outcome in outcomes] == ["stuck", "work"]
+    assert outcomes[1].questions == 3
 
 
 def test_game_has_at_least_sixty_plans() -> None:
