@@ -402,6 +402,24 @@ def test_nothing_is_wider_than_its_place(site: Path, width: int) -> None:
     assert {page: places for page, places in wide.items() if places} == {}
 
 
+def test_every_public_attribute_has_a_type() -> None:
+    """The reference would show only its name: the site's generator reads the code, and infers little."""
+    griffe = pytest.importorskip("griffe", reason="make docs installs it")
+    extensions = griffe.load_extensions(str(ROOT / "docs" / "griffe_signatures.py"))
+    package = griffe.load("toolglot", search_paths=[str(ROOT / "src")], extensions=extensions)
+    untyped: list[str] = []
+    for public in (getattr(toolglot, name) for name in toolglot.__all__):
+        if isinstance(public, type):
+            path = f"{public.__module__.removeprefix('toolglot.')}.{public.__name__}"
+            members: dict[str, Any] = package[path].members
+            untyped += [
+                f"{path}.{name}: annotate it where it is assigned"
+                for name, member in members.items()
+                if not name.startswith("_") and member.is_attribute and member.annotation is None
+            ]
+    assert untyped == []
+
+
 def list_signatures(site: Path) -> Iterator[str]:
     """The signatures that the API reference of a built site shows."""
     for page in (site / "reference").glob("*.html"):

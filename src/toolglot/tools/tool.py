@@ -171,7 +171,7 @@ class Tool(Generic[Parameters, Returned, Needs]):
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async: bool = is_async(function)
-        self.is_external = function is answer_elsewhere
+        self.is_external: bool = function is answer_elsewhere
         """Whether it has only a definition: the answers to its calls come from elsewhere."""
         self.reopen: Reopen | None = None
         """Continues to wait with a call that another process has saved."""
