@@ -27,6 +27,8 @@ from toolglot.values.messages import (
     Text,
     ToolCall,
     assistant,
+    load,
+    save,
     system,
     user,
 )
@@ -480,10 +482,12 @@ class TestAppending:
                 conversation.append(user("x"))
             assert plan.agent.deliver("own").state == "refused", "the agent's own conversation has no run"
             plan.agent.deliver("here", conversation=conversation)
+            Agent().deliver("by another agent", conversation=conversation)
 
         plan = Plan("anthropic", CALL, "done", during=append)
         await plan.agent.run("go", conversation=conversation)
-        assert [message.text for message in conversation if message.role == "user"] == ["go", "here"]
+        said = [message.text for message in conversation if message.role == "user"]
+        assert said == ["go", "here", "by another agent"]
 
 
 TRIM = ContextPolicy(when_full="trim", budget=1_200)
@@ -562,8 +566,8 @@ class TestContext:
         plan = Plan("openai-chat", "one", "two")
         await plan.agent.run("go")
         saved = plan.agent.save()
-        for delivered in ("[1]", "[9]", "[-1]"):
-            with pytest.raises(MalformedData, match="the saved deliveries do not fit the conversation"):
+        for delivered in ("[1]", "[9]", "[-1]", "7", '["0"]', "[true]"):
+            with pytest.raises(MalformedData, match=r"deliveries do not fit|not a list of numbers"):
                 Agent.load(saved.replace(b"}\n", b',"delivered":%s}\n' % delivered.encode(), 1))
 
 
@@ -691,7 +695,9 @@ class TestUndo:
             result = await plan.agent.run("go")
             assert result.text == "second"
         assert roles(plan.agent, 2) == "u a t u a u a u a t u a u a"
-        copies = [plan.agent, Agent.load(plan.agent.save()), Agent(conversation=plan.agent.conversation)]
+        loaded, _ = load(save(plan.agent.conversation))
+        assert [*loaded.delivered] == [*plan.agent.conversation.delivered]
+        copies = [plan.agent, Agent.load(plan.agent.save()), Agent(conversation=loaded)]
         for agent in copies:
             assert len(agent.undo()) == 7
             assert agent.conversation[-1].text == "second"

@@ -55,8 +55,6 @@ class _SavedState(HostState, frozen=True):
     context: Truncation = Truncation()
     inbox: tuple[SavedDelivery, ...] = ()
     """Messages for the run that waits, and the ids of earlier ones."""
-    delivered: tuple[int, ...] = ()
-    """The positions of messages that have reached a run in progress."""
 
 
 class RunOptions(TypedDict, Generic[Data], total=False):
@@ -141,8 +139,8 @@ def _read_names(allow: Iterable[Any]) -> list[str]:
 class ActiveRun:
     """A run in progress. `reader_gone` is set when its stream was garbage collected without being closed."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, reader_gone: Event | None) -> None:
-        self.loop, self.reader_gone = loop, reader_gone
+    def __init__(self, loop: asyncio.AbstractEventLoop, reader_gone: Event | None, inbox: Inbox) -> None:
+        self.loop, self.reader_gone, self.inbox = loop, reader_gone, inbox
         self.run: Run | None = None
 
     @property
@@ -218,7 +216,7 @@ class ConversationState:
         if active is not None and active.run is not None:
             active.run.interrupt()
             self.record_refusals(active.run)
-        active = self.conversation.active_run = ActiveRun(loop, reader_gone)
+        active = self.conversation.active_run = ActiveRun(loop, reader_gone, self.inbox)
         return active
 
     def leave(self, active: ActiveRun) -> None:
@@ -227,11 +225,16 @@ class ConversationState:
             self.conversation.active_run = None
 
     def deliver(self, message: Message, when: DeliveryTime, id: str) -> Delivery:
-        """Queue a message for the run in progress, or refuse it. Can be called from any thread."""
+        """Queue a message for the run in progress, perhaps another agent's, or refuse it.
+
+        Can be called from any thread.
+        """
         active: ActiveRun | None = self.conversation.active_run
-        if active is not None and active.is_dead:
-            self.inbox.close("the run has ended without a word: its event loop was closed")
-        return self.inbox.add(message, when, id)
+        if active is None:
+            return self.inbox.add(message, when, id)
+        if active.is_dead:
+            active.inbox.close("the run has ended without a word: its event loop was closed")
+        return active.inbox.add(message, when, id)
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 
@@ -337,8 +340,6 @@ class ConversationState:
             header["context"] = self.meter.truncation
         if deliveries := self.inbox.snapshot():
             header["inbox"] = deliveries
-        if self.conversation.delivered:
-            header["delivered"] = [*self.conversation.delivered]
         return header
 
     def _save_run(self, run: Run, tools: str) -> RunState:
@@ -365,11 +366,6 @@ class ConversationState:
         )
         if not is_start or not is_kept:
             raise MalformedData("line 1: the saved context does not fit the conversation")
-        if not all(
-            0 <= index < length and self.conversation[index].role == "user" for index in saved.delivered
-        ):
-            raise MalformedData("line 1: the saved deliveries do not fit the conversation")
-        self.conversation.mark_delivered(*saved.delivered)
         self.inbox.restore(saved.inbox, is_waiting=saved.run is not None)
         self.host.restore(saved)
         self.meter, self.settings = ContextMeter(saved.context), RunSettings(allow=saved.allow)

@@ -592,6 +592,7 @@ def tool_results(*results: ToolResult | Iterable[ToolResult]) -> Message:
 
 # ---- save and load: a header line, then one message per line
 
+_DELIVERED = "delivered"  # the key of the positions in the header
 _BLOCK_TYPES = {"text", "thinking", "media", "tool_call", "tool_result", "tools_changed", "foreign"}
 # Keys of format 1 that were renamed before the first release, by type of block.
 _RENAMED_KEYS = {"tool_call": {"meant": "base_call"}, "tool_result": {"worded": "is_rendered"}}
@@ -599,6 +600,8 @@ _RENAMED_KEYS = {"tool_call": {"meant": "base_call"}, "tool_result": {"worded": 
 
 def save(conversation: Iterable[Message], **header: Any) -> bytes:
     """Serialize the conversation as JSON lines: `{"toolglot": 1, …}`, then one message per line."""
+    if isinstance(conversation, Conversation) and conversation.delivered:
+        header[_DELIVERED] = [*conversation.delivered]
     lines = [dumps({"toolglot": FORMAT_VERSION, **header}), *map(dumps, conversation)]
     return b"\n".join(lines) + b"\n"
 
@@ -622,7 +625,20 @@ def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
     messages = [_parse_message(line, number) for number, line in enumerate(lines[1:], 2)]
     # a saved run has calls and results in it
     header = {key: _upgrade(value) for key, value in header.items()}
-    return Conversation(messages), header
+    conversation = Conversation(messages)
+    conversation.mark_delivered(*_read_delivered(header.pop(_DELIVERED, []), messages))
+    return conversation, header
+
+
+def _read_delivered(value: Any, messages: list[Message]) -> list[int]:
+    """Return the positions of messages that were delivered to a run. Raises MalformedData."""
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    if not isinstance(value, list) or not all(type(index) is int for index in cast(list[Any], value)):
+        raise MalformedData(f"line 1: {_DELIVERED} is not a list of numbers")
+    delivered = cast(list[int], value)
+    if not {*delivered} <= {*users}:
+        raise MalformedData("line 1: the saved deliveries do not fit the conversation")
+    return delivered
 
 
 def _parse_line(line: bytes, number: int) -> dict[str, Any]:
