@@ -257,6 +257,17 @@ class TestUntilItIsDelivered:
         assert inbox.add(user("x"), "soon", "m1") is seen[1]
         assert inbox.add(user("x"), "soon", "m0") is not seen[0]
 
+    def test_an_inbox_that_is_found_empty_is_closed(self) -> None:
+        """At once, and not a moment later: what came in between would be taken by nobody."""
+        inbox = Inbox()
+        inbox.open("")
+        inbox.add(user("x"), "idle", "")
+        assert len(inbox.take_or_close(0)) == 1
+        assert inbox.add(user("x"), "soon", "").state == "queued"
+        assert len(inbox.take_or_close(1)) == 1
+        assert inbox.take_or_close(2) == []
+        assert inbox.add(user("x"), "soon", "").state == "refused"
+
     def test_the_queue_has_an_end(self) -> None:
         inbox = Inbox()
         inbox.open("")
