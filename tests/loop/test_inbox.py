@@ -262,10 +262,14 @@ class TestUntilItIsDelivered:
         inbox = Inbox()
         inbox.open("")
         inbox.add(user("x"), "idle", "")
+        assert not inbox.close_if_empty()
         assert len(inbox.take_or_close(0)) == 1
         assert inbox.add(user("x"), "soon", "").state == "queued"
         assert len(inbox.take_or_close(1)) == 1
         assert inbox.take_or_close(2) == []
+        assert inbox.add(user("x"), "soon", "").state == "refused"
+        inbox.open("")
+        assert inbox.close_if_empty()
         assert inbox.add(user("x"), "soon", "").state == "refused"
 
     def test_the_queue_has_an_end(self) -> None:

@@ -106,9 +106,9 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             while (step := self._next_step()) is not None:
-                if self._delivered and self._streaming:
+                if self._delivered:
                     yield self._delivered
-                self._delivered = []
+                    self._delivered = []
                 # a generator would cost more than a call
                 if isinstance(step, CallTools) and not self._streaming:
                     await self.ledger.in_time(self._run_calls(step, None))
@@ -154,7 +154,7 @@ class Driver:
                 if self.ledger.is_time_up:
                     raise TimeIsUp
                 if not (exceeded := self.ledger.find_exceeded()):
-                    if self._inbox.has_urgent and self.run.takes_messages:
+                    if self._inbox.urgent and self.run.takes_messages:
                         self._add_messages(self._inbox.take_urgent(len(self.run.conversation)))
                     return step
                 self.run.abandon("limit", exceeded)
@@ -177,6 +177,8 @@ class Driver:
 
         Otherwise its inbox is closed: what arrives from now on is refused.
         """
+        if self._inbox.close_if_empty():
+            return False
         output = self._structured_output
         if stop not in ("end", "length"):
             self._inbox.close(STOP_REASONS[stop])
@@ -197,7 +199,7 @@ class Driver:
 
     def _close_inbox(self) -> None:
         """Refuse what is queued, unless the run waits and its rest will take it."""
-        if not self.run.waiting_calls:
+        if self._inbox.is_open and not self.run.waiting_calls:
             self._inbox.close(STOP_REASONS.get(self.run.stop or "", _FAILED))
 
     def _add_messages(self, deliveries: list[Delivery]) -> None:
@@ -254,7 +256,7 @@ class Driver:
             self._pending,
             run.iteration,
             self.ledger.cost if run.iteration else None,
-            tuple(self._inbox.refused),
+            self._inbox.refused,
         )
         if output is not None and not output.is_complete and not result.is_paused:
             raise MissingOutput(result, output.problem)

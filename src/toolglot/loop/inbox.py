@@ -5,7 +5,6 @@ step is taken under one lock, and an empty inbox is closed under the same lock t
 costs time for the messages that it is about only. An id that was seen means the same delivery, always.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from threading import Lock
 from uuid import uuid4
@@ -40,17 +39,20 @@ class SavedDelivery(msgspec.Struct, frozen=True, omit_defaults=True):
 class Inbox:
     """The messages for the run of one conversation. It is open while a run is in progress or waits."""
 
+    # Every conversation has one, and few are ever used: it is small.
+    __slots__ = ("__weakref__", "_idle", "_lock", "_past", "is_open", "refused", "urgent")
+
     def __init__(self) -> None:
-        self.refused: list[Delivery] = []
+        self.is_open = False
+        """Whether it accepts messages."""
+        self.refused: tuple[Delivery, ...] = ()
         """Messages that were queued for the present run, or for the paused run it has replaced, and that the
         model has not got."""
+        self.urgent: dict[str, Delivery] = {}
+        """What is queued for the next request, by id. For looking only: without the lock it may change."""
+        self._idle: dict[str, Delivery] = {}
+        self._past: dict[str, Delivery] = {}
         self._lock = Lock()
-        self._is_open = False
-        self._queues: dict[DeliveryTime, OrderedDict[str, Delivery]] = {
-            "soon": OrderedDict(),
-            "idle": OrderedDict(),
-        }
-        self._past: OrderedDict[str, Delivery] = OrderedDict()
 
     # ---- for whoever sends messages, from any thread
 
@@ -61,9 +63,9 @@ class Inbox:
             if known is not None:
                 return _check_same(known, message)
             delivery = Delivery(id or f"message_{uuid4().hex[:16]}", message, when)
-            if not self._is_open:
+            if not self.is_open:
                 self._refuse(delivery, _NO_RUN)
-            elif sum(map(len, self._queues.values())) >= _MAX_QUEUED:
+            elif len(self.urgent) + len(self._idle) >= _MAX_QUEUED:
                 self._refuse(delivery, _FULL)
             else:
                 self._queue(delivery)
@@ -72,48 +74,51 @@ class Inbox:
     def withdraw(self, delivery: Delivery) -> bool:
         """Take a message back; return whether it was still queued."""
         with self._lock:
-            if self._queues[delivery.when].get(delivery.id) is not delivery:
+            queue = self._queue_of(delivery)
+            if queue.get(delivery.id) is not delivery:
                 return False
-            del self._queues[delivery.when][delivery.id]
+            del queue[delivery.id]
             delivery.state = "withdrawn"
             self._remember(delivery)
             return True
 
     # ---- for the run
 
-    @property
-    def has_urgent(self) -> bool:
-        """Whether a message is queued for the next request."""
-        return bool(self._queues["soon"])
-
     def open(self, reason: str) -> None:
         """Accept messages for a new run. Those for the paused run that it replaces are refused."""
         with self._lock:
-            self.refused = []
+            self.refused = ()
             self._refuse_queued(reason)
-            self._is_open = True
+            self.is_open = True
 
     def take_urgent(self, index: int) -> list[Delivery]:
         """Take the messages for the next request. `index`: the position of the first in the conversation."""
         with self._lock:
-            return self._take(self._queues["soon"], index)
+            return self._take_urgent(index)
 
     def take_or_close(self, index: int) -> list[Delivery]:
-        """Take the messages that a run continues with instead of ending; without any, close the inbox."""
+        """Take the messages that a run continues with instead of ending: all urgent ones, or the first.
+
+        Without any, accept no more.
+        """
         with self._lock:
-            idle = self._queues["idle"]
-            if taken := self._take(self._queues["soon"], index):
-                return taken
-            if idle:
-                _, delivery = idle.popitem(last=False)
-                return [self._mark_delivered(delivery, index)]
-            self._is_open = False
-            return []
+            if self.urgent:
+                return self._take_urgent(index)
+            if not self._idle:
+                self.is_open = False
+                return []
+            return [self._mark_delivered(self._idle.pop(next(iter(self._idle))), index)]
+
+    def close_if_empty(self) -> bool:
+        """Accept no more messages if none is queued; return whether that is so."""
+        with self._lock:
+            self.is_open = bool(self.urgent or self._idle)
+            return not self.is_open
 
     def close(self, reason: str) -> None:
         """Accept no more messages, and refuse those that are queued."""
         with self._lock:
-            self._is_open = False
+            self.is_open = False
             self._refuse_queued(reason)
 
     # ---- save and restore
@@ -126,9 +131,8 @@ class Inbox:
                 for known in self._past.values()
             ]
             queued = [
-                SavedDelivery(delivery.id, when, message=delivery.message)
-                for when, queue in self._queues.items()
-                for delivery in queue.values()
+                SavedDelivery(delivery.id, delivery.when, message=delivery.message)
+                for delivery in (*self.urgent.values(), *self._idle.values())
             ]
             return past + queued
 
@@ -138,7 +142,7 @@ class Inbox:
         Raises MalformedData.
         """
         with self._lock:
-            self._is_open = is_waiting
+            self.is_open = is_waiting
             for item in saved:
                 message = item.message or _UNKNOWN
                 if self._find(item.id) is not None or not item.id:
@@ -152,21 +156,23 @@ class Inbox:
                     self._queue(delivery)
                 else:  # saved in the middle of a run, which has no saved form
                     self._refuse(delivery, _NOT_SAVED_RUN)
-                    self.refused.append(delivery)
+                    self.refused += (delivery,)
 
     # ---- under the lock
 
     def _find(self, id: str) -> Delivery | None:
-        queued = self._queues["soon"].get(id) or self._queues["idle"].get(id)
-        return queued or self._past.get(id)
+        return self.urgent.get(id) or self._idle.get(id) or self._past.get(id)
+
+    def _queue_of(self, delivery: Delivery) -> dict[str, Delivery]:
+        return self.urgent if delivery.when == "soon" else self._idle
 
     def _queue(self, delivery: Delivery) -> None:
         delivery.attach(self)
-        self._queues[delivery.when][delivery.id] = delivery
+        self._queue_of(delivery)[delivery.id] = delivery
 
-    def _take(self, queue: OrderedDict[str, Delivery], index: int) -> list[Delivery]:
-        taken = [self._mark_delivered(delivery, index + n) for n, delivery in enumerate(queue.values())]
-        queue.clear()
+    def _take_urgent(self, index: int) -> list[Delivery]:
+        taken = [self._mark_delivered(delivery, index + n) for n, delivery in enumerate(self.urgent.values())]
+        self.urgent.clear()
         return taken
 
     def _mark_delivered(self, delivery: Delivery, index: int) -> Delivery:
@@ -181,16 +187,17 @@ class Inbox:
         self._remember(delivery)
 
     def _refuse_queued(self, reason: str) -> None:
-        for queue in self._queues.values():
-            for delivery in queue.values():
-                self._refuse(delivery, reason)
-                self.refused.append(delivery)
-            queue.clear()
+        queued = (*self.urgent.values(), *self._idle.values())
+        for delivery in queued:
+            self._refuse(delivery, reason)
+        self.refused += queued
+        self.urgent.clear()
+        self._idle.clear()
 
     def _remember(self, delivery: Delivery) -> None:
         self._past[delivery.id] = delivery
         if len(self._past) > _MAX_REMEMBERED:
-            self._past.popitem(last=False)
+            del self._past[next(iter(self._past))]
 
 
 def _check_same(known: Delivery, message: Message) -> Delivery:

@@ -455,7 +455,7 @@ class Conversation(Sequence[Message]):
         self._messages = list[Message]()
         self._active_runs: list[Any] = []  # one at most; a list, to be shared
         self._delivered: dict[int, None] = {}
-        self.append(*messages)
+        self.record(*messages)
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
         """Per-owner state for this conversation; it lives as long as both the owner and the conversation."""
 
