@@ -17,6 +17,7 @@ from toolglot.acp.tool_calls import (
     result_content,
     text_content,
 )
+from toolglot.loop.format_call import describe_inner_event
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
 from toolglot.values.events import (
@@ -25,6 +26,7 @@ from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Delivered,
+    InnerEvent,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -92,11 +94,9 @@ class RunPresenter:
                     view = await self.show_call(event.call)
                     await self.send(view.progress("in_progress"))
             case ToolProgress():
-                earlier = self._output.get(event.call.id, "")
-                output = f"{earlier}{event.text}\n"[-_MAX_LIVE_CHARS:]
-                self._output[event.call.id] = output
-                view = await self.show_call(event.call)
-                await self.send(view.progress("in_progress", text_content(output)))
+                await self._show_progress(await self.show_call(event.call), event.call.id, event.text)
+            case InnerEvent():
+                await self._show_inner(event)
             case ToolFinished():
                 await self.show_result(event.outcome.call, event.outcome.result)
             case Notice():
@@ -115,6 +115,16 @@ class RunPresenter:
                 pass  # what they say is shown by others, or when the prompt ends
             case _:
                 assert_never(event)
+
+    async def _show_inner(self, event: InnerEvent) -> None:
+        """Show what a sub-agent does as the output of the call that runs it."""
+        view, text = self._open.get(event.path[0]), describe_inner_event(event)
+        if view is not None and text:
+            await self._show_progress(view, event.path[0], text)
+
+    async def _show_progress(self, view: CallView, id: str, text: str) -> None:
+        output = self._output[id] = f"{self._output.get(id, '')}{text}\n"[-_MAX_LIVE_CHARS:]
+        await self.send(view.progress("in_progress", text_content(output)))
 
     async def show_media(self, media: Media) -> None:
         """Show an image or a sound of an answer, if the protocol can express it."""

@@ -30,6 +30,7 @@ from toolglot.common.jsontext import dumps_text, loads
 from toolglot.common.sanitize import escape_line
 from toolglot.common.textutil import truncate
 from toolglot.errors import STOP_REASONS, MalformedRequest
+from toolglot.loop.format_call import describe_inner_event
 from toolglot.values.definitions import Schema
 from toolglot.values.events import (
     AnswerNeeded,
@@ -38,6 +39,7 @@ from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Delivered,
+    InnerEvent,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -128,6 +130,13 @@ class AgUiEncoder:
                 return [_custom("tool_progress", {"toolCallId": call.id, "text": text})]
             case Delivered(id, _, message):
                 return [_custom("delivered", {"id": id, "text": message.text})]
+            case InnerEvent():
+                progress = {
+                    "toolCallId": event.path[0],
+                    "path": list(event.path),
+                    "text": describe_inner_event(event),
+                }
+                return [_custom("subagent_progress", progress)] if progress["text"] else []
             case RunDone(result):
                 return self._finish_run(result)
             case Notice():

@@ -29,6 +29,7 @@ from toolglot.bridges.messages import restore_original, store_original
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.sanitize import escape_line
 from toolglot.errors import STOP_REASONS, MalformedRequest
+from toolglot.loop.format_call import describe_inner_event
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import (
     AnswerNeeded,
@@ -37,6 +38,7 @@ from toolglot.values.events import (
     BlockReady,
     BlockStarted,
     Delivered,
+    InnerEvent,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -149,6 +151,13 @@ class VercelEncoder:
                 return [*map(_encode_question, requests)]
             case Delivered(id, _, message):
                 return [_notice("delivered", {"id": id, "text": message.text})]
+            case InnerEvent():
+                progress = {
+                    "toolCallId": event.path[0],
+                    "path": list(event.path),
+                    "text": describe_inner_event(event),
+                }
+                return [_notice("subagent-progress", progress)] if progress["text"] else []
             case RunDone(result):
                 return self._finish_run(result)
             case Notice():

@@ -27,13 +27,20 @@ from toolglot.config.setup import Setup
 from toolglot.errors import RequestFailed, ToolglotError, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.attachments import load_attachment
-from toolglot.loop.format_call import describe_error, describe_losses, describe_stop, format_arguments
+from toolglot.loop.format_call import (
+    describe_error,
+    describe_inner_event,
+    describe_losses,
+    describe_stop,
+    format_arguments,
+)
 from toolglot.values.approvals import ApprovalRequest
 from toolglot.values.events import (
     AnswerNeeded,
     ApprovalNeeded,
     BlockEvent,
     Delivered,
+    InnerEvent,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -181,6 +188,10 @@ class _TextPresenter:
     def show_start(self, model: str) -> None:
         self._print_note(model, "dim")
 
+    def _show_inner(self, event: InnerEvent) -> None:
+        if text := describe_inner_event(event):
+            self._print_note(f"  | {text}", "dim")
+
     def show_event(self, event: RunEvent) -> None:
         if isinstance(event, TextDelta):
             if not self._shows_output:
@@ -201,6 +212,8 @@ class _TextPresenter:
                 self._print_note(event.text, "yellow")
             case RunDone():
                 self._show_result(event.result)
+            case InnerEvent():
+                self._show_inner(event)
             case Delivered():
                 self._print_note(f"> {shorten(event.message.text, 100)}", "dim")
             case ReplyStarted() | ReplyDone() | ApprovalNeeded() | AnswerNeeded():

@@ -40,6 +40,7 @@ from toolglot.values.request import ToolChoice, ToolDefinition, parse_tool_choic
 
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
+    from toolglot.loop.ledger import Ledger
     from toolglot.telemetry.runs import RunTelemetry
 
 __all__ = ["ConversationState", "ResumeOptions", "RunOptions", "RunSettings"]
@@ -168,6 +169,8 @@ class ConversationState:
         """Of the present run, or of the last one."""
         self.has_approver = False
         """Whether a run was restored that waits: somebody decided then, so later calls wait, too."""
+        self.parent_ledger: Ledger | None = None
+        """Of the run whose tool this one is, while it runs."""
         self.meter = ContextMeter()
         self.timeline = ToolTimeline(conversation)
         self.paused: Run | None = None

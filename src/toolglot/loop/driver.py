@@ -66,7 +66,9 @@ class Driver:
         self._structured_output = requests.parts.output
         config = requests.setup.config
         self._config, self._hooks = config.config, config.hooks
-        self.ledger = Ledger(requests.limits, run.spent, read_clock=self._host.clock)
+        self.ledger = Ledger(
+            requests.limits, run.spent, parent=self._state.parent_ledger, read_clock=self._host.clock
+        )
         self._start = len(run.conversation)
         self._earlier_iterations = run.iteration
         self._outcomes: list[ToolOutcome] = []
@@ -423,6 +425,7 @@ class Driver:
             ask_reason=run.distrust_reason,
             emit=emit,
             messages=run.conversation,
+            owner=self,
         )
 
     # What the host tells of the calls of a turn (`TurnObserver`).

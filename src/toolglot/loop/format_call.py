@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from toolglot.common.jsontext import dumps_text
+from toolglot.common.textutil import pluralize
 from toolglot.engine.engine import Engine
 from toolglot.engine.model_list import complete_hint
 from toolglot.errors import STOP_REASONS, ContextTooLong, NotFound, ToolglotError
@@ -15,7 +16,16 @@ from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
 from toolglot.tools.tool import Tool
 from toolglot.values.definitions import BUILTIN_TAG
-from toolglot.values.events import RunStop
+from toolglot.values.events import (
+    AnswerNeeded,
+    ApprovalNeeded,
+    InnerEvent,
+    Notice,
+    RunDone,
+    RunStop,
+    ToolProgress,
+    ToolStarted,
+)
 from toolglot.values.losses import Loss
 from toolglot.values.messages import ToolCall
 
@@ -47,6 +57,28 @@ def describe_stop(stop: RunStop) -> str:
     if reason is not None:
         text += f": {reason}"
     return f"{text} ({setting})" if setting is not None else text
+
+
+def describe_inner_event(event: InnerEvent) -> str:
+    """Return in one line what a sub-agent does; "" for an event that is no news for a person."""
+    inner = event.event
+    match inner:
+        case ToolStarted(call):
+            text = f"{call.name} {format_arguments(call)}".strip()
+        case ToolProgress(call, progress):
+            text = f"{call.name}: {progress}"
+        case ApprovalNeeded():
+            text = "waits for approval"
+        case AnswerNeeded():
+            text = "waits for an answer"
+        case Notice():
+            text = inner.text
+        case RunDone(result):
+            tokens = result.usage.input + result.usage.output
+            text = f"{pluralize(result.iterations, 'request')}, {tokens:,} tokens"
+        case _:
+            return ""
+    return "| " * (len(event.path) - 1) + text
 
 
 def describe_losses(

@@ -107,6 +107,19 @@ class Ledger:
         self._deadline = None if run_timeout is None else self._started_at + run_timeout - spent.seconds
 
     @property
+    def root(self) -> "Ledger":
+        """The ledger of the run that started all the others."""
+        ledger = self
+        while ledger.parent is not None:
+            ledger = ledger.parent
+        return ledger
+
+    @property
+    def depth(self) -> int:
+        """How many runs are above this one."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    @property
     def cost(self) -> float | None:
         """US dollars; None once a model without a known price was used."""
         return self._known_cost if self._is_cost_known else None

@@ -26,6 +26,8 @@ class RunLimits(msgspec.Struct, metaclass=OptionMeta, frozen=True, kw_only=True)
     """Maximum tokens of all requests and replies together."""
     max_cost: _Amount | None = None
     """Maximum US dollars, if the model's price is known."""
+    max_depth: _Count = 3
+    """How many levels of agents may call each other, below the agent that was asked."""
     request_rates: dict[str, RequestRate] = {}
     """Maximum requests, and tokens in them and their replies, per minute or per other `seconds`, by PROVIDER
     or PROVIDER:MODEL (a pattern); requests over the limit wait. All agents in the process that have the same

@@ -73,6 +73,10 @@ class InnerTools(Protocol):
     """Decisions and answers for what the tool was suspended for."""
     suspension: CallSuspended | None
     """The exception that the tool raised to be suspended."""
+    emit: Callable[[Any], None] | None
+    """Passes an event on to whoever watches the run."""
+    owner: object
+    """The run that the call belongs to; None if it belongs to none."""
     can_ask: bool
     """Whether an approver decides at once; otherwise the tool can raise `CallSuspended` to make the run
     wait."""

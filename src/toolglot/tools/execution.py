@@ -33,7 +33,7 @@ from toolglot.tools.policy import Verdict
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Answer, Expired, Rulings, Suspended
-from toolglot.values.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.values.events import InnerEvent, ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.values.losses import Repair
 from toolglot.values.messages import Message, Text, ToolCall, ToolResult
 from toolglot.values.request import BUILTIN_TAG
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["CallBatch", "CallWork", "Emit", "PreparedCall", "TurnObserver", "error_outcome"]
 
 log = get_logger("toolglot.tools")
-Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
+Emit = Callable[[ToolStarted | ToolProgress | ToolFinished | InnerEvent], None]
 CANCEL_GRACE = 0.1
 """Seconds that a cancelled function has to clean up before it is abandoned."""
 _NO_CONTEXT = Context(ToolCall("", ""))  # for functions without a parameter for it
@@ -153,7 +153,7 @@ class CallBatch:
     """Runs calls in parallel, at most `max_parallel` at a time.
 
     Results are limited for the model and whoever watches. `is_for_code`: the observer gets them whole, as
-    code computes on them.
+    code computes on them. `owner`: the run that they belong to.
     """
 
     def __init__(
@@ -165,8 +165,10 @@ class CallBatch:
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
         is_for_code: bool = False,
+        owner: object = None,
     ) -> None:
         self.host, self.observer, self.emit, self.messages = host, observer, emit, messages
+        self.owner = owner
         self.is_for_code = is_for_code
         self._queue: CallQueue | None = None  # once there are more calls than may run at the same time
         self._max_parallel = max_parallel

@@ -267,17 +267,23 @@ class ToolHost:
         ask_reason: str = "",
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
+        owner: object = None,
     ) -> None:
         """Run the calls of a model's turn, each with its index; `observer` hears what becomes of them.
 
         `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever
-        the policy says.
+        the policy says. `owner`: the run that they belong to, for tools that start runs of their own.
         """
         self.policy.begin_turn()
         self.interruption_notes.clear()
         # The queue is the batch's own: a tool may run another turn, which must not wait for this one.
         batch = CallBatch(
-            self, observer, max_parallel=caller.config.max_parallel, emit=emit, messages=messages
+            self,
+            observer,
+            max_parallel=caller.config.max_parallel,
+            emit=emit,
+            messages=messages,
+            owner=owner,
         )
         await run_turn(self, calls, caller, batch, rulings, ask_reason)
 

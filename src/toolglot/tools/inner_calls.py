@@ -81,6 +81,7 @@ class InnerCalls:
         self._host, self._batch, self._caller, self._outer_id = host, batch, outer.caller, outer.call.id
         self.definitions = outer.caller.inner_tools
         self.rulings = outer.rulings
+        self.emit, self.owner = batch.emit, batch.owner
         self.suspension = outer.suspension
         self.can_ask = host.options.approve is not None
         self.on_ask = batch.observer.on_ask
@@ -123,7 +124,12 @@ class InnerCalls:
         async with turn, question:
             on_asking(True)
             batch = CallBatch(
-                host, observer, emit=self._batch.emit, messages=self._batch.messages, is_for_code=True
+                host,
+                observer,
+                emit=self._batch.emit,
+                messages=self._batch.messages,
+                is_for_code=True,
+                owner=self.owner,
             )
             try:
                 await run_turn(

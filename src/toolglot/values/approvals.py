@@ -65,6 +65,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     has defaults."""
     fingerprint: str = ""
     """Identifies everything above: an approval is valid only as long as the call would do what was shown."""
+    agent: str = ""
+    """The name of the sub-agent that makes the call; with those that it works for, outermost first:
+    `research/payments`."""
 
     @property
     def id(self) -> str:

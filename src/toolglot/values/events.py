@@ -199,6 +199,15 @@ class AnswerNeeded(_Event, frozen=True, gc=False):
     """The calls, each with the schema of its answer."""
 
 
+class InnerEvent(_Event, frozen=True, gc=False):
+    """An event of the run of a sub-agent, which a call of this run has started."""
+
+    path: tuple[str, ...]
+    """The ids of the calls that lead to it, outermost first."""
+    event: "RunEvent"
+    """The event; the last one is its `RunDone`, also when it is paused."""
+
+
 class Notice(_Event, frozen=True, gc=False):
     """Something that a person who is watching should know, besides the answer."""
 
@@ -367,6 +376,7 @@ RunEvent = (
     | ApprovalNeeded
     | Delivered
     | AnswerNeeded
+    | InnerEvent
     | ModelSwitched
     | ContextTruncated
     | RunDone

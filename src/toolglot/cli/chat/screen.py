@@ -19,7 +19,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.common.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.common.textutil import pluralize
 from toolglot.config.settings import ChatSettings
-from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
+from toolglot.loop.format_call import describe_inner_event, describe_losses, describe_stop, format_arguments
 from toolglot.values.events import (
     AnswerNeeded,
     ApprovalNeeded,
@@ -28,6 +28,7 @@ from toolglot.values.events import (
     BlockStarted,
     ContextTruncated,
     Delivered,
+    InnerEvent,
     Notice,
     ReplyDone,
     ReplyStarted,
@@ -157,6 +158,12 @@ class Screen:
             self._live.stop()
             self._live = None
 
+    def _show_inner(self, event: InnerEvent) -> None:
+        """Show what a sub-agent does on the card of the call that runs it."""
+        card, progress = self._cards.get(event.path[0]), describe_inner_event(event)
+        if card is not None and progress:
+            card.progress = progress
+
     def show_event(self, event: RunEvent) -> None:
         """Show one event, or queue it while the screen is paused."""
         if self._queued_events is not None:
@@ -176,6 +183,8 @@ class Screen:
             case ToolProgress():
                 if card := self._cards.get(event.call.id):
                     card.progress = event.text
+            case InnerEvent():
+                self._show_inner(event)
             case ToolFinished():
                 self._show_outcome(event)
             case Delivered():

@@ -37,6 +37,7 @@ from toolglot.loop.agent.waiting_calls import Decisions
 from toolglot.loop.background_loop import blocking, iterate_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState, ResumeOptions, RunOptions, RunSettings
+from toolglot.loop.limits import RunLimits
 from toolglot.loop.prompts import Prompt, to_messages
 from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
@@ -44,11 +45,11 @@ from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import Suspended, SuspensionRecord
+from toolglot.values.approvals import Suspended
 from toolglot.values.deliveries import Delivery, DeliveryTime
 from toolglot.values.events import ContextTruncated, RunEvent, RunResult
 from toolglot.values.messages import Conversation, Message, load, save, user
-from toolglot.values.request import Request
+from toolglot.values.request import Request, Schema
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
 __all__ = ["Agent", "Orchestrator", "compact"]
@@ -283,17 +284,7 @@ class Agent(Generic[Data, OutputValue]):
 
         By default, those of the agent's own conversation. Works after `load`, too.
         """
-        state, setup = self._find_state(conversation), self._setup
-        if state.paused is None:
-            return ()
-        view = setup.view(tool_config=state.apply_settings(self.config))
-        state.caller = setup.make_caller(
-            state, view, state.caller.added_tools.values(), {}, state.caller.data
-        )
-        waiting = await state.list_suspended(state.paused)
-        for index, suspended in waiting.items():
-            state.paused.suspend(index, SuspensionRecord.of(suspended))
-        return tuple([item for suspended in waiting.values() for item in suspended])
+        return await self._runs.list_pending(self._find_state(conversation))
 
     list_pending_sync = blocking(list_pending)
 
@@ -330,6 +321,31 @@ class Agent(Generic[Data, OutputValue]):
         keys = [(item.name, item.namespace) if isinstance(item, Tool) else (item, "") for item in items]
         for tool in [self.tools.get(*key) for key in keys]:
             self.tools.unregister(tool.name, tool.namespace)
+
+    # ---- agents as tools
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        parameters: type | Schema | None = None,
+        limits: RunLimits | None = None,
+    ) -> Tool:
+        """Return a tool with which another agent gives tasks to this one.
+
+        Each call is a run of its own, in a conversation of its own. What it uses counts for the other run,
+        too; the calls that need approval are shown there, with their real tools and arguments.
+
+        Args:
+            name: The name of the tool.
+            description: What the agent does and when to use it, for the model.
+            parameters: A type or a JSON Schema of what it is given, which it gets as JSON; by default, a prompt.
+            limits: How much each call may use, in place of this agent's limits.
+        """
+        from toolglot.loop.agent.subagents import make_subagent_tool  # not at the top: few agents are tools
+
+        return make_subagent_tool(self._setup, name, description, parameters, limits)
 
     # ---- state
 

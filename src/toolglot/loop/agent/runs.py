@@ -23,11 +23,11 @@ from toolglot.tools.execution import PreparedCall
 from toolglot.tools.external import missing_tool_error
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.values.approvals import Allow, Rulings
+from toolglot.values.approvals import Allow, Rulings, Suspended, SuspensionRecord
 from toolglot.values.events import ContextTruncated, RunDone, RunEvent, RunResult
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "Start"]
 
 _NOT_STARTED = "the run could not be started"
 Start = Callable[[], Awaitable[Driver]]
@@ -153,6 +153,20 @@ class Runs:
 
     # ---- the rest of a run
 
+    async def list_pending(self, state: ConversationState) -> tuple[Suspended, ...]:
+        """Return what a paused run waits for, as it would be shown now."""
+        setup = self._setup
+        if state.paused is None:
+            return ()
+        view = setup.view(tool_config=state.apply_settings(setup.config.config))
+        state.caller = setup.make_caller(
+            state, view, state.caller.added_tools.values(), {}, state.caller.data
+        )
+        waiting = await state.list_suspended(state.paused)
+        for index, suspended in waiting.items():
+            state.paused.suspend(index, SuspensionRecord.of(suspended))
+        return tuple([item for suspended in waiting.values() for item in suspended])
+
     async def resume(
         self, state: ConversationState, items: Decisions, changes: Mapping[str, Any], *, streaming: bool
     ) -> Driver:
@@ -172,7 +186,7 @@ class Runs:
         rulings = await WaitingCalls(state, run).read(items or {})
         await self._check_can_run(state, run, rulings)
         run.decide(rulings)
-        if self._setup.config.approve is not None:
+        if state.host.options.approve is not None:
             run.reopen_waiting()
         state.paused = None
         return driver
@@ -183,7 +197,7 @@ class Runs:
         """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are
         not valid.
         """
-        host, caller, can_ask = state.host, state.caller, self._setup.config.approve is not None
+        host, caller, can_ask = state.host, state.caller, state.host.options.approve is not None
         for index, call in run.waiting_calls:
             ruling = rulings.get(index, {}).get(())
             answer = None if ruling is None else ruling.answer

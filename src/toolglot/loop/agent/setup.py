@@ -8,6 +8,8 @@ from inspect import isawaitable
 from types import NoneType
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from toolglot.common.loggers import get_logger
 from toolglot.common.value_checks import as_items
 from toolglot.engine.engine import Engine
@@ -31,6 +33,7 @@ from toolglot.tools.policy import LOOP_TOOLS, RUN_CODE, find_allowed
 from toolglot.tools.policy_names import PolicyNames, has_wildcard, may_come_later
 from toolglot.tools.rules import parse_rule
 from toolglot.tools.tool import Tool
+from toolglot.values.approvals import Approve
 from toolglot.values.definitions import BUILTIN_TAG, MCP_TAG, ToolDefinition
 from toolglot.values.messages import Conversation
 from toolglot.values.request import parse_tool_choice
@@ -188,13 +191,17 @@ class AgentSetup:
 
     # ---- conversations and runs
 
-    def open_state(self, conversation: Conversation) -> ConversationState:
-        """Return the state of a conversation that the agent has not seen before."""
+    def open_state(self, conversation: Conversation, *, approve: Approve | None = None) -> ConversationState:
+        """Return the state of a conversation that the agent has not seen before.
+
+        `approve`: decides on calls in place of the agent's own approver.
+        """
         config = self.config
         caller = Caller(
             registry=config.tools, config=config.config, names=self.names, can_ask=config.approve is not None
         )
-        return ConversationState(conversation, self.host_options.open_host(), caller)
+        options = self.host_options if approve is None else replace(self.host_options, approve=approve)
+        return ConversationState(conversation, options.open_host(), caller)
 
     def make_caller(
         self,

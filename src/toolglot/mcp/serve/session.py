@@ -14,7 +14,7 @@ from toolglot.tools.calls import AnyCall
 from toolglot.tools.host import ToolHost
 from toolglot.tools.registry import ToolRegistry
 from toolglot.values.approvals import Ruling, Suspended
-from toolglot.values.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.values.events import ToolOutcome, ToolProgress
 
 __all__ = ["ToolSession", "progress_reporter"]
 
@@ -36,7 +36,7 @@ class ToolSession:
     ) -> ToolOutcome | Suspended:
         """Run a call; return it as `Suspended` if it must wait for a decision."""
 
-        def emit(event: ToolStarted | ToolProgress | ToolFinished) -> None:
+        def emit(event: object) -> None:
             if isinstance(event, ToolProgress):
                 report(event.text)
 
