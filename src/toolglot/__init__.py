@@ -80,7 +80,7 @@ _HOMES = {
     "values.definitions": "CacheMark ToolDefinition ToolExample",
     "values.deliveries": "Delivery",
     "values.events": "AnswerNeeded ApprovalNeeded BlockReady BlockStarted ContextTruncated Delivered EngineEvent Event "
-    "ModelSwitched ReplyDone "
+    "InnerEvent ModelSwitched ReplyDone "
     "ReplyStarted RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta "
     "ToolCallReady "
     "ToolCallStarted ToolFinished ToolOutcome ToolProgress ToolStarted",

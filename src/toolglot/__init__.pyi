@@ -140,6 +140,7 @@ from toolglot.values.events import ContextTruncated as ContextTruncated
 from toolglot.values.events import Delivered as Delivered
 from toolglot.values.events import EngineEvent as EngineEvent
 from toolglot.values.events import Event as Event
+from toolglot.values.events import InnerEvent as InnerEvent
 from toolglot.values.events import ModelSwitched as ModelSwitched
 from toolglot.values.events import ReplyDone as ReplyDone
 from toolglot.values.events import ReplyStarted as ReplyStarted

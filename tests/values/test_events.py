@@ -6,7 +6,7 @@ The consumers end in `assert_never`: pyright finds one that lacks an event, and 
 import asyncio
 import io
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from rich.console import Console
@@ -18,8 +18,9 @@ from toolglot.bridges.event_streams import FrontEndRequest
 from toolglot.bridges.vercel import VercelEncoder
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.run import _JsonPresenter, _TextPresenter  # pyright: ignore[reportPrivateUsage]
+from toolglot.loop.agent.agent import Agent
 from toolglot.values import events as ev
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import ApprovalRequest, Suspended
 from toolglot.values.messages import Reply, Text, ToolCall, ToolResult, user
 
 CALL = ToolCall("c1", "look", {"place": "there"})
@@ -34,7 +35,9 @@ EVENTS: list[ev.RunEvent] = [
     ev.ToolCallReady(2, CALL),
     ev.ReplyDone(Reply((Text("an answer"), CALL), "tools")),
     ev.ApprovalNeeded((ApprovalRequest(CALL, "look", frozenset(), "", reason="it asks"),)),
+    ev.AnswerNeeded((Suspended(ApprovalRequest(CALL, "look", frozenset(), ""), ("c1",), "external"),)),
     ev.ToolStarted(CALL),
+    ev.InnerEvent(("c1",), ev.ToolProgress(CALL, "almost")),
     ev.ToolProgress(CALL, "half"),
     ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Text("seen"),)))),
     ev.Delivered("m1", 5, user("and hurry")),
@@ -108,7 +111,7 @@ def encode_with(encoder: Any) -> str:
     return "\n".join(str(chunk) for event in EVENTS for chunk in encoder.encode(event))
 
 
-def print_with(presenter: type[Any]) -> str:
+def print_with(presenter: Callable[[Any], Any]) -> str:
     data = io.BytesIO()
     out = io.TextIOWrapper(data, encoding="utf-8", write_through=True)
     for event in EVENTS:
@@ -129,7 +132,7 @@ def print_with(presenter: type[Any]) -> str:
             lambda: encode_with(VercelEncoder(FrontEndRequest(chat_id="c"))),
             ["retrying", "model-switched", "an answer", "seen"],
         ),
-        (lambda: print_with(_TextPresenter), ["an answer"]),
+        (lambda: print_with(lambda out: _TextPresenter(out, cast(Any, None), Agent())), ["an answer"]),
         (
             lambda: print_with(_JsonPresenter),
             [f'"type":"{event.__name__}"' for event in get_args(ev.RunEvent)],

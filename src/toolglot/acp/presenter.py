@@ -90,9 +90,7 @@ class RunPresenter:
             case ToolCallStarted() | ToolCallReady():
                 await self.announce_call(event)
             case ToolStarted():
-                if event.call.name != _PLAN_TOOL:
-                    view = await self.show_call(event.call)
-                    await self.send(view.progress("in_progress"))
+                await self._show_start(event.call)
             case ToolProgress():
                 await self._show_progress(await self.show_call(event.call), event.call.id, event.text)
             case InnerEvent():
@@ -115,6 +113,11 @@ class RunPresenter:
                 pass  # what they say is shown by others, or when the prompt ends
             case _:
                 assert_never(event)
+
+    async def _show_start(self, call: ToolCall) -> None:
+        if call.name != _PLAN_TOOL:
+            view = await self.show_call(call)
+            await self.send(view.progress("in_progress"))
 
     async def _show_inner(self, event: InnerEvent) -> None:
         """Show what a sub-agent does as the output of the call that runs it."""

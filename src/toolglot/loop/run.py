@@ -359,7 +359,7 @@ class Run:
         elsewhere go on waiting.
         """
         for index in self._waiting_indexes():
-            if not any(item.kind == "external" for item in self._turn.suspended[index].waiting):
+            if not self._turn.suspended[index].is_external:
                 del self._turn.suspended[index]
 
     def _ready_calls(self) -> tuple[tuple[int, ToolCall], ...]:

@@ -710,10 +710,11 @@ class ToolHost:
         """
         base, state = base_call(call), _read_state(record)
         tool = self.find_tool(call, caller)
-        is_elsewhere = any(item.kind == "external" for item in record.waiting)
-        if tool is None and not is_elsewhere:
+        if tool is None and not record.is_external:
             raise missing_tool_error(base.name)
-        if is_elsewhere:  # its answer is all that is needed: a function that it has by now is not called
+        if (
+            record.is_external
+        ):  # its answer is all that is needed: a function that it has by now is not called
             tool = tool or tool_from_definition(ToolDefinition(base.name))
         assert tool is not None
         if state.changed:
@@ -731,7 +732,7 @@ class ToolHost:
             state.approved,
             state.changed,
         )
-        if is_elsewhere:
+        if record.is_external:
             self.suspend(prepared, WaitsElsewhere.reopen(self._describe_external(prepared), record))
         elif tool.reopen is not None:
             self.suspend(prepared, await tool.reopen(state.own, prepared, distrust_reason))

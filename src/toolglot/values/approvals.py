@@ -182,6 +182,11 @@ class SuspensionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     state: Any = None
     """With what the call continues in another process; None: it cannot."""
 
+    @property
+    def is_external(self) -> bool:
+        """Whether the answer to the call itself comes from elsewhere."""
+        return any(item.kind == "external" and len(item.path) == 1 for item in self.waiting)
+
     @classmethod
     def of(cls, waiting: Sequence[Suspended]) -> "SuspensionRecord":
         """Return the record of one call. `waiting`: all that it waits for."""
