@@ -91,10 +91,8 @@ class RunPresenter:
                 await self.announce_call(event)
             case ToolStarted():
                 await self._show_start(event.call)
-            case ToolProgress():
-                await self._show_progress(await self.show_call(event.call), event.call.id, event.text)
-            case InnerEvent():
-                await self._show_inner(event)
+            case ToolProgress() | InnerEvent():
+                await self._show_progress(event)
             case ToolFinished():
                 await self.show_result(event.outcome.call, event.outcome.result)
             case Notice():
@@ -119,13 +117,15 @@ class RunPresenter:
             view = await self.show_call(call)
             await self.send(view.progress("in_progress"))
 
-    async def _show_inner(self, event: InnerEvent) -> None:
-        """Show what a sub-agent does as the output of the call that runs it."""
-        view, text = self._open.get(event.path[0]), describe_inner_event(event)
-        if view is not None and text:
-            await self._show_progress(view, event.path[0], text)
-
-    async def _show_progress(self, view: CallView, id: str, text: str) -> None:
+    async def _show_progress(self, event: ToolProgress | InnerEvent) -> None:
+        """Show what a tool reports, or a sub-agent does, as the output of the call so far."""
+        if isinstance(event, ToolProgress):
+            view, id, text = await self.show_call(event.call), event.call.id, event.text
+        else:
+            id, text = event.path[0], describe_inner_event(event)
+            view = self._open.get(id)
+        if view is None or not text:
+            return
         output = self._output[id] = f"{self._output.get(id, '')}{text}\n"[-_MAX_LIVE_CHARS:]
         await self.send(view.progress("in_progress", text_content(output)))
 
