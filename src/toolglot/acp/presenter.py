@@ -89,12 +89,8 @@ class RunPresenter:
                 await self.show_media(media)
             case ToolCallStarted() | ToolCallReady():
                 await self.announce_call(event)
-            case ToolStarted():
-                await self._show_start(event.call)
-            case ToolProgress() | InnerEvent():
-                await self._show_progress(event)
-            case ToolFinished():
-                await self.show_result(event.outcome.call, event.outcome.result)
+            case ToolStarted() | ToolProgress() | InnerEvent() | ToolFinished():
+                await self._show_work(event)
             case Notice():
                 await self.note(event.text)
             case (
@@ -112,9 +108,14 @@ class RunPresenter:
             case _:
                 assert_never(event)
 
-    async def _show_start(self, call: ToolCall) -> None:
-        if call.name != _PLAN_TOOL:
-            view = await self.show_call(call)
+    async def _show_work(self, event: ToolStarted | ToolProgress | InnerEvent | ToolFinished) -> None:
+        """Show what a tool does, from its start to its result."""
+        if isinstance(event, ToolFinished):
+            await self.show_result(event.outcome.call, event.outcome.result)
+        elif not isinstance(event, ToolStarted):
+            await self._show_progress(event)
+        elif event.call.name != _PLAN_TOOL:
+            view = await self.show_call(event.call)
             await self.send(view.progress("in_progress"))
 
     async def _show_progress(self, event: ToolProgress | InnerEvent) -> None:
