@@ -23,6 +23,7 @@ from toolglot.loop.inbox import Inbox, SavedDelivery
 from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
+from toolglot.loop.run_tools import SavedTool, read_run_tools, restore_run_tools, save_run_tools
 from toolglot.loop.saved_runs import upgrade_run
 from toolglot.schema.output import check_output_type
 from toolglot.tools.caller import Caller
@@ -53,6 +54,8 @@ class _SavedState(HostState, frozen=True):
     """A run that waits for approvals."""
     allow: frozenset[str] | None = None
     """The tools that this run may call, if it has fewer than the agent."""
+    run_tools: tuple[SavedTool, ...] = ()
+    """The tools that only this run has."""
     context: Truncation = Truncation()
     inbox: tuple[SavedDelivery, ...] = ()
     """Messages for the run that waits, and the ids of earlier ones."""
@@ -70,7 +73,10 @@ class RunOptions(TypedDict, Generic[Data], total=False):
     ]
     """For the first request; later requests use auto. A word is a mode (`required`) or a tool's name."""
     allow: Annotated[Iterable[str] | None, Accepts((Iterable, NoneType), "names of tools")]
-    """The tools that may be called, out of those that the agent has and allows."""
+    """The tools that may be called, out of those that the agent has and allows; those of `tools` always may."""
+    tools: Annotated[Iterable[Tool[..., Any, Any] | ToolDefinition], Accepts(Iterable, "ToolDefinitions")]
+    """Definitions of tools that only this run has, such as those of a front end: each call waits for an
+    `Answer`. Functions are passed to the agent."""
     limits: Annotated[RunLimits | None, Accepts((RunLimits, NoneType), "RunLimits")]
     """How much the run may use, in place of all of the agent's limits."""
 
@@ -97,6 +103,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice | None = None
     allow: frozenset[str] | None = None
     limits: RunLimits | None = None
+    tools: tuple[Tool, ...] = ()
 
     @classmethod
     def read(cls, options: Mapping[str, Any], output_type: Any) -> "RunSettings":
@@ -111,6 +118,8 @@ class RunSettings(msgspec.Struct, frozen=True):
                 fields[name] = value
         if fields.get("allow") is not None:
             fields["allow"] = frozenset(_read_names(fields["allow"]))
+        if "tools" in fields:
+            fields["tools"] = read_run_tools(fields["tools"])
         if "tool_choice" in fields:
             fields["tool_choice"] = parse_tool_choice(fields["tool_choice"])
         if output_type is not None:
@@ -200,6 +209,11 @@ class ConversationState:
         """Whether a run is in progress on the conversation, of this agent or of another one."""
         active: ActiveRun | None = self.conversation.active_run
         return active is not None and not active.is_dead
+
+    @property
+    def run_tools(self) -> tuple[Tool, ...]:
+        """The tools that only the present or the paused run has."""
+        return self.settings.tools if self.paused is not None or self.is_busy else ()
 
     async def enter(self, reader_gone: Event | None) -> ActiveRun:
         """Start a run. A stream that nobody reads any more is about to end, and is waited for."""
@@ -339,6 +353,8 @@ class ConversationState:
             header["run"] = self._save_run(self.paused, tools)
             if self.settings.allow is not None:
                 header["allow"] = sorted(self.settings.allow)
+            if self.settings.tools:
+                header["run_tools"] = save_run_tools(self.settings.tools)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
         if deliveries := self.inbox.snapshot():
@@ -369,10 +385,17 @@ class ConversationState:
         )
         if not is_start or not is_kept:
             raise MalformedData("line 1: the saved context does not fit the conversation")
+        tools = restore_run_tools(saved.run_tools)
         self.inbox.restore(saved.inbox, is_waiting=saved.run is not None)
         self.host.restore(saved)
-        self.meter, self.settings = ContextMeter(saved.context), RunSettings(allow=saved.allow)
+        self.meter = ContextMeter(saved.context)
+        self.settings = RunSettings(allow=saved.allow, tools=tools)
         return saved.run
+
+    def distrust_tools(self) -> None:
+        """Have each call of the tools of the run approved: what was saved of them cannot be trusted."""
+        tools = tuple([tool.replace(approval=True) for tool in self.settings.tools])
+        self.settings = replace(self.settings, tools=tools)
 
     def take_result(self, driver: "Driver") -> RunResult:
         """Return the result of a run that has ended; one that waits for approvals is kept."""

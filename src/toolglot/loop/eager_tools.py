@@ -86,7 +86,7 @@ class EagerTools:
         tool = host.find_tool(interpreted, caller)
         if tool is not None and tool.ordered:
             self._is_blocked = True
-        if tool is None or self._is_blocked or call.id in self._running:
+        if tool is None or tool.is_external or self._is_blocked or call.id in self._running:
             return
         offer = self._requests.offer
         if offer.is_single or offer.check(call) is not None:

@@ -257,6 +257,15 @@ class ModelView:
     def _own_names(self) -> frozenset[str]:
         return frozenset(item.qualified_name for item in self._own_tools[0])
 
+    def has_name(self, name: str) -> bool:
+        """Return whether a call under this name would mean one of these tools, whether shown or not."""
+        if name in self._own_names or self.registry.find(name) is not None:
+            return True
+        interpreted = self.interpret(ToolCall("", name, {}))
+        if not isinstance(interpreted, InterpretedCall):
+            return False
+        return interpreted.error is not None or interpreted.call.base_call is not None
+
     def translate_name(self, name: str) -> tuple[str, ...]:
         """Return the names that the model has for a tool, by its base name or another model's name for it."""
         if name in self._own_names:

@@ -71,4 +71,4 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         By identity: a tool of the user may have the same name.
         """
-        return bool(self.added_tools) and self.added_tools.get(tool.name) is tool
+        return bool(self.added_tools) and self.added_tools.get(tool.qualified_name) is tool

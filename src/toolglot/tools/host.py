@@ -401,7 +401,7 @@ class ToolHost:
             if tool.target is not None:
                 target = _describe(tool, tool.target, bound.arguments)[0]
             self.policy.check_limits(tool, shown_name, caller, self._read_clock(tool, caller))
-            if is_added and tool.always_ask is None:
+            if is_added and tool.always_ask is None and not tool.is_external:
                 verdict = NO_APPROVAL
             else:
                 verdict = self.policy.judge(tool, caller, bound.arguments)
@@ -433,7 +433,7 @@ class ToolHost:
 
         Without arguments: what holds for the tool.
         """
-        if tool.always_ask is None and self._is_added(tool, caller):
+        if tool.always_ask is None and not tool.is_external and self._is_added(tool, caller):
             return NO_APPROVAL
         return self.policy.judge(tool, caller, arguments)
 

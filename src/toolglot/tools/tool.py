@@ -221,6 +221,11 @@ class Tool(Generic[Parameters, Returned, Needs]):
         return self._spec.definition
 
     @property
+    def qualified_name(self) -> str:
+        """The name with its namespace, if it has one."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+    @property
     def description(self) -> str:
         """The description that a model reads."""
         return self.definition.description

@@ -398,6 +398,8 @@ class Agent(Generic[Data, OutputValue]):
             state.paused = self._setup.open_run(
                 conversation, self.config, state=run_state, distrust_reason=distrust_reason
             )
+            if distrust_reason:  # perhaps it said that they need approval
+                state.distrust_tools()
             state.has_approver = True  # a waiting run implies an approver, so later calls wait too
         self._check_idle()
         self._state = state

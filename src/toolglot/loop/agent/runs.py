@@ -79,11 +79,12 @@ class Runs:
     ) -> Driver:
         """Begin a run with a prompt."""
         messages, names = to_messages(prompt), self._setup.names
+        self._check_run_tools(settings)
         settings = self._resolve_allow(settings, names)
         config = settings.apply(self._setup.config.config, names)
         choice = parse_tool_choice(config.tool_choice)  # a word was parsed when the configuration was made
         if config.enabled and choice is not None:
-            self._check_tool_choice(choice, names)
+            self._check_tool_choice(choice, names, settings)
         self._setup.check_data(config, self._setup.config.data if settings.data is None else settings.data)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on, so the waiting calls never run
@@ -124,25 +125,32 @@ class Runs:
         parts = RunParts(setup, state, output, data, await setup.system_prompt(state, data))
         return Driver(run, RequestBuilder(parts), streaming=streaming)
 
+    def _check_run_tools(self, settings: RunSettings) -> None:
+        """Raise NameConflict for a tool of the run that would be taken for one of the agent's."""
+        if settings.tools and (taken := self._setup.find_taken_names(settings.tools)):
+            raise NameConflict(
+                f"a tool of the run is called {taken[0]!r}, as one of the agent's, or of the loop's: rename it"
+            )
+
     def _resolve_allow(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
         """Return the settings with the agent's own names of the tools that the run may call.
 
         Raises UnknownName.
         """
-        allowed = settings.allow
-        if allowed is None:
+        if settings.allow is None:
             return settings
-        tools = self._setup.config.tool_names
+        run_tools = {tool.qualified_name for tool in settings.tools}
+        tools, allowed = self._setup.config.tool_names, settings.allow - run_tools
         for pattern in allowed:
             if not any(names.covers(pattern, tool) for tool in tools) and not may_come_later(pattern):
-                raise UnknownName("tool in allow", pattern, tools)
+                raise UnknownName("tool in allow", pattern, (*tools, *run_tools))
         return replace(settings, allow=frozenset(tool for tool in tools if names.is_listed(tool, allowed)))
 
-    def _check_tool_choice(self, choice: ToolChoice, names: PolicyNames) -> None:
+    def _check_tool_choice(self, choice: ToolChoice, names: PolicyNames, settings: RunSettings) -> None:
         """Raise UnknownName for a choice of a tool that there is not, by any of its names."""
         config = self._setup.config
         # by the caller's names, and by the model's
-        definitions = (*config.tools.definitions(), *self._setup.view().tools())
+        definitions = (*config.tools.definitions(), *self._setup.view().tools(), *settings.tools)
         known = {
             *config.tool_names,
             *(name for item in definitions for name in (item.name, item.qualified_name)),
@@ -159,9 +167,9 @@ class Runs:
         if state.paused is None:
             return ()
         view = setup.view(tool_config=state.apply_settings(setup.config.config))
-        state.caller = setup.make_caller(
-            state, view, state.caller.added_tools.values(), {}, state.caller.data
-        )
+        added = {tool.qualified_name: tool for tool in setup.loop_tools(state)}
+        added.update(state.caller.added_tools)
+        state.caller = setup.make_caller(state, view, added.values(), {}, state.caller.data)
         waiting = await state.list_suspended(state.paused)
         for index, suspended in waiting.items():
             state.paused.suspend(index, SuspensionRecord.of(suspended))

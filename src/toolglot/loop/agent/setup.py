@@ -160,10 +160,10 @@ class AgentSetup:
         return language
 
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the loop adds: for structured output, to read the rest of long results, to
-        run code.
+        """Return the tools that the loop adds: those of the run, for structured output, to read the rest of
+        long results, to run code.
         """
-        tools: list[Tool] = []
+        tools = self._find_run_tools(state)
         if answer_tool is not None:
             tools.append(answer_tool)
         if len(state.host.store) and "read_result" not in self.config.tools:
@@ -172,6 +172,24 @@ class AgentSetup:
         if language is not None:
             tools.append(state.code_tool(language))
         return tuple(tools)
+
+    def _find_run_tools(self, state: ConversationState) -> list[Tool]:
+        """Return the tools that only the present run has.
+
+        One of the agent's that has come since then, or that another model has, goes first under its name.
+        """
+        if not state.run_tools or not self.config.config.enabled:
+            return []
+        taken = self.find_taken_names(state.run_tools)
+        if taken:
+            log.warning("tools of the run are left out, as the agent has their names: %s", ", ".join(taken))
+        return [tool for tool in state.run_tools if tool.qualified_name not in taken]
+
+    def find_taken_names(self, tools: Iterable[Tool | ToolDefinition]) -> list[str]:
+        """Return the names of those tools that would be taken for one of the agent's, or of the loop's."""
+        view, others = self.view(), {*self.config.hosted.all_names, *LOOP_TOOLS}
+        names = [tool.qualified_name for tool in tools]
+        return [name for name in names if name in others or view.has_name(name)]
 
     async def system_prompt(self, state: ConversationState, data: Any) -> str:
         """Return the system prompt: the caller's text, or what the caller's function returns."""
@@ -220,7 +238,9 @@ class AgentSetup:
             can_ask=self.config.approve is not None or state.has_approver,
             can_wait=True,
             data=data,
-            added_tools={tool.name: tool for tool in (*loop_tools, view.search_tool) if tool is not None},
+            added_tools={
+                tool.qualified_name: tool for tool in (*loop_tools, view.search_tool) if tool is not None
+            },
             unloaded_tools=unloaded_tools,
             inner_tools=view.inner_tools,
             telemetry=state.telemetry,
