@@ -30,15 +30,12 @@ conversations: dict[str, Conversation] = {}
 
 @app.post("/")
 async def run_agent(http_request: Request) -> StreamingResponse:
-    """Run the agent, or continue a run that waited for approval."""
+    """Run the agent, or continue a run that waited for the front end."""
     try:
         request = read_request(await http_request.body())
     except MalformedRequest as error:
         raise HTTPException(422, str(error)) from None
     # The client sends the history, too, but it could have changed it: the server has its own.
     conversation = conversations.setdefault(request.chat_id, Conversation())
-    if request.decisions:
-        events = agent.resume_stream(request.decisions, conversation=conversation)
-    else:
-        events = agent.stream(request.new_prompt(conversation), conversation=conversation)
+    events = request.stream(agent, conversation=conversation)
     return StreamingResponse(encode_events(events, request), media_type="text/event-stream")

@@ -30,7 +30,7 @@ conversations: dict[str, Conversation] = {}
 
 @app.post("/api/chat")
 async def run_agent(http_request: Request) -> StreamingResponse:
-    """Run the agent, or continue a run that waited for approval."""
+    """Run the agent, or continue a run that waited for the front end."""
     try:
         request = read_request(await http_request.body())
     except MalformedRequest as error:
@@ -38,8 +38,5 @@ async def run_agent(http_request: Request) -> StreamingResponse:
     # The client sends the history, too, but it could have changed it: the server has its own.
     conversation = rewind(conversations.get(request.chat_id, Conversation()), request)
     conversations[request.chat_id] = conversation
-    if request.decisions:
-        events = agent.resume_stream(request.decisions, conversation=conversation)
-    else:
-        events = agent.stream(request.new_prompt(conversation), conversation=conversation)
+    events = request.stream(agent, conversation=conversation)
     return StreamingResponse(encode_events(events, request), headers=HEADERS)

@@ -14,7 +14,18 @@ from pydantic import TypeAdapter
 from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
 from tests.loop.agents import check, make_agent
 
-from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, Thinking, ToolCall, tool
+from toolglot import (
+    Allow,
+    Conversation,
+    Deny,
+    MalformedRequest,
+    Media,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    tool,
+)
 from toolglot.bridges.ag_ui import AgUiEncoder, encode_events, read_request
 from toolglot.bridges.event_streams import FrontEndRequest
 from toolglot.values.events import ReplyStarted, RunEvent
@@ -222,7 +233,8 @@ def test_requests_become_messages() -> None:
     ]
     assert request.history[3].blocks == (Text("Well."), ToolCall("c1", "look", raw="{broken"))
     assert request.history[4].results[0].is_error
-    assert len(request.losses) == 2
+    assert [loss.subject for loss in request.losses] == ["message with role 'activity'"]
+    assert request.tools == (ToolDefinition("confirm", "Ask.", {"type": "object"}),)
     assert request.decisions == {
         "f1": Allow({"path": "b"}),
         "f2": Deny("no"),

@@ -43,10 +43,10 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
         "text-start",
         "text-end",
         "tool-input-start",
-        "tool-input-available",
         "tool-input-start",
-        "tool-input-available",
         "data-toolglot-reply",
+        "tool-input-available",
+        "tool-input-available",
         "tool-output-available",
         "tool-output-available",
         "finish-step",
@@ -66,6 +66,8 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
     assert {"tool-output-error", "data-toolglot-tool-progress"} <= {*types(runs["failure and progress"])}
     assert "tool-approval-request" in types(runs["approval"])
     assert "tool-output-denied" in types(runs["refusal"])
+    assert "tool-input-error" in types(runs["invalid"])
+    assert "tool-input-available" not in types(runs["invalid"]) + types(runs["approval"])
     assert "data-toolglot-retrying" in types(runs["retry"])
     assert "data-toolglot-model-switched" in types(runs["switch"])
     assert "data-toolglot-context-truncated" in types(runs["truncation"])

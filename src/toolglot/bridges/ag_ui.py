@@ -5,7 +5,7 @@ truncation, tool progress, a message that reached the run, why a run ended early
 names begin with `toolglot.`.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, assert_never, cast
 
 import msgspec
@@ -13,15 +13,19 @@ import msgspec
 from toolglot.bridges.event_streams import (
     Event,
     FrontEndRequest,
+    describe_answer,
     describe_approval,
     encode_run,
     export_output,
+    is_echo,
+    is_for_front_end,
     make_decision,
     make_media,
     name_event,
     read_body,
     read_items,
     read_text,
+    read_tools,
     result_media,
     split_prompt,
 )
@@ -31,6 +35,7 @@ from toolglot.common.sanitize import escape_line
 from toolglot.common.textutil import truncate
 from toolglot.errors import STOP_REASONS, MalformedRequest
 from toolglot.loop.format_call import describe_inner_event
+from toolglot.values.approvals import Answer, Suspended
 from toolglot.values.definitions import Schema
 from toolglot.values.events import (
     AnswerNeeded,
@@ -96,6 +101,7 @@ class AgUiEncoder:
 
     def __init__(self, request: FrontEndRequest, *, stateless: bool = False) -> None:
         self._is_stateless = stateless
+        self._answers = request.answers
         self._ids = {"threadId": request.chat_id, "runId": request.run_id}
         self._run_id = request.run_id
         self._replies = 0
@@ -141,8 +147,10 @@ class AgUiEncoder:
                 return self._finish_run(result)
             case Notice():
                 return [_custom(name_event(event, "_"), msgspec.to_builtins(event))]
-            case ToolStarted() | ApprovalNeeded() | AnswerNeeded():
-                # a call is shown when it is made; what waits is in the result
+            case AnswerNeeded(calls):
+                return _encode_needed(calls)
+            case ToolStarted() | ApprovalNeeded():
+                # a call is shown when it is made; what needs a decision is in the result
                 return []
             case _:
                 assert_never(event)
@@ -258,6 +266,8 @@ class AgUiEncoder:
                 "result": result.text,
             }
             return [_custom("inner_call", value)]
+        if call.id in self._answers and is_echo(self._answers[call.id], result):
+            return []  # the client has it, as its own message
         content: Any = result.text
         media = [_convert_media(block) for block in result_media(result)]
         if media:
@@ -275,21 +285,9 @@ class AgUiEncoder:
             return self.fail(message or result.stop, result.stop)
         events = [_custom("stopped_early", {"stop": result.stop, "message": message})] if message else []
         outcome: Event = {"type": "success"}
-        if result.pending:
-            interrupts = [
-                {
-                    "id": request.fingerprint,
-                    "reason": "tool_call" if request.form is None else "input_required",
-                    "message": truncate(
-                        escape_line(f"Allow {request.tool}? {request.reason}".rstrip()), _MAX_HEADING
-                    ),
-                    # the client does not know calls made by code
-                    "toolCallId": request.call.caller or request.call.id,
-                    "responseSchema": _decision_schema(request.form),
-                    "metadata": {"toolglot": describe_approval(request)},
-                }
-                for request in result.requests
-            ]
+        # A client cannot continue before it has resolved all interrupts. What its own tools return comes as
+        # messages, so calls of these are none.
+        if interrupts := [_make_interrupt(item) for item in result.pending if item.kind != "external"]:
             outcome = {"type": "interrupt", "interrupts": interrupts}
         elif result.stop == "interrupted":
             outcome = {"type": "cancelled"}
@@ -302,6 +300,25 @@ class AgUiEncoder:
         if result.output is not None:
             finished["result"] = export_output(result.output)
         return [*events, finished]
+
+
+def _encode_needed(calls: Sequence[Suspended]) -> list[Event]:
+    """Return the event that tells the front end which of its tools it has to run now."""
+    needed = [describe_answer(call) for call in calls if is_for_front_end(call)]
+    return [_custom("answer_needed", {"calls": needed})] if needed else []
+
+
+def _make_interrupt(suspended: Suspended) -> Event:
+    request = suspended.request
+    heading = escape_line(f"Allow {request.tool}? {request.reason}".rstrip())
+    return {
+        "id": request.fingerprint,
+        "reason": "tool_call" if request.form is None else "input_required",
+        "message": truncate(heading, _MAX_HEADING),
+        "toolCallId": suspended.path[0],  # the client does not know calls made by code or by a sub-agent
+        "responseSchema": _decision_schema(request.form),
+        "metadata": {"toolglot": describe_approval(request)},
+    }
 
 
 def _custom(name: str, value: Any) -> Event:
@@ -346,11 +363,9 @@ def read_request(body: Any) -> FrontEndRequest:
     Raises MalformedRequest.
     """
     fields = read_body(body)
-    losses = [
-        Loss(f"tool {item.get('name', '')!r}", "tools", "tools that run in the front end are not called")
-        for item in read_items(fields.get("tools"), "tools")
-    ]
-    messages = _read_messages(read_items(fields.get("messages"), "messages"), losses)
+    losses, answers = list[Loss](), dict[str, Answer]()
+    tools = read_tools(read_items(fields.get("tools"), "tools"), losses, _find_parameters)
+    messages = _read_messages(read_items(fields.get("messages"), "messages"), losses, answers)
     if items := read_items(fields.get("context"), "context"):
         texts = [f"{item.get('description', '')}: {item.get('value', '')}" for item in items]
         messages.insert(0, system("\n".join(["Context from the application:", *texts])))
@@ -362,10 +377,16 @@ def read_request(body: Any) -> FrontEndRequest:
         history=history,
         prompt=prompt,
         decisions=dict(_read_resume(item) for item in read_items(fields.get("resume"), "resume")),
+        tools=tools,
+        answers=answers,
         state=fields.get("state"),
         extras={name: value for name, value in fields.items() if name not in known},
         losses=tuple(losses),
     )
+
+
+def _find_parameters(tool: Event) -> Any:
+    return tool.get("parameters")
 
 
 def _read_resume(item: Event) -> tuple[str, Any]:
@@ -378,7 +399,8 @@ def _read_resume(item: Event) -> tuple[str, Any]:
     return read_text(item, "interruptId"), decision
 
 
-def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
+def _read_messages(items: list[Event], losses: list[Loss], answers: dict[str, Answer]) -> list[Message]:
+    """Return a client's messages. `answers` gets the results after the last reply, by call id."""
     messages: list[Message] = []
     thinking: list[Block] = []  # belongs to the reply that follows
     names: dict[str, str] = {}  # tool names, by call id
@@ -395,6 +417,7 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
             case "reasoning":
                 thinking.append(Thinking(read_text(item, "content")))
             case "assistant":
+                answers.clear()
                 text = read_text(item, "content")
                 if later := read_text(item, _LATER_REASONING):
                     thinking.append(Thinking(later))
@@ -412,6 +435,7 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                     (Text(error),) if error else _read_content(content, where, losses)
                 )
                 result = ToolResult(id, blocks, names.get(id, ""), is_error=bool(error))
+                answers[id] = _read_answer(blocks, error)
                 earlier = messages.pop().results if messages and messages[-1].role == "tool" else ()
                 messages.append(tool_results(*earlier, result))
             case role:
@@ -419,6 +443,14 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                     Loss(f"message with role {role!r:.40}", where, "only the front end understands it")
                 )
     return messages
+
+
+def _read_answer(blocks: tuple[ResultBlock, ...], error: str) -> Answer:
+    if error:
+        return Answer(error=error)
+    if len(blocks) == 1 and isinstance(blocks[0], Text):
+        return Answer(blocks[0].text)
+    return Answer(tuple(blocks))
 
 
 def _join_replies(items: list[Event]) -> list[Event]:

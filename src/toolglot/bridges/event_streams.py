@@ -1,20 +1,25 @@
 """Shared code of the event streams for web front ends: server-sent events, approvals and media."""
 
 from base64 import b64decode
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Unpack, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from toolglot.common.jsontext import dumps, loads
+from toolglot.common.jsontext import dumps, dumps_text, loads
 from toolglot.common.loggers import get_logger
 from toolglot.common.sanitize import escape_deceptive, escape_line
-from toolglot.errors import MalformedRequest, ToolglotError
-from toolglot.values.approvals import Allow, ApprovalRequest, Decision, Deny
-from toolglot.values.events import RunEvent
+from toolglot.errors import MalformedRequest, ToolglotError, UsageError
+from toolglot.loop.agent.agent import Agent, find_results, find_taken_names
+from toolglot.loop.conversation_state import RunOptions
+from toolglot.loop.run_tools import read_run_tools
+from toolglot.values.approvals import Allow, Answer, ApprovalRequest, Decision, Deny, Suspended
+from toolglot.values.definitions import ToolDefinition
+from toolglot.values.events import AnswerNeeded, ApprovalNeeded, RunDone, RunEvent
 from toolglot.values.losses import Loss
-from toolglot.values.messages import Media, MediaKind, Message, ToolResult
+from toolglot.values.messages import Conversation, Media, MediaKind, Message, Text, ToolResult
 
 __all__ = ["FrontEndRequest", "StreamEncoder", "encode_run", "name_event"]
 
@@ -37,6 +42,13 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
     regenerated."""
     decisions: dict[str, Decision] = {}
     """Decisions on calls that waited for approval, for `Agent.resume`."""
+    tools: tuple[ToolDefinition, ...] = ()
+    """The front end's own tools. What they return comes with a later request."""
+    answers: dict[str, Answer] = {}
+    """What the client says that the calls of the last reply returned, by call id: those of its own tools, and
+    those of the server, sent back. `stream` uses the answers that the server waits for."""
+    shown_calls: frozenset[str] = frozenset()
+    """The calls of the last reply that the client has got to answer (`useChat`)."""
     message_id: str = ""
     """The client's last reply, which a resumed run continues."""
     state: Any = None
@@ -58,6 +70,172 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
             if known[-count:] == prompt[:count]:
                 return self.prompt[count:]
         return self.prompt
+
+    async def stream(
+        self, agent: Agent[Any, Any], *, output_type: Any = None, **options: Unpack[RunOptions[Any]]
+    ) -> AsyncGenerator[RunEvent]:
+        """Do what the request asks for, and yield the events: the rest of a run that waits, or a new run.
+
+        A decision or an answer counts only for a call that waits for one. Everything else that the client
+        says of calls is a loss (`losses` of the result), as is a tool of the front end whose name the agent
+        needs itself. A prompt that comes while calls wait gives up those that have no answer. The tools of
+        the front end are those of the request that began the run.
+
+        Args:
+            agent: The agent of the server.
+            output_type: As for `Agent.run`.
+            options: As for `Agent.run`; `tools`: others that the run has besides those of the front end.
+        """
+        conversation: Conversation | None = options.get("conversation")
+        if conversation is None:
+            conversation = agent.conversation
+        waiting = await agent.list_pending(conversation)
+        answers, losses = self._sort_answers(waiting, find_results(agent, conversation))
+        prompt, items = self.new_prompt(conversation), dict[str, Decision | Answer](self.decisions) | answers
+        if waiting and (items or not prompt):
+            rest = _Rest(agent, conversation, prompt, gives_up=not _covers(items, waiting))
+            resumed = agent.resume_stream(
+                items, conversation=conversation, data=options.get("data"), output_type=output_type
+            )
+            async with aclosing(resumed) as events:
+                async for event in rest.pass_on(events):
+                    yield _add_losses(event, (*self.losses, *losses))
+            if not (prompt := rest.undelivered):
+                return
+        elif not prompt and self.decisions:
+            raise UsageError("no run is waiting to be resumed")
+        elif not prompt and self.answers:
+            raise _nothing_to_do(losses)
+        own = read_run_tools(options.get("tools", ()))
+        tools, lost = self._sort_tools(agent, {tool.qualified_name for tool in own})
+        options["tools"], options["conversation"] = [*own, *tools], conversation
+        async with aclosing(agent.stream(prompt, output_type=output_type, **options)) as events:
+            async for event in events:
+                yield _add_losses(event, (*self.losses, *losses, *lost))
+
+    def _sort_answers(
+        self, waiting: Iterable[Suspended], results: Mapping[str, ToolResult]
+    ) -> tuple[dict[str, Answer], list[Loss]]:
+        """Return the answers that the server waits for, and a loss for each that it does not."""
+        answers, losses = dict[str, Answer](), list[Loss]()
+        by_id = {suspended.id: suspended for suspended in waiting}
+        for id, answer in self.answers.items():
+            suspended, result = by_id.get(id), results.get(id)
+            if suspended is not None and is_for_front_end(suspended):
+                answers[id] = _read_as_data(answer) if suspended.schema is not None else answer
+            elif suspended is not None:
+                reason = "the call waits for something else than an answer of the front end"
+                losses.append(Loss(f"answer to {id!r:.80}", "messages", reason))
+            elif result is None:
+                losses.append(Loss(f"answer to {id!r:.80}", "messages", "no such call waits for an answer"))
+            elif not is_echo(answer, result):
+                losses.append(Loss(f"answer to {id!r:.80}", "messages", "the call has been answered"))
+        return answers, losses
+
+    def _sort_tools(
+        self, agent: Agent[Any, Any], taken: Iterable[str]
+    ) -> tuple[list[ToolDefinition], list[Loss]]:
+        """Return the tools of the front end that the run can have, and a loss for each other one."""
+        tools, losses = list[ToolDefinition](), list[Loss]()
+        taken = {*taken, *find_taken_names(agent, self.tools)}
+        for tool in self.tools:
+            if tool.name not in taken:
+                tools.append(tool)
+            else:
+                losses.append(Loss(f"tool {tool.name!r:.80}", "tools", "the server has a tool of this name"))
+        return tools, losses
+
+
+class _Rest:
+    """Passes on the rest of a run that waited, and with it the prompt that came with the answers.
+
+    The prompt follows the results in the same run. If calls still wait, they are given up (`gives_up`): the
+    prompt begins a new run.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[Any, Any],
+        conversation: Conversation,
+        prompt: Sequence[Message],
+        *,
+        gives_up: bool,
+    ) -> None:
+        self._agent, self._conversation, self._prompt = agent, conversation, prompt
+        self._gives_up = gives_up and bool(prompt)
+        self.undelivered: tuple[Message, ...] = tuple(prompt)
+
+    async def pass_on(self, events: AsyncGenerator[RunEvent]) -> AsyncGenerator[RunEvent]:
+        """Yield the events, but not an end that is none."""
+        deliveries: list[Any] = []
+        is_first = True
+        async for event in events:
+            if is_first and not self._gives_up:
+                # Not before: if an answer is refused, the client sends its prompt again.
+                deliveries = [
+                    self._agent.deliver(message, conversation=self._conversation) for message in self._prompt
+                ]
+            is_first = False
+            if isinstance(event, RunDone):
+                if not self._gives_up:
+                    self.undelivered = tuple(
+                        [delivery.message for delivery in deliveries if delivery.state == "refused"]
+                    )
+                if self.undelivered:
+                    return
+            elif self._gives_up and isinstance(event, ApprovalNeeded | AnswerNeeded):
+                continue
+            yield event
+
+
+def _covers(items: Mapping[str, Any], waiting: Iterable[Suspended]) -> bool:
+    """Return whether there is a decision or an answer for each call that waits."""
+    return all(item.id in items or item.fingerprint in items for item in waiting)
+
+
+def _nothing_to_do(losses: Sequence[Loss]) -> UsageError:
+    """Return the error for answers that nothing waits for, without a prompt. A client sends them again after a
+    failed run, for example.
+    """
+    if losses:
+        return UsageError(f"{losses[0].subject}: {losses[0].reason}")
+    return UsageError("the calls have been answered, and the run has ended: send a message")
+
+
+def _add_losses(event: RunEvent, losses: tuple[Loss, ...]) -> RunEvent:
+    if not losses or not isinstance(event, RunDone):
+        return event
+    return RunDone(replace(event.result, losses=(*losses, *event.result.losses)))
+
+
+def is_echo(answer: Answer, result: ToolResult) -> bool:
+    """Return whether a client sends back what the server has sent it, or what it has sent before."""
+    value: Any = answer.error or answer.value
+    if result.data is not None and value == result.data:
+        return True
+    text = _read_as_text(value)
+    return text == result.text or _parse(text) == _parse(result.text)
+
+
+def _read_as_text(value: Any) -> str:
+    """Return the text of an answer, whether text, content or data."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return "".join([block.text for block in cast(tuple[Any, ...], value) if isinstance(block, Text)])
+    return dumps_text(value)
+
+
+def _read_as_data(answer: Answer) -> Answer:
+    """Return an answer with the data that its text is, for a call that waits for data."""
+    return replace(answer, value=_parse(answer.value)) if isinstance(answer.value, str) else answer
+
+
+def _parse(text: str) -> Any:
+    try:
+        return loads(text)
+    except ValueError:
+        return text
 
 
 class StreamEncoder(Protocol):
@@ -124,6 +302,32 @@ def read_text(fields: dict[str, Any], name: str) -> str:
     return value or ""
 
 
+def read_tools(
+    items: Iterable[Event], losses: list[Loss], find_schema: Callable[[Event], Any]
+) -> tuple[ToolDefinition, ...]:
+    """Return the tools that a front end declares; one that no run can have is a loss."""
+    tools: dict[str, ToolDefinition] = {}
+    for item in items:
+        name, schema = read_text(item, "name"), find_schema(item)
+        definition = ToolDefinition(
+            name,
+            read_text(item, "description"),
+            {"type": "object", **schema} if isinstance(schema, dict) else None,
+        )
+        if not name.strip():
+            losses.append(Loss("a tool", "tools", "it has no name"))
+            continue
+        try:
+            read_run_tools([definition])
+        except ToolglotError as e:
+            losses.append(Loss(f"tool {name!r:.80}", "tools", str(e)))
+            continue
+        if name in tools:
+            losses.append(Loss(f"tool {name!r:.80}", "tools", "there are two of this name"))
+        tools.setdefault(name, definition)
+    return tuple(tools.values())
+
+
 def split_prompt(messages: list[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Return the history, and the user's messages after the last reply."""
     end = len(messages)
@@ -154,6 +358,23 @@ def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
         "form": request.form,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def describe_answer(suspended: Suspended) -> dict[str, Any]:
+    """Return what a front end needs to answer a call: its arguments may have been repaired, or changed by the
+    approver.
+    """
+    request = suspended.request
+    fields = {"toolCallId": suspended.id, "name": request.call.name, "arguments": request.arguments}
+    optional = {"schema": suspended.schema, "expires": suspended.expires}
+    return {**fields, **{name: value for name, value in optional.items() if value is not None}}
+
+
+def is_for_front_end(suspended: Suspended) -> bool:
+    """Return whether a front end may answer a call: its tool has only a definition. A tool with a function that
+    has put off its answer waits for somebody else.
+    """
+    return suspended.kind == "external" and not suspended.has_started
 
 
 def export_output(value: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, assert_never, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.bridges.event_streams import (
     Event,
@@ -15,6 +16,7 @@ from toolglot.bridges.event_streams import (
     describe_approval,
     encode_run,
     export_output,
+    is_for_front_end,
     make_decision,
     make_media,
     media_url,
@@ -22,6 +24,7 @@ from toolglot.bridges.event_streams import (
     read_body,
     read_items,
     read_text,
+    read_tools,
     result_media,
     split_prompt,
 )
@@ -30,7 +33,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.common.sanitize import escape_line
 from toolglot.errors import STOP_REASONS, MalformedRequest
 from toolglot.loop.format_call import describe_inner_event
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import Answer, Suspended
 from toolglot.values.events import (
     AnswerNeeded,
     ApprovalNeeded,
@@ -87,6 +90,7 @@ _FINISH_REASONS = {
     "error": "error",
     "timeout": "error",
     "approval": "tool-calls",
+    "waiting": "tool-calls",
     "interrupted": "interrupted",
 }
 _STORED_KEY = "reply"
@@ -108,8 +112,15 @@ class VercelEncoder:
 
     def __init__(self, request: FrontEndRequest, *, stateless: bool = False) -> None:
         self._is_stateless = stateless
-        # A run resumed after an approval also continues the client's message.
-        self._message = {"messageId": request.message_id} if request.decisions and request.message_id else {}
+        # A run that goes on after an approval or an answer also continues the client's message.
+        goes_on = bool(request.decisions or request.answers) and request.message_id
+        self._message = {"messageId": request.message_id} if goes_on else {}
+        self._shown_calls = request.shown_calls
+        self._calls: set[str] = set()  # of this message, as far as this stream has begun it
+        # Complete calls, by id, that the client has not got as such: it would run those of its own tools, but
+        # they may be invalid, or need approval.
+        self._held_calls: dict[str, ToolCall] = {}
+        self._without_input: set[str] = set()  # calls that have started
         self._is_in_step = False
         self._replies = 0
         self._open: dict[int, str] = {}  # open parts, by block index
@@ -145,10 +156,10 @@ class VercelEncoder:
                 return self._encode_original(reply)
             case ToolProgress(call, text):
                 return [_notice("tool-progress", {"toolCallId": call.id, "text": text})]
+            case ToolStarted(call):
+                return self._show_call(call.id)
             case ToolFinished(outcome):
-                return [_encode_outcome(outcome)]
-            case ApprovalNeeded(requests):
-                return [*map(_encode_question, requests)]
+                return self._encode_outcome(outcome)
             case Delivered(id, _, message):
                 return [_notice("delivered", {"id": id, "text": message.text})]
             case InnerEvent():
@@ -162,7 +173,7 @@ class VercelEncoder:
                 return self._finish_run(result)
             case Notice():
                 return [_notice(name_event(event, "-"), msgspec.to_builtins(event))]
-            case ToolStarted() | AnswerNeeded():  # a call is shown when it is made
+            case ApprovalNeeded() | AnswerNeeded():  # they are in the result
                 return []
             case _:
                 assert_never(event)
@@ -178,7 +189,7 @@ class VercelEncoder:
             case BlockReady(index, block):
                 return self._close_block(index, block)
             case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
-                return [self._encode_call(event)]
+                return self._encode_call(event)
             case _:
                 assert_never(event)
 
@@ -228,22 +239,56 @@ class VercelEncoder:
         delta = TextDelta(index, block.text) if is_text else ThinkingDelta(index, block.text)
         return [*self.encode(delta), {"type": end, "id": self._open.pop(index)}]
 
-    def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> Event:
+    def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> list[Event]:
         match event:
             case ToolCallStarted(index, id, name, freeform):
                 self._open[index] = id
                 encoding = {"inputEncoding": "text"} if freeform else {}
-                return {"type": "tool-input-start", "toolCallId": id, "toolName": name, **encoding}
+                self._calls.add(id)
+                self._without_input.add(id)
+                return [{"type": "tool-input-start", "toolCallId": id, "toolName": name, **encoding}]
             case ToolCallDelta(index, text):
-                return {"type": "tool-input-delta", "toolCallId": self._open[index], "inputTextDelta": text}
+                self._without_input.discard(self._open[index])
+                return [_make_delta(self._open[index], text)]
             case ToolCallReady(_, call):
-                input = call.text if call.arguments is None else call.arguments
-                return {
-                    "type": "tool-input-available",
-                    "toolCallId": call.id,
-                    "toolName": call.name,
-                    "input": input,
-                }
+                self._held_calls[call.id] = call
+                if call.id not in self._without_input:
+                    return []
+                self._without_input.discard(call.id)  # Gemini and Ollama send calls in one piece
+                return [_make_delta(call.id, call.text)]
+
+    def _show_call(self, id: str) -> list[Event]:
+        """Return the chunk that says that a call is complete, if the client has not got it."""
+        call = self._held_calls.pop(id, None)
+        return [] if call is None else [_make_input("tool-input-available", call)]
+
+    def _encode_outcome(self, outcome: ToolOutcome) -> list[Event]:
+        call, result = outcome.call, outcome.result
+        if not self._has_call(call.caller or call.id):
+            return []
+        held = None if call.caller else self._held_calls.pop(call.id, None)
+        encoded = _encode_outcome(outcome)
+        match encoded["type"]:
+            case "tool-output-error" if held is not None:  # it did not run
+                return [{**_make_input("tool-input-error", held), "errorText": result.text}]
+            case "tool-output-available" if held is not None:
+                return [_make_input("tool-input-available", held), encoded]
+            case _:
+                return [encoded]
+
+    def _has_call(self, id: str) -> bool:
+        """Return whether a call may be one of the client's message: chunks about others are errors to it."""
+        return bool(self._message) or id in self._calls
+
+    def _encode_pending(self, suspended: Suspended) -> list[Event]:
+        if not self._has_call(suspended.path[0]):
+            return []
+        if suspended.kind != "external":
+            return [_encode_question(suspended)]
+        if not is_for_front_end(suspended) or suspended.id in self._shown_calls:
+            return []
+        call = replace(suspended.call, id=suspended.id, arguments=suspended.request.arguments)
+        return [_make_input("tool-input-available", call)]
 
     def _finish_run(self, result: RunResult) -> list[Event]:
         message, chunks = STOP_REASONS.get(result.stop), list[Event]()
@@ -255,6 +300,8 @@ class VercelEncoder:
             chunks.append({"type": "error", "errorText": message})
         if result.output is not None:
             chunks.append({"type": "data-toolglot-output", "data": export_output(result.output)})
+        for suspended in result.pending:
+            chunks += self._encode_pending(suspended)
         return [
             *chunks,
             *self._end_step(),
@@ -262,11 +309,21 @@ class VercelEncoder:
         ]
 
 
-def _encode_question(request: ApprovalRequest) -> Event:
+def _make_delta(call_id: str, text: str) -> Event:
+    return {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": text}
+
+
+def _make_input(kind: str, call: ToolCall) -> Event:
+    input = call.text if call.arguments is None else call.arguments
+    return {"type": kind, "toolCallId": call.id, "toolName": call.name, "input": input}
+
+
+def _encode_question(suspended: Suspended) -> Event:
+    request = suspended.request
     question: Event = {
         "type": "tool-approval-request",
         "approvalId": request.fingerprint,
-        "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
+        "toolCallId": suspended.path[0],  # the client does not know calls made by code or by a sub-agent
         "approvalDescriptor": describe_approval(request),
     }
     if request.reason:
@@ -309,13 +366,17 @@ def read_request(body: Any) -> FrontEndRequest:
     """Parse a `useChat` request: bytes, text or a dict. Raises MalformedRequest.
 
     Approval responses cannot carry arguments; pass them in the body as `approvalArguments`, by approval id.
+    A front end that declares its own tools passes them in the body, too: `tools`, each with a `description`
+    and `parameters` or an `inputSchema`, by name or in a list.
     """
-    fields, losses = read_body(body), list[Loss]()
+    fields, losses, answers = read_body(body), list[Loss](), dict[str, Answer]()
     if "messages" not in fields:
         raise MalformedRequest("the body has no messages")
     items = read_items(fields["messages"], "messages")
     messages: list[Message] = []
     decisions: dict[str, Any] = {}
+    shown_calls = frozenset[str]()
+    tools = read_tools(_list_tools(fields.get("tools")), losses, _find_schema)
     arguments = fields.get("approvalArguments")
     arguments = cast(Event, arguments) if isinstance(arguments, dict) else {}
     for number, item in enumerate(items):
@@ -327,6 +388,7 @@ def read_request(body: Any) -> FrontEndRequest:
             messages += _read_reply(parts, where, losses)
             # earlier ones have been used
             decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))
+            answers, shown_calls = _read_answers(parts)
         elif (role := item.get("role")) in ("user", "system"):
             messages.append(Message(role, tuple(_read_parts(parts, where, losses, is_reply=False))))
             decisions = {}
@@ -339,6 +401,9 @@ def read_request(body: Any) -> FrontEndRequest:
         history=history,
         prompt=prompt,
         decisions=decisions,
+        tools=tools,
+        answers=answers,
+        shown_calls=shown_calls,
         message_id=read_text(last, "id") if last.get("role") == "assistant" else "",
         extras={name: value for name, value in fields.items() if name not in ("id", "messages")},
         losses=tuple(losses),
@@ -377,6 +442,39 @@ def _read_approval(part: Event, arguments: Event) -> tuple[str, Any] | None:
     answer = cast(Event, approval)
     id = read_text(answer, "id")
     return id, make_decision(answer.get("approved"), arguments.get(id), answer.get("reason"))
+
+
+def _read_answers(parts: list[Event]) -> tuple[dict[str, Answer], frozenset[str]]:
+    """Return what the calls of a reply have returned, as the client says, and the calls that have not."""
+    answers, shown_calls = dict[str, Answer](), set[str]()
+    for part in parts:
+        if part.get("type") == "step-start":  # earlier ones have been used
+            answers, shown_calls = dict[str, Answer](), set[str]()
+        if not _tool_name(part):
+            continue
+        id, state = read_text(part, "toolCallId"), part.get("state")
+        if state == "output-available":
+            answers[id] = Answer(_read_value(part.get("output")))
+        elif state == "output-error":
+            answers[id] = Answer(error=read_text(part, "errorText") or "The call has failed.")
+        elif state == "input-available":
+            shown_calls.add(id)
+    return answers, frozenset(shown_calls)
+
+
+def _list_tools(tools: Any) -> list[Event]:
+    """Return the tools that a client declares; other data under this name is its own."""
+    if isinstance(tools, dict):
+        named = cast(dict[str, Any], tools)
+        tools = [{**tool, "name": name} for name, tool in named.items() if isinstance(tool, dict)]
+    if not isinstance(tools, list):
+        return []
+    items = cast(list[Any], tools)
+    return [tool for tool in items if isinstance(tool, dict) and "name" in tool]
+
+
+def _find_schema(tool: Event) -> Any:
+    return tool.get("parameters", tool.get("inputSchema"))
 
 
 def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Message]:
@@ -456,12 +554,18 @@ def _read_result(part: Event) -> ToolResult | None:
 
 
 def _read_output(output: Any) -> tuple[Text | Media, ...]:
-    """Return what a tool has returned: our own form of it, or any text or JSON."""
+    """Return what a tool has returned as content."""
+    value = _read_value(output)
+    if isinstance(value, tuple):
+        return cast(tuple[Text | Media, ...], value)
+    return (Text(value if isinstance(value, str) else dumps_text(value)),)
+
+
+def _read_value(output: Any) -> Any:
+    """Return what a tool has returned: content, if it is in the form that `_encode_outcome` sends, or any JSON."""
     match output:
         case {"text": str(text), "files": [*files]} if all(map(_is_file, files)):
             media = [make_media(file["mediaType"], url=file["url"]) for file in cast(list[Event], files)]
             return (Text(text), *media) if text else tuple(media)
-        case str():
-            return (Text(output),)
         case _:
-            return (Text(dumps_text(output)),)
+            return output

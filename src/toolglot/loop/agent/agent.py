@@ -48,11 +48,11 @@ from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Suspended
 from toolglot.values.deliveries import Delivery, DeliveryTime
 from toolglot.values.events import ContextTruncated, RunEvent, RunResult
-from toolglot.values.messages import Conversation, Message, load, save, user
-from toolglot.values.request import Request, Schema
+from toolglot.values.messages import Conversation, Message, ToolResult, load, save, user
+from toolglot.values.request import Request, Schema, ToolDefinition
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
-__all__ = ["Agent", "Orchestrator", "compact"]
+__all__ = ["Agent", "Orchestrator", "compact", "find_results", "find_taken_names"]
 
 log = get_logger("toolglot.loop")
 _attaching = Lock()
@@ -500,6 +500,21 @@ async def compact(agent: Agent[Any, Any]) -> ContextTruncated | None:
     """
     # For programs like the chat: an agent has few methods, and those that people need every day.
     return await agent._runs.compact(agent._state)  # pyright: ignore[reportPrivateUsage]
+
+
+def find_taken_names(agent: Agent[Any, Any], tools: Iterable[ToolDefinition]) -> list[str]:
+    """Return the names of those tools that a run cannot have besides the agent's own."""
+    return agent._setup.find_taken_names(tools)  # pyright: ignore[reportPrivateUsage]
+
+
+def find_results(agent: Agent[Any, Any], conversation: Conversation) -> dict[str, ToolResult]:
+    """Return the results of the last calls of a conversation, by call id, also those of a turn that is open."""
+    run = agent._find_state(conversation).paused  # pyright: ignore[reportPrivateUsage]
+    if run is not None:
+        results: Iterable[ToolResult | None] = run.snapshot().results
+    else:
+        results = next((message.results for message in reversed(conversation) if message.results), ())
+    return {result.call_id: result for result in results if result is not None}
 
 
 _DELIVER_ARGUMENTS = {"id": (str, "a string"), "when": (str, "'soon' or 'idle'")}
