@@ -21,6 +21,7 @@ from toolglot import (
     RunDone,
     RunEvent,
     RunResult,
+    Text,
     Tool,
     ToolDefinition,
     tool_from_definition,
