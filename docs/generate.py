@@ -16,7 +16,15 @@ from typing import Any, cast, get_args
 
 import click
 import msgspec
-from generate_comparison import ORDERS_CLAIMS, render_claims, render_programs, render_results
+from generate_comparison import (
+    FRONTEND_CLAIMS,
+    ORDERS_CLAIMS,
+    SUBAGENT_CLAIMS,
+    render_claims,
+    render_programs,
+    render_restarts,
+    render_results,
+)
 from generate_reference import (
     REFERENCE_PAGES,
     first_paragraph,
@@ -406,6 +414,20 @@ GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/comparison.md", "claims", partial(render_claims, "orders", ORDERS_CLAIMS)),
     ("docs/comparison.md", "results", partial(render_results, "orders")),
     ("docs/comparison.md", "programs", partial(render_programs, "orders")),
+    ("docs/comparison.md", "subagent-claims", partial(render_claims, "subagent", SUBAGENT_CLAIMS)),
+    ("docs/comparison.md", "subagent-results", partial(render_restarts, "subagent")),
+    (
+        "docs/comparison.md",
+        "subagent-programs",
+        partial(render_programs, "subagent", "A sub-agent with"),
+    ),
+    ("docs/comparison.md", "frontend-claims", partial(render_claims, "frontend", FRONTEND_CLAIMS)),
+    ("docs/comparison.md", "frontend-results", partial(render_restarts, "frontend")),
+    (
+        "docs/comparison.md",
+        "frontend-programs",
+        partial(render_programs, "frontend", "A tool of the front end with"),
+    ),
     ("docs/guides/fastapi.md", "fastapi", partial(render_example, "fastapi_sse.py")),
     ("docs/guides/web-frontends.md", "vercel", partial(render_example, "vercel_server.py")),
 )

@@ -32,12 +32,12 @@ def read_results(comparison: str) -> dict[str, Any]:
     return results
 
 
-def render_programs(comparison: str) -> str:
-    """Render the program of each library."""
+def render_programs(comparison: str, title: str = "With") -> str:
+    """Render the program of each library. `title`: how the heading of each begins."""
     parts: list[str] = []
     for library in read_results(comparison)["libraries"]:
         source = (COMPARISONS / comparison / f"{library}_program.py").read_text(encoding="utf-8")
-        parts.append(f"### With {LIBRARIES[library]}\n\n```py\n{source}```")
+        parts.append(f"### {title} {LIBRARIES[library]}\n\n```py\n{source}```")
     return "\n\n".join(parts)
 
 
@@ -223,10 +223,135 @@ ORDERS_CLAIMS: tuple[Claim, ...] = (
 )
 
 
+# ---- programs that are started again
+
+
+def render_restarts(comparison: str) -> str:
+    """Render one table: a column for each library, a row for each situation."""
+    results = read_results(comparison)
+    libraries: Libraries = results["libraries"]
+    header = (
+        "",
+        *(f"{LIBRARIES[name]} {library['version']}" for name, library in libraries.items()),
+    )
+    rows = [
+        ("lines of the program", *(library["lines"] for library in libraries.values())),
+        ("prints", *(_show_lines(library["right"]["printed"]) for library in libraries.values())),
+    ]
+    for mistake, title in results["titles"].items():
+        cells = (
+            _show_outcome(library["mistakes"][mistake], library["right"])
+            for library in libraries.values()
+        )
+        rows.append((title.lower(), *cells))
+    return render_table(header, rows)
+
+
+def _show_outcome(answer: dict[str, Any], right: dict[str, Any]) -> str:
+    """The exception that ends the program, after the lines that it would not print otherwise."""
+    printed: list[str] = answer["printed"]
+    usual: list[str] = right["printed"]
+    same = 0
+    while same < min(len(printed), len(usual)) and printed[same] == usual[same]:
+        same += 1
+    raised: str = answer["raised"]
+    parts = [_show_lines(printed[same:]), f"exception: {render_code(raised)}" if raised else ""]
+    return "<br>".join(filter(None, parts)) or "the same"
+
+
+def _show_lines(lines: list[str]) -> str:
+    return "<br>".join(map(render_code, lines))
+
+
+def _pays(libraries: Libraries, library: str, situation: str, amount: int) -> bool:
+    return f"paying {amount}" in _answer(libraries, library, situation)["printed"]
+
+
+_BOTH = ("toolglot", "pydantic_ai")
+
+SUBAGENT_CLAIMS: tuple[Claim, ...] = (
+    (
+        "**Better in toolglot:** `as_tool` does it: the run of the sub-agent is a part of the saved run. With "
+        "pydantic-ai, the program keeps the inner conversation, forwards decisions and passes the usage on, in more "
+        "than twice as many lines.",
+        lambda libraries: (
+            2 * libraries["toolglot"]["lines"] < libraries["pydantic_ai"]["lines"]
+            and all("paying 90" in libraries[name]["right"]["printed"] for name in _BOTH)
+        ),
+    ),
+    (
+        "**Better in toolglot:** One of two payments can be decided on while the other one waits. pydantic-ai needs "
+        "the decisions of a run all at once.",
+        lambda libraries: (
+            _pays(libraries, "toolglot", "two", 90)
+            and not _pays(libraries, "toolglot", "two", 10)
+            and "for all deferred" in _answer(libraries, "pydantic_ai", "two")["raised"]
+        ),
+    ),
+    (
+        "**Better in toolglot:** What is saved is signed: after somebody has edited it, an id approves nothing. With "
+        "pydantic-ai, the edited amount is paid, unless the program protects what it stores.",
+        lambda libraries: (
+            "saved run was changed" in _answer(libraries, "toolglot", "amount")["raised"]
+            and _pays(libraries, "pydantic_ai", "amount", 99)
+        ),
+    ),
+    (
+        "**The same:** The approval survives the restart; the tokens of both agents are counted, once; a decision on "
+        "an unknown call, one after the end and an answer instead of a decision are refused.",
+        lambda libraries: all(
+            bool(_answer(libraries, name, situation)["raised"])
+            for name in _BOTH
+            for situation in ("unknown", "twice", "kind")
+        ),
+    ),
+    (
+        "**The same:** Whoever loads an old state again pays again. Replace what is stored, in one transaction with "
+        "the payment if it matters.",
+        lambda libraries: all(
+            _answer(libraries, name, "old")["printed"].count("paying 90") == 2 for name in _BOTH
+        ),
+    ),
+)
+
+FRONTEND_CLAIMS: tuple[Claim, ...] = (
+    (
+        "**Better in toolglot:** The browser's answer is checked against its schema, and the model's arguments before "
+        "the browser sees them: the model is told what is wrong. pydantic-ai passes both on.",
+        lambda libraries: (
+            "does not fit" in _answer(libraries, "toolglot", "schema")["raised"]
+            and "invalid" in _answer(libraries, "toolglot", "arguments")["told"]
+            and "soon" in _answer(libraries, "pydantic_ai", "schema")["told"]
+            and "titel" in _answer(libraries, "pydantic_ai", "arguments")["printed"][0]
+        ),
+    ),
+    (
+        "**Better in toolglot:** A user may write something else instead of answering: the call ends as not answered. "
+        "pydantic-ai refuses the prompt until the program has repaired the history (`repair_messages`).",
+        lambda libraries: (
+            not _answer(libraries, "toolglot", "prompt")["raised"]
+            and "unprocessed tool calls" in _answer(libraries, "pydantic_ai", "prompt")["raised"]
+        ),
+    ),
+    (
+        "**The same:** Another process can take the answer; one to an unknown call, one after the end and a decision "
+        "instead of an answer are refused.",
+        lambda libraries: all(
+            bool(_answer(libraries, name, situation)["raised"])
+            for name in _BOTH
+            for situation in ("unknown", "twice", "kind")
+        ),
+    ),
+)
+
+
 def render_claims(comparison: str, claims: tuple[Claim, ...]) -> str:
     """Render the claims. Raises ValueError for one that the results do not support."""
     libraries = read_results(comparison)["libraries"]
     for text, holds in claims:
         if not holds(libraries):
             raise ValueError(f"the results of {comparison!r} do not support: {text}")
-    return "\n".join(textwrap.fill(f"- {text}", 120, subsequent_indent="  ") for text, _ in claims)
+    return "\n".join(
+        textwrap.fill(f"- {text}", 120, subsequent_indent="  ", break_on_hyphens=False)
+        for text, _ in claims
+    )

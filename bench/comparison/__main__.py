@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 
 from bench.comparison.definition import PACKAGES, Comparison, Results, find_version
+from bench.comparison.frontend import FRONTEND
 from bench.comparison.orders import ORDERS
 from bench.comparison.run import compare
+from bench.comparison.subagent import SUBAGENT
 
-COMPARISONS = (ORDERS,)
+COMPARISONS = (ORDERS, SUBAGENT, FRONTEND)
 GENERATE = Path(__file__).resolve().parent.parent.parent / "docs" / "generate.py"
 
 
@@ -50,6 +52,7 @@ def show(comparison: Comparison, results: Results) -> None:
             answer = result.mistakes[mistake.id]
             for name in ("pyright", "mypy", "raised", "told", "logged"):
                 print(f"    {name:8}{getattr(answer, name) or '-'}")
+            print(f"    printed {' / '.join(answer.printed)}")
 
 
 def write(comparison: Comparison, results: Results) -> None:

@@ -21,6 +21,8 @@ class Mistake:
     edits: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Library -> the text of its program that is replaced wherever it occurs, and what replaces it."""
     key: str = RIGHT_KEY
+    starts: tuple[str, ...] | None = None
+    """What is typed instead of what is right, for each time that the program is started."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +32,9 @@ class Comparison:
     directory: Path
     libraries: tuple[str, ...]
     mistakes: tuple[Mistake, ...]
-    answers: str
-    """What the person at the keyboard types."""
+    starts: tuple[str, ...]
+    """What the person at the keyboard types, for each time that the program is started: once, or again in the
+    same directory, as if the machine had been restarted in between."""
 
     @property
     def results_path(self) -> Path:
@@ -47,6 +50,10 @@ class Comparison:
             raise ValueError(f"{mistake.id}: the program of {library} does not contain {right!r}")
         return source.replace(right, wrong)
 
+    def list_starts(self, mistake: Mistake | None) -> tuple[str, ...]:
+        """What is typed, for each start."""
+        return self.starts if mistake is None or mistake.starts is None else mistake.starts
+
 
 class Answer(msgspec.Struct, omit_defaults=True):
     """What became of one program."""
@@ -58,7 +65,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
     mypy: str = ""
     """Its first error, in strict mode."""
     raised: str = ""
-    """The exception that ended the program."""
+    """The exception that ended the program; it is not started again then."""
     told: str = ""
     """What the model was told as the result of its first call."""
     logged: str = ""

@@ -56,7 +56,7 @@ def compare(comparison: Comparison, libraries: Collection[str]) -> Results:
         for library in libraries
         for mistake in (None, *comparison.mistakes)
     }
-    answers = asyncio.run(_run_all(variants, comparison.answers))
+    answers = asyncio.run(_run_all(comparison, variants))
     check_types(variants, answers)
     for (library, mistake), answer in answers.items():
         answer.change = mistake.edits.get(library) if mistake else None
@@ -80,51 +80,76 @@ def compare(comparison: Comparison, libraries: Collection[str]) -> Results:
 Variant = tuple[str, Mistake | None]
 
 
-async def _run_all(variants: Mapping[Variant, str], typed: str) -> dict[Variant, Answer]:
+async def _run_all(comparison: Comparison, variants: Mapping[Variant, str]) -> dict[Variant, Answer]:
     free = asyncio.Semaphore(2)
 
     async def run_one(variant: Variant) -> tuple[Variant, Answer]:
         _, mistake = variant
+        key, starts = mistake.key if mistake else RIGHT_KEY, comparison.list_starts(mistake)
         async with free:
-            return variant, await run_program(variants[variant], mistake.key if mistake else RIGHT_KEY, typed)
+            return variant, await run_program(variants[variant], key, *starts)
 
     return dict(await asyncio.gather(*map(run_one, variants)))
 
 
-async def run_program(source: str, key: str, typed: str) -> Answer:
-    """Run a program against a simulator of its own; `typed` is what the person types."""
-    simulator = WatchedSimulator()
+async def run_program(
+    source: str, key: str, *starts: str, simulator: WatchedSimulator | None = None
+) -> Answer:
+    """Run a program against a simulator of its own, once for each of `starts`, which is what the person types.
+
+    All starts are in one directory: what a program keeps between them is in its files.
+    """
+    simulator = simulator or WatchedSimulator()
+    printed: list[str] = []
+    logged = raised = ""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         program, report = directory / "program.py", directory / "report.txt"
         program.write_text(source, encoding="utf-8")
         async with serve(simulator) as url:
-            environment = {"MODEL_URL": f"{url}/v1", "MODEL_KEY": key, "NO_PROXY": "127.0.0.1"}
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, WATCHED, program, report),
-                cwd=directory,
-                env=_clean_environment() | environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            try:
-                async with asyncio.timeout(TIMEOUT):
-                    out, err = await process.communicate(typed.encode())
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-                raise
-        raised = report.read_text(encoding="utf-8") if report.exists() else ""
+            environment = {
+                "MODEL_URL": f"{url}/v1",
+                "MODEL_KEY": key,
+                "NO_PROXY": "127.0.0.1",
+                "PYTHONHASHSEED": "0",  # some messages contain sets
+                "XDG_DATA_HOME": str(directory / "data"),  # with the key that signs saved runs
+            }
+            for typed in starts:
+                out, err = await _run_once(program, report, environment, typed)
+                printed += out.splitlines()
+                logged = logged or err
+                if report.exists():
+                    raised = report.read_text(encoding="utf-8")
+                    break
     clean = {url: URL, f"{directory}{os.sep}": ""}
     return Answer(
         raised=shorten(raised, clean),
         told=shorten(_find_first_result(simulator.requests), clean),
-        logged=shorten(err.decode(), clean),
-        printed=tuple(shorten(line, clean) for line in out.decode().splitlines()),
+        logged=shorten(logged, clean),
+        printed=tuple(shorten(line, clean) for line in printed),
         sent=tuple(len(request["messages"]) for request in simulator.requests),
         settings=tuple(sorted(set(simulator.requests[0]) - _NO_SETTINGS)) if simulator.requests else (),
     )
+
+
+async def _run_once(program: Path, report: Path, environment: dict[str, str], typed: str) -> tuple[str, str]:
+    """Run a program in its directory; return what it wrote to stdout and to stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, WATCHED, program, report),
+        cwd=program.parent,
+        env=_clean_environment() | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            out, err = await process.communicate(typed.encode())
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    return out.decode(), err.decode()
 
 
 def _clean_environment() -> dict[str, str]:
@@ -166,7 +191,7 @@ def check_types(variants: Mapping[Variant, str], answers: Mapping[Variant, Answe
             if entry["severity"] == "error":
                 answer.pyright = answer.pyright or shorten(entry["message"], {})
         found = _run_checker("mypy", "--strict", "--output=json", *by_file, directory=directory)
-        for line in found.splitlines():
+        for line in filter(None, found.splitlines()):  # without errors, a blank line
             entry = json.loads(line)
             answer = by_file[Path(entry["file"]).name]
             if entry["severity"] == "error":

@@ -44,5 +44,5 @@ ORDERS = Comparison(
             },
         ),
     ),
-    answers="yes\n",
+    starts=("yes\n",),
 )
