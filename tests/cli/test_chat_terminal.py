@@ -246,7 +246,13 @@ class TestKeys:
             chat.press("ctrl-c")
             chat.wait_for("stopped; the conversation")
             chat.wait_ready()
-            assert "the text you typed ahead was discarded" in chat.everything
+            assert "what you typed ahead was not sent; Up brings it back" in chat.everything
+            chat.press("up")
+            chat.wait_for("> say thr")
+            chat.press("up", "up")
+            chat.wait_for(re.compile("^> say one$", re.MULTILINE))
+            chat.press("ctrl-c")
+            chat.wait_ready()
             chat.press("ctrl-c")  # stopping the turn was not the first one
             chat.wait_for("press Ctrl-C again to exit")
             chat.hear("say still here")
@@ -257,6 +263,31 @@ class TestKeys:
             assert chat.wait_exit() == 0
             assert chat.says("still here") == 1
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
+
+    def test_escape_at_the_prompt_does_not_take_the_next_key_with_it(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.press("escape")
+            chat.wait_quiet()
+            chat.type("/cost\n")
+            chat.wait_for("nothing has been sent yet")
+            chat.wait_ready()
+            chat.type("say one")
+            chat.press("alt-enter")
+            chat.type("then\n")
+            chat.wait_for("> say one\n  then\n")
+            chat.leave()
+
+    def test_enter_between_two_prompts_sends(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "slow.jsonl")
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.type("/load slow.jsonl\n")
+            with (tmp_path / "slow.jsonl").open("wb"):  # once the chat reads it
+                chat.type("say in between\n")
+            chat.wait_for(re.compile("^in between$", re.MULTILINE))
+            assert "> say in between\nin between\n" in chat.everything
+            chat.leave()
 
     def test_a_line_reaches_the_run_and_can_be_edited_until_then(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:

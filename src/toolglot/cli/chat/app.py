@@ -105,7 +105,8 @@ class Chat:
     async def run(self, first_prompt: str | None = None) -> int:
         """Chat until the user leaves; return the exit code."""
         self._main_task = asyncio.current_task()
-        with _handle_signals({signal.SIGINT: self._interrupt, signal.SIGTERM: self._terminate}):
+        signals = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._terminate}
+        with self.keyboard.without_echo(), _handle_signals(signals):
             try:
                 self.mcp.show_notices()
                 await self.update_context_usage()
@@ -249,7 +250,7 @@ class Chat:
         if turn.cancelled():
             self.screen.note("stopped; the conversation is valid and can continue", "yellow")
             if self.reader.drop_typeahead():
-                self.screen.note("the text you typed ahead was discarded", "dim")
+                self.screen.note("what you typed ahead was not sent; Up brings it back", "dim")
         elif (error := turn.exception()) is not None:
             if not isinstance(error, ToolglotError):
                 raise error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.cli.chat.external_editor import open_in_editor
 from toolglot.cli.chat.keyboard import Keyboard
-from toolglot.cli.chat.turn_keys import DeliverLine, TurnKeys
+from toolglot.cli.chat.turn_keys import ESCAPE_SECONDS, DeliverLine, TurnKeys
 from toolglot.common.textutil import count_shared, pluralize
 from toolglot.errors import UsageError
 
@@ -90,7 +90,7 @@ class PipeReader:
         return []
 
     def drop_typeahead(self) -> bool:
-        """Discard what was typed ahead; return whether there was any.
+        """Do not send what was typed ahead, but keep it for Up; return whether there was any.
 
         Here the terminal itself discards it on Ctrl-C.
         """
@@ -238,6 +238,7 @@ class TerminalReader:
             return (await self._edit(session, question, default=default)).strip()
 
     async def _edit(self, session: Any, prompt: str, **options: Any) -> str:
+        session.app.ttimeoutlen = ESCAPE_SECONDS  # a key that follows an Esc is one of its own
         try:
             return await session.prompt_async(prompt, handle_sigint=False, **options)
         except EOFError:
@@ -283,9 +284,11 @@ class TerminalReader:
         return [] if self._turn_keys is None else self._turn_keys.lines()
 
     def drop_typeahead(self) -> bool:
-        self._save_typeahead()
-        dropped, self._typeahead = self._typeahead, ""
-        return bool(dropped)
+        text, self._typeahead = self._typeahead + self._take_typed(), ""
+        lines = [_keep_printable(line) for line in re.split("[\r\n]", text)]
+        for line in filter(str.strip, lines):
+            self._session.history.append_string(line)
+        return any(lines)
 
     def print_above(self, show: Callable[[], None]) -> None:
         from prompt_toolkit.application import run_in_terminal
@@ -303,12 +306,21 @@ class TerminalReader:
 
         Return whether there was anything.
         """
+        typed = self._take_typed()
+        self._typeahead += _keep_printable(typed)
+        return bool(typed)
+
+    def _take_typed(self) -> str:
+        """Return what was typed and not read by an editor."""
         from prompt_toolkit.input.typeahead import get_typeahead
 
-        typed = "".join(key.data for key in get_typeahead(self._input)) + self._keyboard.read_pending()
-        text = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
-        self._typeahead += "".join(character for character in text if character.isprintable())
-        return bool(typed)
+        return "".join(key.data for key in get_typeahead(self._input)) + self._keyboard.read_pending()
+
+
+def _keep_printable(typed: str) -> str:
+    """Return the characters that were typed, without other keys and line ends."""
+    text = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
+    return "".join(character for character in text if character.isprintable())
 
 
 class PasteFolder:
@@ -347,7 +359,8 @@ def _ignore_mouse(bindings: "KeyBindings") -> None:
 
 def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
     """Bind Enter (send), Alt-Enter, Ctrl-J and backslash-Enter (new line), and Ctrl-C (clear the line)."""
-    from prompt_toolkit.filters import is_searching
+    from prompt_toolkit.application.current import get_app
+    from prompt_toolkit.filters import Condition, is_searching
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.bindings.search import accept_search
     from prompt_toolkit.keys import Keys
@@ -376,6 +389,14 @@ def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt)
+
+    # Alt-Enter is Esc and Enter in one piece. An Esc by itself, meant for a turn that has just ended, must not
+    # take the next key with it: "/clear" would become the prompt "clear".
+    is_alone = Condition(lambda: not get_app().key_processor.input_queue)
+
+    @bindings.add("escape", filter=is_editing & is_alone, eager=True)
+    def ignore_escape(event: "KeyPressEvent") -> None:
+        pass
 
     bindings.add("right", filter=is_searching)(accept_search)
 

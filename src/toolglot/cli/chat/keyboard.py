@@ -29,11 +29,16 @@ class Keyboard:
         """Keep typed keys for the chat: they go to the next prompt without an echo, and other readers find
         stdin empty.
         """
-        with self._without_echo(), _empty_stdin():
+        with self.without_echo(), _empty_stdin():
             yield
 
     @contextmanager
-    def _without_echo(self) -> Generator[None]:
+    def without_echo(self) -> Generator[None]:
+        """Keep typed keys unchanged for the line editor, and do not echo them.
+
+        The chat does this from its start to its end: keys that arrive between a turn and the next prompt
+        belong to that prompt, Enter included.
+        """
         if not self.has_line_editor or not self.is_terminal or sys.platform == "win32":
             yield
             return

@@ -14,12 +14,12 @@ from toolglot.values.deliveries import Delivery
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding.key_processor import KeyPress
 
-__all__ = ["DeliverLine", "TurnKeys"]
+__all__ = ["ESCAPE_SECONDS", "DeliverLine", "TurnKeys"]
 
 DeliverLine = Callable[[str], Delivery | None]
 """Passes a line to the run; None if it has to wait for the end of the turn."""
 
-_ESCAPE_SECONDS = 0.05  # after which an Esc is no longer the beginning of another key, such as Up
+ESCAPE_SECONDS = 0.05  # after which an Esc is no longer the beginning of another key, such as Up
 
 
 class TurnKeys:
@@ -110,7 +110,7 @@ class TurnKeys:
         self._parser.feed(self._decoder.decode(data))
         if self._flush_timer is not None:
             self._flush_timer.cancel()
-        self._flush_timer = loop.call_later(_ESCAPE_SECONDS, self._flush)
+        self._flush_timer = loop.call_later(ESCAPE_SECONDS, self._flush)
 
     def _flush(self) -> None:
         from prompt_toolkit.keys import Keys
