@@ -119,6 +119,25 @@ def test_a_server_that_cannot_be_reached(model: str, options: dict[str, Any], hi
     assert str(error).startswith(f"{model}: connection refused")
 
 
+@pytest.mark.parametrize(("base_url", "hint"), [
+    (None, "toolglot models openai-chat lists the models"),
+    (
+        "https://gateway.example/v1/chat/completions",
+        "check the base URL and the model: toolglot models openai-chat lists the models",
+    ),
+])  # fmt: skip
+def test_not_found_may_be_the_fault_of_a_base_url(base_url: str | None, hint: str) -> None:
+    assert fail(refusal(404, "Invalid URL"), base_url=base_url).hint == hint
+
+
+@pytest.mark.parametrize(("base_url", "hint"), [
+    (None, "try again later, or set fallbacks"),
+    (LOCAL, "see the server's log; a model that cannot call tools may fail like this: try it without them"),
+])  # fmt: skip
+def test_a_server_of_ones_own_that_fails(base_url: str | None, hint: str) -> None:
+    assert fail(*[refusal(500, "cannot parse the call")] * 3, base_url=base_url).hint == hint
+
+
 def test_an_address_is_named_without_what_may_be_secret() -> None:
     error = fail(
         refusal(500, "oops"), *[refusal(500, "oops")] * 2, base_url="https://user:secret@proxy.example/v1"

@@ -527,7 +527,7 @@ async def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
             ConnectFailed,
             transport,
             "https://provider.test/",
-            "unknown host HOST: check the base URL and your connection",
+            "unknown host HOST",
         )
 
 

@@ -86,3 +86,10 @@ def test_similar_names_of_an_unknown_model(answer: Any, hint: str) -> None:
     error.hint = "as before"
     asyncio.run(complete_hint(error, engine("openai-chat:gpt-40", provider(answer))))
     assert error.hint == hint
+
+
+def test_a_model_that_is_listed_is_not_what_is_missing() -> None:
+    error = NotFound("Invalid URL")
+    error.hint = "as before"
+    asyncio.run(complete_hint(error, engine("openai-chat:gpt-4o", provider(OPENAI))))
+    assert error.hint == "the server has this model: check the base URL"

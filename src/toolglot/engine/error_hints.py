@@ -20,6 +20,7 @@ from toolglot.errors import (
     TimedOut,
     ToolglotError,
 )
+from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile
 
 __all__ = ["find_hint"]
@@ -54,13 +55,29 @@ def find_hint(error: ToolglotError, profile: Profile, key: str) -> str:
         case ProviderError(status=404 | 405 | 501) if not isinstance(error.body, dict | list):
             return _CHECK_URL  # nothing that an API says
         case NotFound():
-            return f"toolglot models {profile.id} lists the models"
+            models = f"toolglot models {profile.id} lists the models"
+            # A gateway or a proxy may serve the model, but not at this path.
+            return models if _has_own_url(profile) else f"{_CHECK_URL} and the model: {models}"
+        case ServerFailed() if _is_local(profile):
+            return (
+                "see the server's log; a model that cannot call tools may fail like this: try it without them"
+            )
         case _:
             return _HINTS.get(type(error), "")
 
 
+def _is_local(profile: Profile) -> bool:
+    return urlsplit(profile.base_url).hostname in _LOCAL_HOSTS
+
+
+def _has_own_url(profile: Profile) -> bool:
+    """Whether requests go to the vendor's own address; nothing else is known about a plug-in's vendor."""
+    row = PROFILES.get(profile.id)
+    return row is None or row.base_url == profile.base_url
+
+
 def _find_server_hint(profile: Profile) -> str:
-    if urlsplit(profile.base_url).hostname not in _LOCAL_HOSTS:
+    if not _is_local(profile):
         return "check the network, the proxy settings and the base URL"
     # Not that of a vendor, but one in its place; and a kind of servers is not the name of one.
     server = profile.title if profile.auth == "optional" and profile.id != "compatible" else "a server"

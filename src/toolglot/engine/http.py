@@ -445,7 +445,7 @@ def _describe_connect_error(error: Exception, host: str) -> str:
         case aiohttp.ClientHttpProxyError(status=status):
             return f"the proxy refused to connect to {host}: status {status}"
         case aiohttp.ClientConnectorDNSError():
-            return f"unknown host {host}: check the base URL and your connection"
+            return f"unknown host {host}"
         case aiohttp.ClientConnectorError(os_error=reason):
             return f"could not connect to {host}: {_describe_os_error(reason)}"
         case _:

@@ -41,9 +41,14 @@ async def list_models(engine: Engine) -> tuple[str, ...]:
 
 
 async def complete_hint(error: NotFound, engine: Engine) -> None:
-    """Let an error for an unknown model suggest one, if the provider lists its models in time."""
+    """Let an error for an unknown model suggest one, if the provider lists its models in time.
+
+    A model that is listed is not what is missing.
+    """
     with suppress(ToolglotError, TimeoutError):
         async with asyncio.timeout(_HINT_TIMEOUT):
-            error.hint = (
-                did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4)) or error.hint
-            )
+            names = await list_models(engine)
+            if engine.model in names:
+                error.hint = "the server has this model: check the base URL"
+            else:
+                error.hint = did_you_mean(suggest(engine.model, names, cutoff=0.4)) or error.hint
