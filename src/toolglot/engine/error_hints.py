@@ -39,6 +39,12 @@ _HINTS: dict[type[ToolglotError], str] = {
     ReplyTooLarge: _CHECK_URL,
 }
 
+_LOCAL_HINTS = _HINTS | {
+    ServerFailed: (
+        "see the server's log; a model that cannot call tools may fail like this: try it without them"
+    ),
+}
+
 
 def find_hint(error: ToolglotError, profile: Profile, key: str) -> str:
     """Return what to do about an error; "" if nothing can be done, or its message says what.
@@ -55,25 +61,22 @@ def find_hint(error: ToolglotError, profile: Profile, key: str) -> str:
         case ProviderError(status=404 | 405 | 501) if not isinstance(error.body, dict | list):
             return _CHECK_URL  # nothing that an API says
         case NotFound():
-            models = f"toolglot models {profile.id} lists the models"
-            # A gateway or a proxy may serve the model, but not at this path.
-            return models if _has_own_url(profile) else f"{_CHECK_URL} and the model: {models}"
-        case ServerFailed() if _is_local(profile):
-            return (
-                "see the server's log; a model that cannot call tools may fail like this: try it without them"
-            )
+            return _find_model_hint(profile)
         case _:
-            return _HINTS.get(type(error), "")
+            hints = _LOCAL_HINTS if _is_local(profile) else _HINTS
+            return hints.get(type(error), "")
 
 
 def _is_local(profile: Profile) -> bool:
     return urlsplit(profile.base_url).hostname in _LOCAL_HOSTS
 
 
-def _has_own_url(profile: Profile) -> bool:
-    """Whether requests go to the vendor's own address; nothing else is known about a plug-in's vendor."""
+def _find_model_hint(profile: Profile) -> str:
+    hint = f"toolglot models {profile.id} lists the models"
     row = PROFILES.get(profile.id)
-    return row is None or row.base_url == profile.base_url
+    if row is None or row.base_url == profile.base_url:
+        return hint
+    return f"{_CHECK_URL} and the model: {hint}"  # a gateway may serve the model, but not at this path
 
 
 def _find_server_hint(profile: Profile) -> str:
