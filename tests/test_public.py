@@ -76,7 +76,8 @@ def test_import_loads_nothing_else() -> None:
 
 # Types that users get from a method and pass on, or never see.
 INTERNAL = {
-    "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "ConversationState",
+    "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "CheckedAnswer",
+    "ConversationState",
     "Done", "Encoding", "Expired", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
     "NeedApproval", "PlainFunction", "ReplyDecoder", "ResultStore", "RunState",

@@ -22,6 +22,7 @@ from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.inbox import Inbox, SavedDelivery
 from toolglot.loop.limits import RunLimits
 from toolglot.loop.model_view import Language, ModelView
+from toolglot.loop.prompts import Prompt
 from toolglot.loop.run import Run, RunState
 from toolglot.loop.run_tools import SavedTool, read_run_tools, restore_run_tools, save_run_tools
 from toolglot.loop.saved_runs import upgrade_run
@@ -93,6 +94,8 @@ class ResumeOptions(TypedDict, Generic[Data], total=False):
     """A type, or a JSON Schema, for `result.output`. It is not saved either."""
     conversation: Conversation | None
     """The run's conversation, if it is not the agent's own."""
+    prompt: Prompt | None
+    """A message of the user for the rest of the run; it follows the results of the calls."""
 
 
 class RunSettings(msgspec.Struct, frozen=True):

@@ -162,7 +162,8 @@ class Driver:
                 self.run.abandon("limit", exceeded)
                 self.run.finish("budget")
             elif isinstance(step, NeedApproval):
-                return None
+                if not self.run.take_given():
+                    return None
             else:
                 output, complaint = self._structured_output, None
                 if output is not None and step.stop == "end" and step.reply is not None:

@@ -10,7 +10,7 @@ from toolglot.values.messages import Block, Message, Text, user
 from toolglot.wire.codec import decode_request
 from toolglot.wire.spec import OPENAI_CHAT
 
-__all__ = ["Prompt", "to_messages"]
+__all__ = ["Prompt", "read_message", "to_messages"]
 
 ChatMessage = Mapping[str, Any]
 """A message of Chat Completions: `{"role": "user", "content": …}`."""
@@ -51,6 +51,14 @@ def to_messages(prompt: Any) -> list[Message]:
         message = item if isinstance(item, Message) else user(item)
         messages.append(message)
     return messages + _decode(chat_messages)
+
+
+def read_message(item: Any) -> Message:
+    """Return one message of the user. Raises UsageError."""
+    messages = to_messages(item)
+    if len(messages) != 1 or messages[0].role != "user":
+        raise UsageError("deliver takes one message of the user: call it once for each")
+    return messages[0]
 
 
 def _is_message(item: Any) -> bool:

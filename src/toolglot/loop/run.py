@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
+from toolglot.loop.given_answers import GivenAnswers, SavedRuling
 from toolglot.values.approvals import Rulings, SuspensionRecord
 from toolglot.values.events import RunStop
 from toolglot.values.messages import (
@@ -126,7 +127,9 @@ class RunState(msgspec.Struct, omit_defaults=True):
     results: list[ToolResult | None] = []
     started: set[int] = set()
     suspended: dict[int, SuspensionRecord] = {}
-    """Calls that wait. Decisions are never saved, so a loaded run has none."""
+    """Calls that wait."""
+    given: tuple[SavedRuling, ...] = ()
+    """Decisions and answers that have come for them, and were not used yet."""
     tools: str = ""
     """A fingerprint of the tools that the calls were made for."""
     stop: RunStop | None = None
@@ -191,6 +194,7 @@ class Run:
         self.iteration = 0
         self.rulings: dict[int, Rulings] = {}
         """Decisions and answers for calls of the open turn, by index."""
+        self._given: GivenAnswers | None = None
         self.distrust_reason = ""
         """Why every call of the open turn needs a decision: the run comes from an untrusted source."""
         self.spent: Spent = _NOTHING_SPENT
@@ -214,6 +218,8 @@ class Run:
             if record is None or record.state is None:  # perhaps its code waited; the code is gone
                 turn.results[index] = make_unknown_result(turn.calls[index])
                 turn.suspended.pop(index, None)
+        if state.given and not distrust_reason:
+            self._given = GivenAnswers.restore(state.given)
         if distrust_reason:
             self.distrust_reason = distrust_reason
             for index in turn.open_indexes():
@@ -224,6 +230,8 @@ class Run:
         state = self._turn.copy_turn()
         state.iteration, state.length, state.tools = self.iteration, len(self.conversation), tools
         state.stop, state.last = self._stop, self.iteration >= self._max_iterations
+        if self._given is not None:
+            state.given = self._given.save()
         state.spent = self.spent
         return state
 
@@ -354,6 +362,21 @@ class Run:
             raise UsageError(f"no call with the index {min(unknown)} is waiting")
         self.rulings.update(rulings)
 
+    @property
+    def given(self) -> GivenAnswers:
+        """Decisions and answers that have come for the calls of the open turn, from any thread."""
+        if self._given is None:
+            self._given = GivenAnswers()
+        return self._given
+
+    def take_given(self) -> bool:
+        """Apply the decisions and answers that have come; return whether there were any."""
+        if self._given is None:
+            return False
+        rulings = self._given.take(self._waiting_indexes())
+        self.rulings.update(rulings)
+        return bool(rulings)
+
     def reopen_waiting(self) -> None:
         """Ask about the waiting calls again: there is an approver now. Those that wait for an answer from
         elsewhere go on waiting.
@@ -448,6 +471,9 @@ class Run:
             is_named = result.call_id == call.id and result.name == call.name
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
         self.conversation.record(Message("tool", tuple(results)))
+        if self._given is not None:
+            self._given.end("the call has ended without it")
+            self._given = None
         self._turn, self.rulings, self.distrust_reason = RunState(), {}, ""
 
 

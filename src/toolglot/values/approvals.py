@@ -14,6 +14,7 @@ __all__ = [
     "ApprovalMode",
     "ApprovalRequest",
     "Approve",
+    "CheckedAnswer",
     "Decision",
     "Deny",
     "Effect",
@@ -220,6 +221,10 @@ class Answer(msgspec.Struct, frozen=True):
     """What the model gets as the result: text, data, or content such as `Media`."""
     error: str = ""
     """What went wrong; the call has failed then."""
+
+
+class CheckedAnswer(Answer, frozen=True):
+    """An answer that fits its call; its value is a `ToolResult`, as it can be saved."""
 
 
 class Expired(msgspec.Struct, frozen=True):

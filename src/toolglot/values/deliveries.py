@@ -23,7 +23,7 @@ class Delivery(msgspec.Struct, dict=True, eq=False, omit_defaults=True):
     id: str
     """The id that was passed, or a new one."""
     message: Message
-    """The message."""
+    """The message; empty for decisions and answers."""
     when: DeliveryTime = "soon"
     """When it is to reach the model."""
     state: DeliveryState = "queued"

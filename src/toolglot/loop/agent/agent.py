@@ -5,7 +5,7 @@ result = agent.run_sync("Weather in Paris?")
 agent.switch("gemini:gemini-3-pro-preview")
 """
 
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, get_args, overload
 from weakref import WeakKeyDictionary
@@ -33,19 +33,19 @@ from toolglot.loop.agent.models import Models
 from toolglot.loop.agent.runs import Runs
 from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.agent.view import AgentView
-from toolglot.loop.agent.waiting_calls import Decisions
+from toolglot.loop.agent.waiting_calls import Decisions, deliver_answers
 from toolglot.loop.background_loop import blocking, iterate_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState, ResumeOptions, RunOptions, RunSettings
 from toolglot.loop.limits import RunLimits
-from toolglot.loop.prompts import Prompt, to_messages
+from toolglot.loop.prompts import Prompt, read_message
 from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import Suspended
+from toolglot.values.approvals import Answer, Decision, Suspended
 from toolglot.values.deliveries import Delivery, DeliveryTime
 from toolglot.values.events import ContextTruncated, RunEvent, RunResult
 from toolglot.values.messages import Conversation, Message, ToolResult, load, save, user
@@ -245,29 +245,32 @@ class Agent(Generic[Data, OutputValue]):
 
     def deliver(
         self,
-        item: Prompt,
+        item: Prompt | Mapping[str, Decision | Answer],
         *,
         when: DeliveryTime = "soon",
         id: str = "",
         conversation: Conversation | None = None,
     ) -> Delivery:
-        """Pass a message to the run that is in progress, or that waits for approvals.
+        """Pass a message to the run that is in progress, or that waits; or decisions and answers for its calls.
 
         Can be called from any thread, and never waits. The message becomes one of the user's, after the
         results of all calls; the event `Delivered` tells when. If there is no such run, or it ends without
-        another request, the state of the delivery becomes `refused`, with the reason.
+        another request, the state of the delivery becomes `refused`, with the reason. A run that waits goes on
+        with `resume`.
 
         Args:
-            item: Text, blocks or one message of the user.
+            item: Text, blocks or one message of the user; or decisions and Answers as for `resume`, of which
+                the first for each call counts.
             when: `soon`: with the next request. `idle`: when the run would end, one message at a time.
             id: Your name for the message: delivered again under it, it counts once, also after `load`.
             conversation: The run's conversation, if it is not the agent's own.
         """
-        # What answers calls that wait (a mapping without a role) will be told apart from a message here.
-        message = _read_message(item)
         check_arguments({"id": id, "when": when}, _DELIVER_ARGUMENTS)
         if when not in get_args(DeliveryTime):
             raise UnknownName("time of a delivery", when, get_args(DeliveryTime))
+        if isinstance(item, Mapping) and "role" not in item:  # which a message has
+            return deliver_answers(self._find_state(conversation), cast(Any, item), id)
+        message = read_message(item)
         return self._find_state(conversation).deliver(message, when, id)
 
     # ---- calls that wait
@@ -518,14 +521,6 @@ def find_results(agent: Agent[Any, Any], conversation: Conversation) -> dict[str
 
 
 _DELIVER_ARGUMENTS = {"id": (str, "a string"), "when": (str, "'soon' or 'idle'")}
-
-
-def _read_message(item: Prompt) -> Message:
-    """Return what to deliver to a run. Raises UsageError."""
-    messages = to_messages(item)
-    if len(messages) != 1 or messages[0].role != "user":
-        raise UsageError("deliver takes one message of the user: call it once for each")
-    return messages[0]
 
 
 Orchestrator = Agent

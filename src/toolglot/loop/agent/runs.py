@@ -1,6 +1,6 @@
 """Starts and resumes the runs of an agent, and reads them to their end or as a stream of events."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from threading import Event
 from typing import Any
@@ -13,18 +13,21 @@ from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.agent.waiting_calls import Decisions, WaitingCalls
 from toolglot.loop.conversation_state import ConversationState, RunSettings
 from toolglot.loop.driver import Driver
-from toolglot.loop.prompts import Prompt, to_messages
+from toolglot.loop.given_answers import NO_MESSAGE
+from toolglot.loop.prompts import Prompt, read_message, to_messages
 from toolglot.loop.request_builder import RequestBuilder, RunParts
 from toolglot.loop.run import Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.telemetry.options import start_run
-from toolglot.tools.calls import base_call
+from toolglot.tools.calls import AnyCall, base_call
 from toolglot.tools.execution import PreparedCall
 from toolglot.tools.external import missing_tool_error
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.values.approvals import Allow, Rulings, Suspended, SuspensionRecord
-from toolglot.values.events import ContextTruncated, RunDone, RunEvent, RunResult
+from toolglot.values.approvals import Allow, Ruling, Suspended, SuspensionRecord
+from toolglot.values.deliveries import Delivery
+from toolglot.values.events import ContextTruncated, RunDone, RunEvent, RunResult, ToolOutcome
+from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
 __all__ = ["Runs", "Start"]
@@ -87,6 +90,7 @@ class Runs:
             self._check_tool_choice(choice, names, settings)
         self._setup.check_data(config, self._setup.config.data if settings.data is None else settings.data)
         if state.paused is not None:
+            await self._use_answers(state, state.paused)
             state.paused.interrupt()  # the user moved on, so the waiting calls never run
             state.record_refusals(state.paused)
             state.paused = None
@@ -161,15 +165,32 @@ class Runs:
 
     # ---- the rest of a run
 
-    async def list_pending(self, state: ConversationState) -> tuple[Suspended, ...]:
-        """Return what a paused run waits for, as it would be shown now."""
+    async def _use_answers(self, state: ConversationState, run: Run) -> None:
+        """Answer the calls of a run that is given up with the answers that have come for them."""
+        rulings = run.given.take([index for index, _ in run.waiting_calls], only_answers=True)
+        rulings = {index: of_call for index, of_call in rulings.items() if () in of_call}
+        if not rulings:
+            return
+        self._prepare_caller(state)
+        await state.reopen_suspended(run)
+        calls = [
+            (index, state.caller.interpret(call)) for index, call in run.waiting_calls if index in rulings
+        ]
+        await state.host.run_turn(calls, state.caller, _LateAnswers(run), rulings=rulings)
+
+    def _prepare_caller(self, state: ConversationState) -> None:
+        """Note who makes the calls of a paused run: it may have been loaded."""
         setup = self._setup
-        if state.paused is None:
-            return ()
         view = setup.view(tool_config=state.apply_settings(setup.config.config))
         added = {tool.qualified_name: tool for tool in setup.loop_tools(state)}
         added.update(state.caller.added_tools)
         state.caller = setup.make_caller(state, view, added.values(), {}, state.caller.data)
+
+    async def list_pending(self, state: ConversationState) -> tuple[Suspended, ...]:
+        """Return what a paused run waits for, as it would be shown now."""
+        if state.paused is None:
+            return ()
+        self._prepare_caller(state)
         waiting = await state.list_suspended(state.paused)
         for index, suspended in waiting.items():
             state.paused.suspend(index, SuspensionRecord.of(suspended))
@@ -185,42 +206,88 @@ class Runs:
         run = state.paused
         if run is None:
             raise UsageError("no run is waiting to be resumed")
+        changes = dict(changes)
+        prompt = changes.pop("prompt", None)
+        message = None if prompt is None else read_message(prompt)
         settings = replace(state.settings, **changes)
         data = self._setup.config.data if settings.data is None else settings.data
         self._setup.check_data(settings.apply(self._setup.config.config, self._setup.names), data)
         state.settings = settings
         driver = await self._new_driver(state, run, streaming=streaming)
         await state.reopen_suspended(run)
-        rulings = await WaitingCalls(state, run).read(items or {})
-        await self._check_can_run(state, run, rulings)
-        run.decide(rulings)
+        waiting = WaitingCalls(state, run)
+        await waiting.look_again(items or {})
+        rulings = waiting.read(items or {})
+        for index, call in run.waiting_calls:
+            await self._check_can_run(state, run, call, rulings.get(index, {}).get(()))
+        if rulings:
+            run.given.add(rulings, Delivery("", NO_MESSAGE))
+        await self._drop_unfit(state, run)
+        if message is not None:
+            _check_queued(state.inbox.add(message, "soon", ""))
+        run.take_given()
         if state.host.options.approve is not None:
             run.reopen_waiting()
         state.paused = None
         return driver
 
+    async def _drop_unfit(self, state: ConversationState, run: Run) -> None:
+        """Refuse decisions that have come from elsewhere, and that cannot be carried out."""
+        calls = dict(run.waiting_calls)
+        for index, ruling in run.given.list():
+            try:
+                await self._check_can_run(state, run, calls[index], ruling)
+            except UsageError as error:
+                run.given.drop(index, str(error))
+
     async def _check_can_run(
-        self, state: ConversationState, run: Run, rulings: Mapping[int, Rulings]
+        self, state: ConversationState, run: Run, call: ToolCall, ruling: Ruling | None
     ) -> None:
         """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are
         not valid.
         """
-        host, caller, can_ask = state.host, state.caller, state.host.options.approve is not None
-        for index, call in run.waiting_calls:
-            ruling = rulings.get(index, {}).get(())
-            answer = None if ruling is None else ruling.answer
-            will_run = isinstance(answer, Allow) or (answer is None and can_ask)
-            if not will_run or host.find_suspended(call.id):  # one that has started has its tool
-                continue
-            interpreted = caller.interpret(call)
-            if host.find_tool(interpreted, caller) is None:
-                raise missing_tool_error(base_call(interpreted).name)
-            if not isinstance(answer, Allow) or answer.arguments is None:
-                continue
-            prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
-            if isinstance(prepared, PreparedCall):
-                with suppress(ToolError):  # a rule forbids it: the model is told when it would run
-                    host.change_arguments(prepared, answer.arguments)
+        host, caller = state.host, state.caller
+        answer = None if ruling is None else ruling.answer
+        will_run = isinstance(answer, Allow) or (answer is None and host.options.approve is not None)
+        if not will_run or host.find_suspended(call.id):  # one that has started has its tool
+            return
+        interpreted = caller.interpret(call)
+        if host.find_tool(interpreted, caller) is None:
+            raise missing_tool_error(base_call(interpreted).name)
+        if not isinstance(answer, Allow) or answer.arguments is None:
+            return
+        prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
+        if isinstance(prepared, PreparedCall):
+            with suppress(ToolError):  # a rule forbids it: the model is told when it would run
+                host.change_arguments(prepared, answer.arguments)
+
+
+class _LateAnswers:
+    """Records the results of calls that were answered before their run was given up."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def on_start(self, index: int) -> None:
+        return None
+
+    def on_finish(self, index: int, outcome: ToolOutcome) -> None:
+        self._run.add_result(index, outcome.result)
+
+    def on_suspend(self, index: int, waiting: Sequence[Suspended]) -> None:
+        return None
+
+    def on_ask(self, is_asking: bool, /) -> None:
+        return None
+
+    def take_started(self, index: int, call: AnyCall) -> None:
+        return None
+
+
+def _check_queued(delivery: Delivery) -> None:
+    """Raise UsageError for a message that the rest of a run cannot take."""
+    if delivery.state == "refused":
+        raise UsageError(delivery.reason)
 
 
 async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:

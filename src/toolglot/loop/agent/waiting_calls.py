@@ -1,7 +1,9 @@
 """The calls of a paused run that wait, and the decisions and answers for them that come from outside."""
 
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -9,14 +11,17 @@ from msgspec.structs import replace
 from toolglot.common.textutil import truncate
 from toolglot.errors import UsageError
 from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.given_answers import NO_MESSAGE
 from toolglot.loop.run import Run
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.coerce import coerce
 from toolglot.schema.defaults import fill_defaults
 from toolglot.tools.external import check_answer
+from toolglot.tools.results import as_result
 from toolglot.values.approvals import (
     Allow,
     Answer,
+    CheckedAnswer,
     Decision,
     Deny,
     Expired,
@@ -26,9 +31,12 @@ from toolglot.values.approvals import (
     join_path,
     read_decision,
 )
+from toolglot.values.deliveries import Delivery
+from toolglot.values.messages import ToolCall
 
-__all__ = ["Decisions", "WaitingCalls"]
+__all__ = ["Decisions", "WaitingCalls", "deliver_answers"]
 
+_ONE_BY_ONE = Lock()
 Decisions = Mapping[str, Decision | Answer] | None
 
 
@@ -59,7 +67,12 @@ class WaitingCalls:
             for name in {item.id, item.record.path[-1], item.record.key} - {""}:
                 self._by_name.setdefault(name, []).append(item)
 
-    async def read(self, items: Mapping[str, Decision | Answer]) -> dict[int, dict[Path, Ruling]]:
+    async def look_again(self, items: Mapping[str, Decision | Answer]) -> None:
+        """Learn what the calls would do now, if a decision may be about that."""
+        if not items.keys() <= self._by_name.keys() | self._by_fingerprint.keys():
+            await self._look_again()
+
+    def read(self, items: Mapping[str, Decision | Answer]) -> dict[int, dict[Path, Ruling]]:
         """Return decisions and answers by call index and path, each with the fingerprint of the request that it
         is about. Calls that have expired are ruled on, too. Raises UsageError.
         """
@@ -68,8 +81,6 @@ class WaitingCalls:
         for item in self._items:
             if item.record.expires is not None and item.record.expires <= now:
                 rulings.setdefault(item.index, {})[item.record.path[1:]] = Ruling("", Expired())
-        if not items.keys() <= self._by_name.keys() | self._by_fingerprint.keys():
-            await self._look_again()  # perhaps it is the fingerprint of what a call would do now
         for key, value in items.items():
             item = self._by_fingerprint.get(key)
             fingerprint = key
@@ -116,6 +127,42 @@ class WaitingCalls:
         return items[0]
 
 
+def deliver_answers(state: ConversationState, items: Mapping[str, Decision | Answer], id: str) -> Delivery:
+    """Keep decisions and answers for a run that waits, or whose calls do, until it goes on. Can be called from
+    any thread; what cannot be used is refused with a reason.
+    """
+    active = state.conversation.active_run
+    run: Run | None = state.paused if active is None else active.run
+    with _ONE_BY_ONE:
+        known = None if run is None else run.given.find(id)
+        if known is not None:
+            return known
+        delivery = Delivery(id or f"answer_{uuid4().hex[:16]}", NO_MESSAGE)
+        try:
+            if run is None:
+                raise UsageError("no run is waiting on this conversation")
+            run.given.add(_read_now(state, run, items), delivery)
+        except UsageError as error:
+            delivery.state, delivery.reason = "refused", str(error)
+    return delivery
+
+
+def _read_now(
+    state: ConversationState, run: Run, items: Mapping[str, Decision | Answer]
+) -> dict[int, dict[Path, Ruling]]:
+    """Return what has come, without the calls that have expired. Raises UsageError."""
+    while True:
+        try:
+            rulings = WaitingCalls(state, run).read(items)
+            break
+        except RuntimeError:  # the run's own thread has changed what waits while this one looked
+            continue
+    return {
+        index: {path: ruling for path, ruling in of_call.items() if not isinstance(ruling.answer, Expired)}
+        for index, of_call in rulings.items()
+    }
+
+
 def _list_waiting(run: Run) -> Iterable[_Waiting]:
     for index, call in run.waiting_calls:
         for record in run.suspended[index].waiting or (WaitingRecord(),):
@@ -129,8 +176,10 @@ def _read_answer(value: Any, item: _Waiting) -> Allow | Deny | Answer | None:
     if record.kind == "external":
         if not isinstance(value, Answer):
             raise UsageError(f"the call {id} waits for an answer, not for a decision: pass Answer(…)")
+        if isinstance(value, CheckedAnswer):  # by the run that this one works for
+            return value
         check_answer(value, record, id)
-        return value
+        return value if value.error else CheckedAnswer(as_result(value.value, ToolCall("", id)))
     if isinstance(value, Answer):
         if record.kind == "approval":
             raise UsageError(

@@ -1,0 +1,216 @@
+"""Decisions and answers that come from any thread: the first counts, none is lost, and a file keeps them."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tests.loop.agents import PROVIDERS, Wiretap, check, kinds_of, make_agent, results_of, run
+from tests.loop.test_open_calls import LOCATE, PICK, PICKING, RED, Desk, continue_elsewhere, edit, pending_ids
+from tests.loop.test_subagents import PAY, Bank, ask, nest, reload
+
+from toolglot.errors import UsageError
+from toolglot.loop.agent.agent import Agent
+from toolglot.tools.tool import Tool
+from toolglot.values.approvals import Allow, Answer, Deny
+from toolglot.values.messages import Media, Text
+
+THREE = f'{PICKING}\ncall locate {{}}\ncall send {{"text": "hi"}}'
+
+
+def pause(provider: str) -> tuple[Agent, Desk, dict[str, str]]:
+    desk = Desk()
+    agent = make_agent(provider, tools=desk.tools)
+    run(agent.run(THREE))
+    return agent, desk, pending_ids(agent)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_was_delivered_is_used_when_the_run_goes_on(provider: str) -> None:
+    agent, desk, ids = pause(provider)
+    deliveries = [
+        agent.deliver({ids["send"]: Allow({"text": "bye"})}),
+        agent.deliver({ids["locate"]: Answer("Paris")}),
+        agent.deliver({ids["pick"]: RED}),
+    ]
+    assert [item.state for item in deliveries] == ["queued"] * 3
+    for _ in range(2):  # saved and loaded, nothing is lost
+        agent, _ = continue_elsewhere(agent, provider, desk.tools)
+    done = run(agent.resume())
+    assert (done.stop, desk.ran) == ("end", ["send bye"])
+    assert [result.text for result in results_of(agent.conversation)][:2] == ['{"color":"red"}', "Paris"]
+    check(agent.conversation)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_first_answer_wins(provider: str) -> None:
+    """Case 4: also between threads; the others are refused, and say so."""
+    agent, _, ids = pause(provider)
+    with ThreadPoolExecutor(8) as pool:
+        items = [{ids["locate"]: Answer(f"place {number}")} for number in range(16)]
+        deliveries = list(pool.map(agent.deliver, items))
+    states = [item.state for item in deliveries]
+    assert sorted(states) == ["queued"] + ["refused"] * 15
+    assert {item.reason for item in deliveries if item.state == "refused"} == {
+        "there is a decision or an answer for the call already: the first counts"
+    }
+    winner = states.index("queued")
+    with pytest.raises(UsageError, match="the first counts"):
+        run(agent.resume({ids["locate"]: Answer("elsewhere")}))
+    run(agent.resume({ids["send"]: False, ids["pick"]: RED}))
+    assert deliveries[winner].state == "delivered"
+    assert results_of(agent.conversation)[1].text == f"place {winner}"
+
+
+def test_the_same_delivery_counts_once() -> None:
+    agent, _, ids = pause("anthropic")
+    first = agent.deliver({ids["pick"]: RED}, id="webhook-1")
+    assert agent.deliver({ids["pick"]: RED}, id="webhook-1") is first
+    assert first.state == "queued"
+
+
+def test_what_cannot_be_used_is_refused_with_a_reason() -> None:
+    agent, _, ids = pause("anthropic")
+    for items, words in [
+        ({"call_9": True}, "no call call_9 is waiting for a decision or an answer"),
+        ({ids["pick"]: True}, "waits for an answer, not for a decision"),
+        ({ids["send"]: Answer("x")}, "waits for a decision, not for an answer"),
+        ({ids["pick"]: Answer({"colour": 1})}, "does not fit its schema"),
+        ({ids["pick"]: RED, ids["locate"]: False}, "waits for an answer"),
+    ]:
+        delivery = agent.deliver(items)
+        assert (delivery.state, words in delivery.reason) == ("refused", True), delivery.reason
+    assert pending_ids(agent) == ids
+    run(agent.resume({ids["send"]: True, ids["pick"]: RED, ids["locate"]: Answer("x")}))
+    late = agent.deliver({ids["pick"]: RED})
+    assert (late.state, late.reason) == ("refused", "no run is waiting on this conversation")
+
+
+def test_changed_arguments_that_do_not_fit_are_refused_when_the_run_goes_on() -> None:
+    agent, desk, ids = pause("anthropic")
+    delivery = agent.deliver({ids["send"]: Allow({"txt": "hi"})})
+    paused = run(agent.resume({ids["pick"]: RED, ids["locate"]: Answer("x")}))
+    assert (delivery.state, paused.stop, desk.ran) == ("refused", "approval", [])
+    assert "does not fit the tool 'send'" in delivery.reason
+    assert run(agent.resume({ids["send"]: True})).stop == "end"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_new_prompt_keeps_the_answers_that_came(provider: str) -> None:
+    """Case 9: the rest is cancelled; what comes later for it is refused."""
+    agent, desk, ids = pause(provider)
+    answered, decided = agent.deliver({ids["pick"]: RED}), agent.deliver({ids["send"]: True})
+    agent, _ = continue_elsewhere(agent, provider, desk.tools)
+    assert run(agent.run("say never mind")).stop == "end"
+    assert (kinds_of(agent.conversation), desk.ran) == ([None, "cancelled", "cancelled"], [])
+    assert results_of(agent.conversation)[0].data == {"color": "red"}
+    assert agent.deliver({ids["locate"]: Answer("Paris")}).state == "refused"
+    check(agent.conversation)
+    assert (answered.state, decided.state) == ("queued", "queued")  # of the process that was left
+
+
+def test_a_decision_for_a_call_that_is_given_up_is_refused() -> None:
+    agent, _, ids = pause("anthropic")
+    delivery = agent.deliver({ids["send"]: True})
+    run(agent.run("say never mind"))
+    assert (delivery.state, delivery.reason) == ("refused", "the call has ended without it")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_message_with_the_answers_follows_the_results(provider: str) -> None:
+    """Case 10."""
+    wiretap = Wiretap()
+    agent = make_agent(provider, wiretap, tools=[PICK])
+    [waiting] = run(agent.run(PICKING)).pending
+    done = run(agent.resume({waiting.id: RED}, prompt="say and hurry"))
+    assert [message.role for message in agent.conversation] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
+    assert (done.stop, agent.conversation[3].text, len(wiretap.requests)) == ("end", "say and hurry", 2)
+    check(agent.conversation)
+    agent.undo()
+    assert len(agent.conversation) == 0
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_message_waits_while_calls_do(provider: str) -> None:
+    """Case 29: the pause and what is waited for stay as they are, also over a restart."""
+    agent, desk, ids = pause(provider)
+    run(agent.resume({ids["pick"]: RED}, prompt="say thanks"))
+    assert pending_ids(agent).keys() == {"locate", "send"}
+    agent, _ = continue_elsewhere(agent, provider, desk.tools)
+    assert agent.conversation[-1].role == "assistant"
+    assert run(agent.resume({ids["send"]: True, ids["locate"]: Answer("x")})).stop == "end"
+    assert [message.role for message in agent.conversation][-3:] == ["tool", "user", "assistant"]
+    check(agent.conversation)
+
+
+async def wait_until_it_waits(agent: Agent, id: str) -> None:
+    while agent.deliver({id: Answer("x")}).state == "refused":
+        await asyncio.sleep(0)
+
+
+def test_an_answer_that_comes_while_others_still_run_ends_the_wait() -> None:
+    """No pause then: the run goes on by itself."""
+    gate = asyncio.Event()
+
+    async def slow() -> str:
+        """Take a while."""
+        await gate.wait()
+        return "done"
+
+    agent = make_agent("anthropic", tools=[LOCATE, Tool(slow)])
+
+    async def answer() -> str:
+        task = asyncio.ensure_future(agent.run("call locate {}\ncall slow {}"))
+        while len(agent.conversation) != 2:
+            await asyncio.sleep(0)
+        id = agent.conversation[1].calls[0].id
+        await wait_until_it_waits(agent, id)
+        gate.set()
+        return (await task).stop
+
+    assert run(answer()) == "end"
+    assert [result.text for result in results_of(agent.conversation)] == ["x", "done"]
+
+
+def test_answers_for_the_calls_of_a_sub_agent_are_delivered_too() -> None:
+    bank = Bank()
+    agent, tools = nest(bank, "anthropic", depth=2)
+    first = run(agent.run(ask("research", ask("research", PAY, PAY))))
+    agent.deliver({first.pending[1].id: Deny("too much")})
+    agent = reload(agent, "anthropic", tools)
+    agent.deliver({first.pending[0].fingerprint: True})
+    assert run(agent.resume()).stop == "end"
+    assert bank.paid == [90]
+    assert "too much" in results_of(agent.conversation)[0].text
+
+
+def test_what_a_changed_file_says_is_not_used() -> None:
+    """Case 13: neither decisions nor answers."""
+    agent, desk, ids = pause("anthropic")
+    agent.deliver({ids["send"]: False, ids["pick"]: RED})
+
+    def allow(header: dict[str, Any]) -> None:
+        for item in header["run"]["given"]:
+            if "deny" in item:
+                del item["deny"]
+                item["allow"] = {}
+
+    other = Agent.load(edit(agent.save(), allow), "simulator:anthropic", tools=desk.tools)
+    assert run(other.resume()).stop == "approval"
+    assert desk.ran == []
+    assert len(run(other.list_pending())) == 3
+
+
+def test_an_image_is_kept_in_the_file() -> None:
+    agent, desk, ids = pause("anthropic")
+    picture = Media.from_bytes(b"\x89PNG\r\n\x1a\n", "image/png")
+    agent.deliver({ids["locate"]: Answer([Text("Here:"), picture])})
+    agent, _ = continue_elsewhere(agent, "anthropic", desk.tools)
+    run(agent.resume({ids["pick"]: RED, ids["send"]: False}))
+    assert results_of(agent.conversation)[1].content == (Text("Here:"), picture)
