@@ -76,7 +76,7 @@ def test_import_loads_nothing_else() -> None:
 
 # Types that users get from a method and pass on, or never see.
 INTERNAL = {
-    "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "CheckedAnswer",
+    "AgentSetup", "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "GivenAnswers",
     "ConversationState",
     "Done", "Encoding", "Expired", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",

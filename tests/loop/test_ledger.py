@@ -23,7 +23,7 @@ from toolglot.providers.profile import Price
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.tool import Tool
-from toolglot.values.approvals import ApprovalRequest
+from toolglot.values.approvals import ApprovalRequest, Suspended
 from toolglot.values.events import RunDone, RunResult
 from toolglot.values.messages import Reply, ToolCall, Usage
 from toolglot.values.request import Request
@@ -252,7 +252,7 @@ def test_questions_of_running_tools_take_no_time(config: ToolConfig, live: bool)
         """Makes a call, as code would."""
         assert context.inner_tools is not None
         made = await context.inner_tools.call(ToolCall("inner", "write", {"n": 1}))
-        assert not isinstance(made, ApprovalRequest)
+        assert not isinstance(made, Suspended)
         return made.result.text
 
     async def play(loop: VirtualLoop) -> None:
