@@ -70,7 +70,8 @@ class Browser:
         """Return the calls that the server waits for."""
         for event in events:
             if event.get("name") == "toolglot.answer_needed":
-                return event["value"]["calls"]
+                calls: list[dict[str, Any]] = event["value"]["calls"]
+                return calls
         return []
 
     def _run(self, call: dict[str, Any]) -> None:
