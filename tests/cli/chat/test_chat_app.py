@@ -91,6 +91,12 @@ class TestTalking:
         assert int(counted[2]) == len(hidden) > 0
         assert int(counted[1]) == len(tools) - len(hidden) - len(denied)
 
+    def test_status_keeps_the_context_on_a_narrow_terminal(self) -> None:
+        chat = talk(SAY).chat
+        wide = chat.status()
+        chat.screen.console.width = len(wide) - 1
+        assert chat.status() == wide.replace(" · 2 tools", "")
+
     def test_status_names_model_tools_and_memory(self) -> None:
         assert re.match(r" simulator:anthropic/.* · 2 tools · .* tokens of", talk(SAY).chat.status())
 
@@ -475,6 +481,13 @@ class TestAttachments:
         over = self.ask("read @notes.txt")
         assert over.has("attached: notes.txt")
         assert over.agent.conversation[0].blocks[1] == Text("[notes.txt]\nNOTES")
+
+    def test_a_file_is_attached_once(self) -> None:
+        over = talk("/attach notes.txt", "read @notes.txt")
+        assert [block.text for block in over.agent.conversation[0].blocks if isinstance(block, Text)] == [
+            "read @notes.txt",
+            "[notes.txt]\nNOTES",
+        ]
 
     @pytest.mark.parametrize(
         "text", ["report\n\ncc @~/.ssh/id_rsa and @notes.txt", "@notes.txt", "@link.txt"]

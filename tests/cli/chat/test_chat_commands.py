@@ -133,6 +133,17 @@ def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
     assert talk(*lines).has(*shown)
 
 
+def test_help_stays_in_its_column_on_a_narrow_terminal() -> None:
+    def narrow(chat: Chat) -> str:
+        chat.screen.console.width = 50
+        return "/help"
+
+    lines = talk(narrow, moves=True).lines
+    [first] = [index for index, line in enumerate(lines) if line.startswith("/compact ")]
+    assert lines[first + 1].startswith(" " * 16)
+    assert all(len(line) < 50 for line in lines[first : first + 3])
+
+
 @pytest.mark.parametrize(
     ("model", "cost"),
     [

@@ -161,7 +161,8 @@ class Chat:
     async def _send(self, prompt: list[Text | Media], files: list[Text | Media] | None = None) -> None:
         """Send a prompt with what is attached to it."""
         self._last_attachments = self.attachments
-        files, self.attachments = [*self.attachments, *(files or ())], []
+        mentioned = [file for file in files or () if file not in self.attachments]
+        files, self.attachments = [*self.attachments, *mentioned], []
         if files:
             # A text file is a text block that starts with its name in brackets.
             names = [
@@ -465,9 +466,11 @@ class Chat:
         """Return the status line below the editor."""
         mode = " · sandboxed" if self.agent.config.mode == "sandboxed" else ""
         tools, hidden = self._count_tools()
-        # last, as a narrow terminal shows only the beginning
         note = f" · {pluralize(hidden, 'tool')} hidden" if hidden else ""
-        return f" {self.agent.model}{mode} · {pluralize(tools, 'tool')}{self._context_usage}{note}"
+        line = f" {self.agent.model}{mode} · {pluralize(tools, 'tool')}{self._context_usage}{note}"
+        if len(line) > self.screen.console.width:  # a narrow terminal shows only the beginning
+            return f" {self.agent.model}{mode}{self._context_usage}"
+        return line
 
     def _count_tools(self) -> tuple[int, int]:
         """Return how many tools the model has, and how many it has not because its facade hides them."""

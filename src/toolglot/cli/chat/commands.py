@@ -135,8 +135,11 @@ def complete_tools(chat: "Chat", typed: str) -> Iterable[str]:
 async def show_help(chat: "Chat", argument: str) -> None:
     rows = {f"/{name} {command.usage}".rstrip(): command.description for name, command in COMMANDS.items()}
     width = max(map(len, rows))
+    console = chat.screen.console
     for usage, description in rows.items():
-        chat.screen.console.print(Line(f"{usage:{width}}", "bold").append(f"  {description}"))
+        row = Line(f"{usage:{width}}", "bold").append(f"  {description}")
+        for part in row.wrap(console.width - 1, " " * (width + 2)) if console.is_terminal else [row]:
+            console.print(part, soft_wrap=True)
     for line in _KEYS:
         chat.screen.note(line, "dim")
 
