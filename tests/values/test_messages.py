@@ -502,6 +502,7 @@ def test_results_and_conversations_are_short_in_a_shell_and_readable_in_a_notebo
     assert markdown(conversation).endswith('**assistant** `look({"at":"x"})`\n\n**tool** `look` → y')
     result = RunResult("b" * 1000, messages=tuple(conversation), iterations=2)
     assert len(repr(result)) < 200
+    assert repr(RunResult("", iterations=1)).endswith(", 1 iteration>")
     assert markdown(result) == result.text
     assert markdown(RunResult("", "approval")).startswith("`<RunResult")
     assert markdown(user(["look", Media("image", url="u")])) == "**user** look\n\n*image*"

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal
 
 import msgspec
 
+from toolglot.common.textutil import pluralize
 from toolglot.common.type_parameters import OutputValue
 from toolglot.values.approvals import ApprovalRequest, Suspended
 from toolglot.values.deliveries import Delivery
@@ -349,10 +350,9 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
 
     def __repr__(self) -> str:
         output = f", output={self.output!r:.100}" if self.output is not None else ""
-        calls = f", {len(self.outcomes)} calls" if self.outcomes else ""
-        return (
-            f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {self.iterations} iterations>"
-        )
+        calls = f", {pluralize(len(self.outcomes), 'call')}" if self.outcomes else ""
+        iterations = pluralize(self.iterations, "iteration")
+        return f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {iterations}>"
 
     def _repr_markdown_(self) -> str:
         """For notebooks: the answer, or why there is none."""
