@@ -325,6 +325,25 @@ class TestTools:
             "toolglot: stopped early (timeout): the run used up its time (limits.run_timeout)\n",
         )
 
+    def test_a_call_that_waits_for_its_answer_is_said_in_one_sentence(self, directory: Path) -> None:
+        """Beside one that needs approval, too: nobody can approve an answer."""
+        (directory / "later.py").write_text(
+            "from toolglot import Tool, ToolDefinition, tool_from_definition\n"
+            "def send() -> str:\n    return 'sent'\n"
+            "both = [tool_from_definition(ToolDefinition('pick', 'Pick.')), Tool(send, approval=True)]\n",
+            encoding="utf-8",
+        )
+        outcome = run_cli("run", "--tools", "later:both", "call pick {}")
+        assert (outcome.code, outcome.err) == (
+            3,
+            "toolglot: stopped: a call waits for an answer from elsewhere, which a program can pass with resume; "
+            "a new prompt gives the call up\n",
+        )
+        outcome = run_cli("run", "--tools", "later:both", "call pick {} call send {}")
+        assert outcome.code == 3
+        assert "send needs approval" in outcome.err
+        assert "pick" not in outcome.err
+
 
 class TestErrors:
     @pytest.mark.untraced

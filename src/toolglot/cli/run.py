@@ -234,9 +234,10 @@ class _TextPresenter:
         if result.stop == "approval":
             from toolglot.cli.chat.approvals import print_approvals
 
-            print_approvals(result.requests)
-            names = [request.tool for request in result.requests]
-            ways = ways_to_allow(names, mode_helps=any(map(self._mode_would_allow, result.requests)))
+            requests = [item.request for item in result.pending if item.kind != "external"]
+            print_approvals(requests)
+            names = [request.tool for request in requests]
+            ways = ways_to_allow(names, mode_helps=any(map(self._mode_would_allow, requests)))
             notes.append(f"{', '.join(names)} needs approval ({ways})")
         elif result.stop != "end":
             notes.append(describe_stop(result.stop))

@@ -50,8 +50,16 @@ async def describe_error(error: ToolglotError, engine: Engine, tools: Iterable[T
     return str(error)
 
 
+_WAITING = (
+    "stopped: a call waits for an answer from elsewhere, which a program can pass with resume; a new prompt "
+    "gives the call up"
+)
+
+
 def describe_stop(stop: RunStop) -> str:
     """Say why a run stopped early, and which setting decides that."""
+    if stop == "waiting":
+        return _WAITING
     reason, setting = STOP_REASONS.get(stop), _STOP_SETTINGS.get(stop)
     text = f"stopped early ({stop})"
     if reason is not None:
