@@ -375,7 +375,11 @@ class ToolHost:
         """Return a call that has run up to a question, or one that was denied; None for any other."""
         kept = self._suspended.pop(base_call(call).id, None)
         if kept is not None:
-            return replace(kept.prepared, rulings=_translate(rulings, kept), suspension=kept.suspension)
+            prepared = kept.prepared
+            # Its spans belong to the part of the run that continues it.
+            kept_caller = replace(prepared.caller, telemetry=caller.telemetry)
+            rulings = _translate(rulings, kept)
+            return replace(prepared, caller=kept_caller, rulings=rulings, suspension=kept.suspension)
         ruling = rulings.get(())
         if ruling is not None and isinstance(ruling.answer, Deny):
             return self.deny(call, caller, ruling.answer)
