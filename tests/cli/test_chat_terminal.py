@@ -176,14 +176,19 @@ def test_approval_shows_what_hides_and_only_an_answer_approves(tmp_path: Path) -
         assert "It did not run" in chat.one_line
         chat.ask('call delete {"path": "a.txt"}')
         chat.wait_for("y yes", times=3)
-        chat.press("ctrl-c")  # stops the turn
+        chat.press("escape")  # stops the turn, as Ctrl-C does
+        chat.wait_for("stopped; the conversation is valid")
+        chat.wait_ready()
+        chat.ask('call delete {"path": "a.txt"}')
+        chat.wait_for("y yes", times=4)
+        chat.press("ctrl-c")
         chat.hear("say go on")
         assert chat.says("go on") == 1
         chat.ask('call wait_for_it {"name": "it"} then call delete {"path": "precious"}')
         chat.wait_file("it-started")
         chat.type("yes, and say more")  # before the question is asked
         (tmp_path / "it").touch()
-        chat.wait_for("y yes", times=4)
+        chat.wait_for("y yes", times=5)
         chat.wait_quiet()
         assert not (tmp_path / "deleted").exists()
         chat.type("n")

@@ -20,6 +20,7 @@ from toolglot.errors import UsageError
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
+    from prompt_toolkit.filters import Condition
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.key_binding.key_processor import KeyPress
 
@@ -229,6 +230,11 @@ class TerminalReader:
         # A key that was meant for something else must not answer a question that appears just then, nor the
         # rest of a paste.
         _ignore_mouse(bindings)
+
+        @bindings.add("escape", filter=_is_alone(), eager=True)
+        def stop(event: "KeyPressEvent") -> None:
+            event.app.exit(exception=KeyboardInterrupt)
+
         with self._pause_turn_keys():
             is_quiet = False
             while not is_quiet:
@@ -352,15 +358,27 @@ def _ignore_mouse(bindings: "KeyBindings") -> None:
     """Ignore mouse events: prompt_toolkit mistakes pasted color codes for those of an old terminal."""
     from prompt_toolkit.keys import Keys
 
-    @bindings.add(Keys.Vt100MouseEvent)
-    def ignore(event: "KeyPressEvent") -> None:
-        pass
+    bindings.add(Keys.Vt100MouseEvent)(_ignore_key)
+
+
+def _ignore_key(event: "KeyPressEvent") -> None:
+    pass
+
+
+def _is_alone() -> "Condition":
+    """Whether no key follows, now: Alt-Enter is Esc and Enter in one piece.
+
+    An Esc by itself must not take the next key with it, or "/clear" becomes the prompt "clear".
+    """
+    from prompt_toolkit.application.current import get_app
+    from prompt_toolkit.filters import Condition
+
+    return Condition(lambda: not get_app().key_processor.input_queue)
 
 
 def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
     """Bind Enter (send), Alt-Enter, Ctrl-J and backslash-Enter (new line), and Ctrl-C (clear the line)."""
-    from prompt_toolkit.application.current import get_app
-    from prompt_toolkit.filters import Condition, is_searching
+    from prompt_toolkit.filters import is_searching
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.bindings.search import accept_search
     from prompt_toolkit.keys import Keys
@@ -390,14 +408,8 @@ def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
         else:
             event.app.exit(exception=KeyboardInterrupt)
 
-    # Alt-Enter is Esc and Enter in one piece. An Esc by itself, meant for a turn that has just ended, must not
-    # take the next key with it: "/clear" would become the prompt "clear".
-    is_alone = Condition(lambda: not get_app().key_processor.input_queue)
-
-    @bindings.add("escape", filter=is_editing & is_alone, eager=True)
-    def ignore_escape(event: "KeyPressEvent") -> None:
-        pass
-
+    # Meant for a turn that has just ended.
+    bindings.add("escape", filter=is_editing & _is_alone(), eager=True)(_ignore_key)
     bindings.add("right", filter=is_searching)(accept_search)
 
     @bindings.add(Keys.BracketedPaste)
