@@ -3,16 +3,19 @@
 import asyncio
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_transport import KEY, QUICK, Entry, ScriptedReply, ScriptedTransport
 
+from toolglot import coding_tools
 from toolglot.common.jsontext import dumps
 from toolglot.engine.auth import KeyVariable, Token
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, MalformedReply, ProviderError, TimedOut, TransportError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.format_call import describe_error
 from toolglot.values.messages import user
 from toolglot.values.request import Request
 
@@ -136,6 +139,13 @@ def test_not_found_may_be_the_fault_of_a_base_url(base_url: str | None, hint: st
 ])  # fmt: skip
 def test_a_server_of_ones_own_that_fails(base_url: str | None, hint: str) -> None:
     assert fail(*[refusal(500, "cannot parse the call")] * 3, base_url=base_url).hint == hint
+
+
+def test_the_command_line_names_its_flag(tmp_path: Path) -> None:
+    engine = create_engine("openai-chat:gpt-x", key=KEY)
+    for tools, advice in (((), "try it without them"), (coding_tools(tmp_path), "try --no-builtin")):
+        error = fail(*[refusal(500, "cannot parse the call")] * 3, base_url=LOCAL)
+        assert asyncio.run(describe_error(error, engine, tools)).endswith(advice)
 
 
 def test_an_address_is_named_without_what_may_be_secret() -> None:

@@ -11,7 +11,7 @@ from toolglot.common.jsontext import dumps_text
 from toolglot.common.textutil import pluralize
 from toolglot.engine.engine import Engine
 from toolglot.engine.model_list import complete_hint
-from toolglot.errors import STOP_REASONS, ContextTooLong, NotFound, ToolglotError
+from toolglot.errors import STOP_REASONS, ContextTooLong, NotFound, ServerFailed, ToolglotError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
 from toolglot.tools.tool import Tool
@@ -45,8 +45,11 @@ async def describe_error(error: ToolglotError, engine: Engine, tools: Iterable[T
     """Return the message of an error of the command line or an editor, with what to do there."""
     if isinstance(error, NotFound):
         await complete_hint(error, engine)
-    if isinstance(error, ContextTooLong) and any(BUILTIN_TAG in tool.tags for tool in tools):
-        error.hint = "shorten the conversation, or leave out the built-in tools with --no-builtin"
+    if any(BUILTIN_TAG in tool.tags for tool in tools):
+        if isinstance(error, ContextTooLong):
+            error.hint = "shorten the conversation, or leave out the built-in tools with --no-builtin"
+        if isinstance(error, ServerFailed):
+            error.hint = error.hint.replace("try it without them", "try --no-builtin")
     return str(error)
 
 
