@@ -526,6 +526,21 @@ def test_a_front_end_cannot_answer_what_a_tool_of_the_server_has_put_off(client:
 
 
 @each_client
+def test_a_front_end_cannot_answer_the_calls_of_a_sub_agent(client: type[Client]) -> None:
+    child = make_agent("gemini", tools=[ToolDefinition("pick", "Pick.", SCHEMA)])
+    server = Server("anthropic", child.as_tool("decorate", "Decorate."))
+    front_end = client(server).send("call decorate " + json.dumps({"prompt": PICKING}))
+    [waiting] = front_end.result.pending
+    assert (front_end.result.stop, front_end.asked(), len(waiting.path)) == ("waiting", [], 2)
+    front_end.answer(waiting.id, "red")
+    front_end.answer("decorate", "red")
+    front_end.send()
+    assert (front_end.result.stop, len(front_end.result.losses)) == ("waiting", 2)
+    resumed = server.agent.resume({waiting.id: Answer("red")}, conversation=server.conversation)
+    assert asyncio.run(resumed).stop == "end"
+
+
+@each_client
 def test_an_answer_that_does_not_fit_is_an_error_and_the_call_waits_on(client: type[Client]) -> None:
     color = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
     server = Server("anthropic", ToolDefinition("choose", "Choose.", SCHEMA, output_schema=color))

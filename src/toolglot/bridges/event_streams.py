@@ -126,6 +126,8 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
             elif suspended is not None:
                 reason = "the call waits for something else than an answer of the front end"
                 losses.append(Loss(f"answer to {id!r:.80}", "messages", reason))
+            elif any(item.path[0] == id for item in by_id.values()):
+                losses.append(Loss(f"answer to {id!r:.80}", "messages", "the server runs this call"))
             elif result is None:
                 losses.append(Loss(f"answer to {id!r:.80}", "messages", "no such call waits for an answer"))
             elif not is_echo(answer, result):
@@ -372,7 +374,7 @@ def describe_answer(suspended: Suspended) -> dict[str, Any]:
 
 def is_for_front_end(suspended: Suspended) -> bool:
     """Return whether a front end may answer a call: its tool has only a definition. A tool with a function that
-    has put off its answer waits for somebody else.
+    has put off its answer waits for somebody else, and so does a sub-agent.
     """
     return suspended.kind == "external" and not suspended.has_started
 
