@@ -490,8 +490,8 @@ class Tree:
         self.result: RunResult | None = None
         monkeypatch.setattr("toolglot.loop.driver.Ledger", self._open)
 
-    def _open(self, limits: RunLimits, spent: Spent, **options: Any) -> Ledger:
-        parent = self.ledgers[0] if self.ledgers else None
+    def _open(self, limits: RunLimits, spent: Spent, *, parent: Ledger | None, **options: Any) -> Ledger:
+        parent = parent or (self.ledgers[0] if self.ledgers else None)
         self.ledgers.append(Ledger(limits, spent, parent=parent, **options))
         return self.ledgers[-1]
 
