@@ -124,7 +124,7 @@ def test_an_agent_has_few_public_names() -> None:
         *("model", "conversation", "config", "tools"),
         *("run", "run_sync", "stream", "stream_sync", "resume", "resume_sync", "resume_stream"),
         *("deliver", "has_pending_run", "list_pending", "list_pending_sync"),
-        "as_tool",
+        *("as_tool", "hand_off"),
         *("switch", "add_tools", "remove_tools", "save", "load", "restore", "undo"),
         *("context_usage", "preview_request", "view", "close", "aclose"),
     }

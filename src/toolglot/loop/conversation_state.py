@@ -41,6 +41,7 @@ from toolglot.values.messages import Conversation, Message
 from toolglot.values.request import ToolChoice, ToolDefinition, parse_tool_choice
 
 if TYPE_CHECKING:
+    from toolglot.loop.agent.runs import Runs
     from toolglot.loop.driver import Driver
     from toolglot.loop.ledger import Ledger
     from toolglot.telemetry.runs import RunTelemetry
@@ -60,6 +61,8 @@ class _SavedState(HostState, frozen=True):
     context: Truncation = Truncation()
     inbox: tuple[SavedDelivery, ...] = ()
     """Messages for the run that waits, and the ids of earlier ones."""
+    handed_over: tuple[str, ...] = ()
+    """The calls that have handed the conversation over, one after the other."""
 
 
 class RunOptions(TypedDict, Generic[Data], total=False):
@@ -181,6 +184,10 @@ class ConversationState:
         """Of the present run, or of the last one."""
         self.has_approver = False
         """Whether a run was restored that waits: somebody decided then, so later calls wait, too."""
+        self.successor: Runs | None = None
+        """Of the agent that the conversation was handed over to."""
+        self.handed_over: tuple[str, ...] = ()
+        """The names of the tools that have handed it over, one after the other."""
         self.parent_ledger: Ledger | None = None
         """Of the run whose tool this one is, while it runs."""
         self.meter = ContextMeter()
@@ -362,6 +369,8 @@ class ConversationState:
             header["context"] = self.meter.truncation
         if deliveries := self.inbox.snapshot():
             header["inbox"] = deliveries
+        if self.handed_over:
+            header["handed_over"] = list(self.handed_over)
         return header
 
     def _save_run(self, run: Run, tools: str) -> RunState:
@@ -372,8 +381,10 @@ class ConversationState:
                 state.suspended[index] = replace(record, state=saved)
         return state
 
-    def restore_header(self, header: dict[str, Any]) -> RunState | None:
-        """Take over what `save_header` wrote; returns the run that was paused. Raises MalformedData."""
+    def restore_header(self, header: dict[str, Any]) -> tuple[RunState | None, tuple[str, ...]]:
+        """Take over what `save_header` wrote; returns the run that was paused, and which calls have handed the
+        conversation over. Raises MalformedData.
+        """
         header = {"allow": header.get("allowed_tools"), **header}  # its name before the first release
         try:
             header = {**header, "run": upgrade_run(header.get("run"))}
@@ -393,7 +404,7 @@ class ConversationState:
         self.host.restore(saved)
         self.meter = ContextMeter(saved.context)
         self.settings = RunSettings(allow=saved.allow, tools=tools)
-        return saved.run
+        return saved.run, saved.handed_over
 
     def distrust_tools(self) -> None:
         """Have each call of the tools of the run approved: what was saved of them cannot be trusted."""

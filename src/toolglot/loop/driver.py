@@ -8,7 +8,7 @@ event here.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from toolglot.errors import (
     TransportError,
 )
 from toolglot.loop.context_window import count_phrase
+from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.eager_tools import EagerTools
 from toolglot.loop.ledger import Ledger, TimeIsUp
 from toolglot.loop.request_builder import RequestBuilder
@@ -48,6 +49,9 @@ from toolglot.values.events import (
     ToolOutcome,
 )
 from toolglot.values.losses import Loss, Repair
+
+if TYPE_CHECKING:
+    from toolglot.loop.agent.setup import AgentSetup
 
 __all__ = ["Driver"]
 
@@ -85,8 +89,24 @@ class Driver:
         self._suspended: dict[int, tuple[Suspended, ...]] = {}
         self._inbox = self._state.inbox
         self._delivered: list[RunEvent] = []  # not yet passed on
+        self._successor: tuple[AgentSetup, str] | None = None  # the agent that continues
         self._was_rejected = False
         self._fallbacks_used = 0
+
+    @property
+    def state(self) -> ConversationState:
+        """The conversation that the run belongs to."""
+        return self._state
+
+    def hand_over(self, setup: "AgentSetup", name: str) -> bool:
+        """Continue with another agent from the next request on; return False if that was called for already.
+
+        `name`: of the call that wants it.
+        """
+        if self._successor is not None:
+            return False
+        self._successor = setup, name
+        return True
 
     # ---- the loop
 
@@ -276,10 +296,11 @@ class Driver:
     # ---- the model
 
     async def _ask(self, step: AskModel) -> AsyncGenerator[list[RunEvent]]:
+        news = [] if self._successor is None else [await self._change_agents(*self._successor)]
         requests = self._requests
         requests.state.note_tool_changes(requests.view)  # a tool may have registered another one
         state = requests.prepare()
-        if news := await self._fit_context():
+        if news := [*news, *await self._fit_context()]:
             yield news
             if self.ledger.find_exceeded():  # the summary has used up the rest
                 return
@@ -311,6 +332,20 @@ class Driver:
                     raise
                 state, news = await self._recover(error, state)
             yield news
+
+    async def _change_agents(self, setup: "AgentSetup", name: str) -> RunEvent:
+        """Continue with another agent: its model, its system prompt, its tools."""
+        self._successor, parts = None, self._requests.parts
+        instructions = await setup.system_prompt(self._state, parts.data)
+        self._requests = RequestBuilder(replace(parts, setup=setup, instructions=instructions))
+        self._config, self._hooks = setup.config.config, setup.config.hooks
+        self._fallbacks_used = 0
+        if self._eager_tools is not None:
+            await self._eager_tools.stop()
+        self._eager_tools = None
+        if self._config.eager_start and self._streaming:
+            self._eager_tools = EagerTools(self.run, self._requests, self.on_ask)
+        return ModelSwitched(setup.models.engine.name, f"the conversation was handed over ({name})")
 
     async def _recover(
         self, error: ProviderError | TransportError | MalformedReply, state: EngineState

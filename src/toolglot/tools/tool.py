@@ -175,6 +175,8 @@ class Tool(Generic[Parameters, Returned, Needs]):
         """Whether it has only a definition: the answers to its calls come from elsewhere."""
         self.reopen: Reopen | None = None
         """Continues to wait with a call that another process has saved."""
+        self.successor: object = None
+        """The agent that its calls hand the conversation over to."""
         self.server_hints: Mapping[str, Any] = {}
         """What an MCP server declares about its tool besides the definition; nothing is decided by it."""
         self.catch_up: Callable[[], Awaitable[bool]] | None = None
@@ -342,7 +344,9 @@ class Tool(Generic[Parameters, Returned, Needs]):
             if "examples" in fields:
                 fields["examples"] = tuple(_to_example(example, self.name) for example in fields["examples"])
             changes["definition"] = msgspec.structs.replace(definition, **fields)
-        return Tool(self.function, **{**self._options, **changes})
+        tool = Tool(self.function, **{**self._options, **changes})
+        tool.reopen, tool.successor = self.reopen, self.successor
+        return tool
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}: {qualified_name(self.function)}>"

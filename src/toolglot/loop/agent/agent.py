@@ -162,9 +162,8 @@ class Agent(Generic[Data, OutputValue]):
             options: See `RunOptions`.
         """
         state, settings = self._read_run(options, output_type)
-        return await self._runs.finish(
-            state, lambda: self._runs.start(state, prompt, settings, streaming=False)
-        )
+        runs = self._runs_of(state)
+        return await runs.finish(state, lambda: runs.start(state, prompt, settings, streaming=False))
 
     run_sync = blocking(run)
 
@@ -177,7 +176,8 @@ class Agent(Generic[Data, OutputValue]):
         Leaving the stream interrupts the run.
         """
         state, settings = self._read_run(options, output_type)
-        return self._runs.watch(state, lambda: self._runs.start(state, prompt, settings, streaming=True))
+        runs = self._runs_of(state)
+        return runs.watch(state, lambda: runs.start(state, prompt, settings, streaming=True))
 
     @show_options(RunOptions)
     def stream_sync(
@@ -200,9 +200,8 @@ class Agent(Generic[Data, OutputValue]):
             options: See `ResumeOptions`.
         """
         state, changes = self._read_resume(options)
-        return await self._runs.finish(
-            state, lambda: self._runs.resume(state, decisions, changes, streaming=False)
-        )
+        runs = self._runs_of(state)
+        return await runs.finish(state, lambda: runs.resume(state, decisions, changes, streaming=False))
 
     resume_sync = blocking(resume)
 
@@ -212,7 +211,8 @@ class Agent(Generic[Data, OutputValue]):
     ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, but yield events as they happen."""
         state, changes = self._read_resume(options)
-        return self._runs.watch(state, lambda: self._runs.resume(state, decisions, changes, streaming=True))
+        runs = self._runs_of(state)
+        return runs.watch(state, lambda: runs.resume(state, decisions, changes, streaming=True))
 
     def _read_run(self, options: RunOptions[Any], output_type: Any) -> tuple[ConversationState, RunSettings]:
         settings = RunSettings.read(options, output_type)
@@ -240,6 +240,10 @@ class Agent(Generic[Data, OutputValue]):
                 # collector runs.
                 state = conversation.attachments[self] = self._setup.open_state(conversation.share())
             return state
+
+    def _runs_of(self, state: ConversationState) -> Runs:
+        """Return what runs a conversation: this agent, or the one that it was handed over to."""
+        return state.successor or self._runs
 
     # ---- messages for a run in progress
 
@@ -287,7 +291,8 @@ class Agent(Generic[Data, OutputValue]):
 
         By default, those of the agent's own conversation. Works after `load`, too.
         """
-        return await self._runs.list_pending(self._find_state(conversation))
+        state = self._find_state(conversation)
+        return await self._runs_of(state).list_pending(state)
 
     list_pending_sync = blocking(list_pending)
 
@@ -350,6 +355,22 @@ class Agent(Generic[Data, OutputValue]):
 
         return make_subagent_tool(self._setup, name, description, parameters, limits)
 
+    def hand_off(self, name: str, description: str) -> Tool:
+        """Return a tool with which another agent hands its conversation over to this one.
+
+        From then on this agent answers in that conversation, with its own model, system prompt and tools. The
+        limits of the run, its approver and its audit log stay those of the agent that was asked.
+
+        Args:
+            name: The name of the tool, such as `transfer_to_billing`.
+            description: What this agent is for, for the model.
+        """
+        from toolglot.loop.agent.hand_offs import (
+            make_hand_off_tool,
+        )  # not at the top: few agents are handed to
+
+        return make_hand_off_tool(self._setup, name, description)
+
     # ---- state
 
     def save(self, conversation: Conversation | None = None) -> bytes:
@@ -392,7 +413,11 @@ class Agent(Generic[Data, OutputValue]):
         """
         conversation, header = load(data)
         state = self._setup.open_state(conversation)
-        run_state = state.restore_header(header)
+        run_state, handed_over = state.restore_header(header)
+        if handed_over:
+            from toolglot.loop.agent.hand_offs import continue_saved  # as in `hand_off`
+
+            continue_saved(self._setup, state, handed_over)
         if run_state is not None:
             if run_state.tools != self._digest_tools():
                 log.warning("the tools have changed since the run was saved")
@@ -428,11 +453,11 @@ class Agent(Generic[Data, OutputValue]):
 
     def view(self) -> AgentView:
         """Return what the model sees now."""
-        return AgentView(self._setup, self._state)
+        return AgentView(self._runs_of(self._state).setup, self._state)
 
     async def context_usage(self) -> ContextUsage:
         """Estimate how full the model's context window is, and what fills it."""
-        setup, state = self._setup, self._state
+        setup, state = self._runs_of(self._state).setup, self._state
         profile, view, config = setup.models.engine.profile, setup.view(), setup.config
         instructions = await setup.system_prompt(state, config.data)
         instruction_tokens = sum(map(estimate_message, view.system_messages(instructions)))
@@ -457,7 +482,7 @@ class Agent(Generic[Data, OutputValue]):
 
         Nothing is sent.
         """
-        setup, state = self._setup, self._state
+        setup, state = self._runs_of(self._state).setup, self._state
         engine = setup.models.engine if model is None else setup.models.create_engine(model)
         view = setup.view(engine)
         system_messages = view.system_messages(await setup.system_prompt(state, setup.config.data))

@@ -41,7 +41,7 @@ class Runs:
     """Starts and resumes the runs of one agent."""
 
     def __init__(self, setup: AgentSetup) -> None:
-        self._setup = setup
+        self.setup = self._setup = setup
 
     async def finish(self, state: ConversationState, start: Start) -> RunResult[Any]:
         """Start a run, and return its result."""

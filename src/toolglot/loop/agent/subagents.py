@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from toolglot.common.jsontext import dumps_text
 from toolglot.errors import MalformedData, MissingOutput, ToolError, ToolglotError, UsageError
+from toolglot.loop.agent.hand_offs import continue_saved
 from toolglot.loop.agent.runs import Runs, Start
 from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.conversation_state import RunSettings
@@ -132,7 +133,8 @@ class _Subagent:
             for path, ruling in rulings.items()
             if path and shown.get(path) == ruling.fingerprint
         }
-        return partial(self._runs.resume, child.state, items, {}, streaming=child.inner.emit is not None)
+        runs = child.state.successor or self._runs
+        return partial(runs.resume, child.state, items, {}, streaming=child.inner.emit is not None)
 
     async def _finish(self, child: "_Child", start: Start, inner: InnerTools, call_id: str) -> RunResult[Any]:
         emit = inner.emit
@@ -178,7 +180,8 @@ class _Subagent:
         """Continue to wait with a run that another process has saved. Raises MalformedData."""
         child = _Child(self._setup, self._name)
         child.restore(state, distrust_reason)
-        return _ChildWaits(child, await self._runs.list_pending(child.state))
+        runs = child.state.successor or self._runs
+        return _ChildWaits(child, await runs.list_pending(child.state))
 
 
 class _Child:
@@ -236,7 +239,10 @@ class _Child:
         conversation, header = load("\n".join(map(json.dumps, read.lines)))
         state = self.state = self.setup.open_state(conversation, approve=self.approve)
         state.has_approver = True
-        run_state = state.restore_header(header)
+        run_state, handed_over = state.restore_header(header)
+        continue_saved(self.setup, state, handed_over)
+        if distrust_reason:
+            state.distrust_tools()
         if run_state is None:
             raise MalformedData(f"the saved run of the agent {self.name} does not wait for anything")
         config = self.setup.config.config
