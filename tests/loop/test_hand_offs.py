@@ -126,12 +126,18 @@ def test_watchers_hear_of_a_hand_off() -> None:
 
 
 def test_a_sub_agent_may_hand_over_its_task() -> None:
+    """Also over a restart: the agent that took over goes on inside."""
     desk = Desk()
-    boss = make_agent("ollama", tools=[desk.front.as_tool("desk", "Answers.")])
-    prompt = json.dumps({"prompt": f'{TRANSFER}\nthen call refund {{"order": 7}}'})
-    result = run(boss.run(f"call desk {prompt}"))
-    assert (result.stop, len(desk.billing_wire.requests)) == ("end", 1)
-    check(boss.conversation)
+    tools = [desk.front.as_tool("desk", "Answers.")]
+    boss = make_agent("ollama", tools=tools)
+    prompt = json.dumps({"prompt": f'{TRANSFER} then call refund {{"order": 7}}'})
+    [waiting] = run(boss.run(f"call desk {prompt}")).pending
+    assert (waiting.request.tool, len(desk.billing_wire.requests)) == ("refund", 1)
+    other = Agent.load(boss.save(), "simulator:ollama", tools=tools)
+    assert run(other.resume({waiting.id: True})).stop == "end"
+    assert "refunded 7" in results_of(other.conversation)[0].text
+    assert (len(desk.front_wire.requests), len(desk.billing_wire.requests)) == (1, 2)
+    check(other.conversation)
 
 
 def test_a_tool_keeps_what_it_is_under_another_name() -> None:
