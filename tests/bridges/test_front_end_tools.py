@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncGenerator
 from types import ModuleType
 from typing import Any
@@ -691,3 +692,84 @@ def test_a_run_that_failed_after_the_answer_goes_on_with_the_next_message(client
     front_end.send("say bye")
     assert (front_end.error, front_end.result.text, front_end.result.losses) == ("", "bye", ())
     check(server.conversation)
+
+
+# ---- anything that a client may send
+
+
+PROMPTS = [PICKING, f"{PICKING}\n{SENDING}\n{READING}", f"{PICKING}\n{PICKING}", "say hi"]
+OUTPUTS = ["red", "sent", {"color": "red"}, "text of a"]
+
+
+def make_ag_ui_body(
+    choice: random.Random, ids: list[str], prompt: str, approvals: list[str]
+) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = [
+        {"id": "t", "role": "tool", "toolCallId": id, "content": json.dumps(choice.choice(OUTPUTS))}
+        for id in ids
+    ]
+    if prompt:
+        messages.append({"id": "u", "role": "user", "content": prompt})
+    resume = [
+        {"interruptId": id, "status": "resolved", "payload": {"approved": choice.random() < 0.5}}
+        for id in approvals
+    ]
+    return {"threadId": "t", "runId": "r", "messages": messages, "tools": [PICK], "resume": resume}
+
+
+def make_vercel_body(
+    choice: random.Random, ids: list[str], prompt: str, approvals: list[str]
+) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "tool-pick", "input": {}}
+    parts = [
+        {**part, "toolCallId": id, "state": "output-available", "output": choice.choice(OUTPUTS)}
+        for id in ids
+    ]
+    for id in approvals:
+        approval = {"id": id, "approved": choice.random() < 0.5}
+        parts.append({**part, "toolCallId": "x", "state": "approval-responded", "approval": approval})
+    messages: list[dict[str, Any]] = [{"id": "a", "role": "assistant", "parts": parts}]
+    if prompt:
+        messages.append({"id": "u", "role": "user", "parts": [{"type": "text", "text": prompt}]})
+    return {"id": "t", "messages": messages, "tools": {"pick": PICK}}
+
+
+async def send_all(module: ModuleType, server: Server, body: dict[str, Any], count: int) -> list[bytes]:
+    """What as many clients get that send a request at the same time."""
+
+    async def send() -> bytes:
+        request: FrontEndRequest = module.read_request(body)
+        events = request.stream(server.agent, conversation=server.conversation)
+        return b"".join([frame async for frame in module.encode_events(events, request)])
+
+    return await asyncio.gather(*[send() for _ in range(count)])
+
+
+@pytest.mark.parametrize("module", [ag_ui, vercel], ids=["ag-ui", "vercel"])
+@each_provider
+def test_whatever_clients_send_a_conversation_stays_valid(module: ModuleType, provider: str) -> None:
+    """Answers to any calls, decisions and prompts, twice at the same time, with restarts in between."""
+    make_body = make_ag_ui_body if module is ag_ui else make_vercel_body
+    for seed in range(8):
+        choice, server = random.Random(seed), Server(provider)
+        for _ in range(6):
+            pending = asyncio.run(server.agent.list_pending(server.conversation))
+            ids = [call.id for message in server.conversation for call in message.calls] + ["unknown"]
+            approvals = [item.fingerprint for item in pending if item.kind == "approval"]
+            body = make_body(
+                choice,
+                [id for id in ids if choice.random() < 0.5],
+                choice.choice([*PROMPTS, ""]) if len(server.conversation) else PICKING,
+                [id for id in approvals if choice.random() < 0.7],
+            )
+            for sent in asyncio.run(send_all(module, server, body, choice.choice([1, 1, 2]))):
+                last = parse(sent.decode())[-1]["type"]
+                assert last in ("RUN_FINISHED", "RUN_ERROR", "finish")
+                assert b"internal_error" not in sent
+            if choice.random() < 0.5:
+                server.restart()
+        if asyncio.run(server.agent.list_pending(server.conversation)):
+            asyncio.run(server.agent.run("say bye", conversation=server.conversation))
+        check(server.conversation, everywhere=False)
+        names = [result.name for result in results_of(server.conversation) if not result.is_error]
+        assert len(server.ran) >= names.count("read") + names.count("send")
