@@ -381,6 +381,7 @@ def test_a_person_who_writes_gives_up_what_has_no_answer(client: type[Client], p
     front_end.answer("choose", "blue")
     front_end.send("say bye")
     assert (front_end.result.stop, front_end.result.text, front_end.error) == ("end", "bye", "")
+    assert front_end.asked() == []  # what is given up is not for the front end to run any more
     results = results_of(server.conversation)
     assert [(result.name, result.error_kind) for result in results] == [
         ("choose", None),
