@@ -1,5 +1,7 @@
 """The process of a script: what it may do, and what its languages offer."""
 
+import os
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +94,14 @@ async def test_half_a_character_and_far_timers_are_no_reason_to_fail() -> None:
     header, *texts, error, _ = await Scripts([repeat]).run(code)
     assert (header, error) == ("Script failed", "Script error:\nError: \ufffd (line 3)")
     assert texts == ["a\ufffd", "\\ud83d \U0001f600", "\ufffd\\ud83d", '{"\ufffd":"\ufffd"}', "\ufffd"]
+
+
+@needs_python
+async def test_python_may_have_been_started_by_a_relative_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, name = os.path.split(sys.executable)
+    program = os.path.join(directory, "..", os.path.basename(directory), name)
+    monkeypatch.setattr(sys, "executable", program)
+    assert await Scripts(language="python").run("print(1 + 1)") == ["Script completed", "2"]
 
 
 @needs_python

@@ -120,9 +120,10 @@ def _find_bubblewrap() -> str:
 
 
 def _find_monty() -> str:
-    return find_program(
-        "monty", directories=[str(Path(sys.executable).parent), sysconfig.get_path("scripts")]
-    )
+    # Python may have been started as `../.venv/bin/python`: the sandbox has only real directories.
+    directories = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
+    real_directories = [os.path.realpath(path) for path in directories if os.path.isabs(path)]
+    return find_program("monty", directories=real_directories)
 
 
 def missing_runtime(language: Language) -> str:
