@@ -23,7 +23,7 @@ pytestmark = pytest.mark.untraced
 TOOLS = '''
 import asyncio
 from pathlib import Path
-from toolglot import tool
+from toolglot import Agent, tool
 
 @tool
 def get_weather(city: str) -> str:
@@ -53,7 +53,9 @@ def read_a_key() -> str:
     """Asks whoever sits there."""
     return "got " + input()
 
-all = [get_weather, delete, wait_for_it, read_a_key]
+helper = Agent("simulator:openai-chat", tools=[wait_for_it, delete])
+research = helper.as_tool("research", "Researches.")
+all = [get_weather, delete, wait_for_it, read_a_key, research]
 '''
 COLOURS = re.compile(rb"\x1b\[(?:[\d;]*;)?(?:[349]\d|10\d)[\d;]*m")
 
@@ -316,6 +318,29 @@ class TestKeys:
                 lambda: text.count("> say hurry up") < chat.everything.count("> say hurry up"), "it again"
             )
             chat.press("ctrl-c")
+            chat.leave()
+
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_a_sub_agent_has_one_line(self, columns: int, tmp_path: Path) -> None:
+        """What it does now while it works, then what it has used; its questions say who asks."""
+        steps = 'call wait_for_it {"name": "it"}\nthen call delete {"path": "a.txt"}'
+        with Chat(tmp_path, "-m", "simulator:openai-chat", columns=columns) as chat:
+            chat.ask(f"call research {json.dumps({'prompt': steps})}")
+            chat.wait_for(re.compile('^. research \\d+ s  wait_for_it name: "it"$', re.MULTILINE))
+            (tmp_path / "it").touch()
+            chat.wait_for("? delete wants to run for research")
+            chat.wait_for("y yes")
+            chat.wait_quiet()
+            chat.type("y")
+            chat.wait_for("deleted a.txt.")
+            chat.wait_ready()
+            [line] = [line for line in chat.everything.splitlines() if line.startswith("● research")]
+            assert re.fullmatch(r"● research prompt: .*…  \d+\.\d s · 3 requests, \d+ tokens · /show 1", line)
+            assert not [
+                line for line in chat.everything.splitlines() if re.match(r"● (wait_for_it|delete)", line)
+            ]
+            chat.hear("/show 1")
+            chat.wait_for(re.compile('^● delete path: "a.txt" ', re.MULTILINE))
             chat.leave()
 
     @pytest.mark.parametrize("columns", [80, 120])

@@ -31,12 +31,13 @@ def make_request(
     target: str = "",
     raw: str | None = None,
     effects: str = "write",
+    agent: str = "",
 ) -> ApprovalRequest:
     call = ToolCall(
         "c1", "edit", dict(arguments) if arguments is not None else None, raw, freeform=raw is not None
     )
     chosen: Any = frozenset(effects.split())
-    return ApprovalRequest(call, "edit", chosen, target, dict(arguments or {}), preview)
+    return ApprovalRequest(call, "edit", chosen, target, dict(arguments or {}), preview, agent=agent)
 
 
 def render_approval(approval: ApprovalRequest, *, whole: bool = False, width: int = 80) -> tuple[str, bool]:
@@ -56,6 +57,7 @@ def letters(text: str) -> str:
         (make_request({}), "? edit wants to run (write)"),
         (make_request({}, effects="write execute"), "? edit wants to run (execute, write)"),
         (make_request({}, effects="read write execute network"), "? edit wants to run"),
+        (make_request({}, agent="research/x"), "? edit wants to run for research/x (write)"),
         (make_request({}, target="/etc/passwd"), "? edit wants to run (write): /etc/passwd"),
         # Neither a target nor a name of two lines can look like another question or argument.
         (

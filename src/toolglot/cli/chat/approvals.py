@@ -24,7 +24,8 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
     effects = ", ".join(sorted(approval.effects))
     head = Line("? ", "bold yellow").append(_escape_line(approval.tool), "bold")
     kinds = f" ({effects})" if len(approval.effects) < 4 else ""
-    head.append(f" wants to run{kinds}", "yellow")
+    agent = f" for {_escape_line(approval.agent)}" if approval.agent else ""
+    head.append(f" wants to run{agent}{kinds}", "yellow")
     # A command is its own target: a long one is not shown twice. Text that a model writes cannot look like
     # one: it has no "$ ".
     commands = {line[2:] for line in approval.preview.split("\n") if line.startswith(("$ ", "> "))}

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
+from toolglot.cli.chat.child_runs import ChildRuns
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
 from toolglot.cli.styled import CONTINUATION, Line, WordWrapper, cell_width, chop
 from toolglot.common.jsontext import dumps_text
 from toolglot.common.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.common.textutil import pluralize
 from toolglot.config.settings import ChatSettings
-from toolglot.loop.format_call import describe_inner_event, describe_losses, describe_stop, format_arguments
+from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.values.events import (
     AnswerNeeded,
     ApprovalNeeded,
@@ -72,6 +73,8 @@ class _CallCard(msgspec.Struct):
     call: ToolCall | None = None
     started_at: float | None = None
     progress: str = ""
+    children: ChildRuns | None = None
+    """What the sub-agent does that the call runs, and those that it has called."""
 
 
 class Screen:
@@ -159,10 +162,13 @@ class Screen:
             self._live = None
 
     def _show_inner(self, event: InnerEvent) -> None:
-        """Show what a sub-agent does on the card of the call that runs it."""
-        card, progress = self._cards.get(event.path[0]), describe_inner_event(event)
-        if card is not None and progress:
-            card.progress = progress
+        """Show what a sub-agent does in place of the call that runs it."""
+        card = self._cards.get(event.path[0])
+        if card is None:
+            return
+        if card.children is None:
+            card.children = ChildRuns(event.path[0], card.name)
+        card.children.take(event)
 
     def show_event(self, event: RunEvent) -> None:
         """Show one event, or queue it while the screen is paused."""
@@ -296,9 +302,12 @@ class Screen:
     def _show_outcome(self, event: ToolFinished) -> None:
         outcome = event.outcome
         call, result = outcome.call, outcome.result
-        self._cards.pop(call.id, None)
+        card = self._cards.pop(call.id, None)
         if not self._is_interactive:
             self._flush_text()
+        if card is not None and card.children is not None:
+            self._show_child(outcome, card.children)
+            return
         name, arguments = shorten(_name_tool(outcome), 60), format_arguments(call)
         mark, color = ("✗ ", "red") if result.is_error else ("● ", "green")
         head = Line(mark, color).append(name, "bold red" if result.is_error else "bold")
@@ -312,6 +321,25 @@ class Screen:
         self._show_result_text(text, f"{call.name} {arguments}", "red" if result.is_error else "dim")
         for block in others:
             self._show_block(block)
+        self._is_waiting = True
+
+    def _show_child(self, outcome: ToolOutcome, children: ChildRuns) -> None:
+        """Show a sub-agent that is done in one line: what it did, and its answer, are folded. Only why it has
+        failed is shown.
+        """
+        name, result = shorten(_name_tool(outcome), 60), outcome.result
+        answer, arguments = escape_controls(result.text).strip(), format_arguments(outcome.call)
+        number = self.fold(f"{name} {arguments}", f"{children.steps}\n\n{answer}".strip("\n"))
+        tail = f"  {outcome.seconds:.1f} s · {children.summary} · /show {number}"
+        width = self.console.width - 1 if self.console.is_terminal else 10_000
+        room = max(0, width - cell_width(f"● {name} {tail}"))
+        mark, color = ("✗ ", "red") if result.is_error else ("● ", "green")
+        head = Line(mark, color).append(name, "bold red" if result.is_error else "bold")
+        task = str(Line(shorten(arguments, 200)).truncate(room)) if room > 10 else ""
+        head.append(f" {task}" if task else "", "dim").append(tail, "dim")
+        self.console.print(head, soft_wrap=not self.console.is_terminal)
+        if result.is_error:
+            self._show_result_text(answer, f"{name} {arguments}", "red")
         self._is_waiting = True
 
     def _show_result_text(self, text: str, title: str, style: str) -> None:
@@ -399,8 +427,12 @@ class Screen:
         limit = max(3, min(_MAX_LIVE_LINES, height // 3))
         frame = _SPINNER[int(now * 10) % len(_SPINNER)]
         is_thinking = bool(self._thinking_parts)
-        cards = [*self._streaming_cards.values(), *self._cards.values()][-(limit - 1) :]
-        available = limit - len(cards) - is_thinking
+        calls = [
+            row
+            for card in (*self._streaming_cards.values(), *self._cards.values())
+            for row in _describe_work(card, now, width)
+        ][-(limit - 1) :]
+        available = limit - len(calls) - is_thinking
         if available > 0 and (tail := self._blocks.tail.strip()):
             # Only the end of a long text is looked at, so that the work is bounded.
             pieces = (chop(line.expandtabs(4), width) for line in tail[-width * available :].split("\n"))
@@ -409,14 +441,10 @@ class Screen:
             thought = "".join(self._thinking_parts[-40:]).strip().rpartition("\n")[2]
             head = f"{frame} thinking {now - self._thinking_started_at:.0f} s  "
             lines.append(_live_line(head, thought[-width:], width, "dim italic"))
-        for card in cards[-(limit - is_thinking) :]:
-            arguments = format_arguments(card.call) if card.call else "".join(card.argument_parts[-200:])
-            elapsed = f" {now - card.started_at:.0f} s" if card.started_at else ""
-            lines.append(
-                _live_line(f"{frame} {card.name}{elapsed}  ", card.progress or arguments, width, "cyan")
-            )
+        for head, text in calls[-(limit - is_thinking) :]:
+            lines.append(_live_line(f"{frame} {head}  ", text, width, "cyan"))
         silence = now - self._last_event_at
-        if lines and not cards and silence > _STALL_SECONDS:
+        if lines and not calls and silence > _STALL_SECONDS:
             lines.append(
                 _live_line(f"{frame} no output for {silence:.0f} s  ", "Ctrl-C to stop", width, "dim")
             )
@@ -466,6 +494,16 @@ def _drop_script_head(lines: list[str]) -> list[str]:
     if state in ("Script completed", "Script failed"):
         return lines[3:]
     return [state, *lines[3:]]
+
+
+def _describe_work(card: _CallCard, now: float, width: int) -> list[tuple[str, str]]:
+    """Return the name of a call and what it does; of a call that runs sub-agents, those of each that works."""
+    if card.children is not None:
+        runs = [(run.head, run.describe(width - 6)) for run in card.children.live]
+        return runs or [(card.name, card.children.summary)]
+    arguments = format_arguments(card.call) if card.call else "".join(card.argument_parts[-200:])
+    elapsed = f" {now - card.started_at:.0f} s" if card.started_at else ""
+    return [(f"{card.name}{elapsed}", card.progress or arguments)]
 
 
 def _live_line(head: str, text: str, width: int, style: str) -> Line:
