@@ -173,9 +173,7 @@ class Driver:
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
-                if self.ledger.is_time_up:
-                    raise TimeIsUp
-                if not (exceeded := self.ledger.find_exceeded()):
+                if not (exceeded := self._find_exceeded()):
                     if self._inbox.urgent and self.run.takes_messages:
                         self._add_messages(self._inbox.take_urgent(len(self.run.conversation)))
                     return step
@@ -192,6 +190,14 @@ class Driver:
                     self.run.continue_with(complaint)
                 elif not self._continue_with_messages(step.stop):
                     return None
+
+    def _find_exceeded(self) -> str:
+        """Return what the run, or one above it, has used up; "" if nothing. Raises TimeIsUp."""
+        if self.ledger.is_unlimited:
+            return ""
+        if self.ledger.is_time_up:
+            raise TimeIsUp
+        return self.ledger.find_exceeded()
 
     # ---- messages that arrive meanwhile
 

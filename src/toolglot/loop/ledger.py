@@ -21,6 +21,7 @@ __all__ = ["Ledger", "RunClock", "TimeIsUp"]
 
 T = TypeVar("T")
 _NOTHING_SPENT = Spent()
+_UNLIMITED = (None, None, None, None)
 
 
 class TimeIsUp(TimeoutError):
@@ -105,6 +106,9 @@ class Ledger:
         self._started_at = self.clock.now()
         run_timeout = limits.run_timeout
         self._deadline = None if run_timeout is None else self._started_at + run_timeout - spent.seconds
+        limits_of_use = limits.max_total_tokens, limits.max_cost, run_timeout, parent
+        self.is_unlimited: bool = limits_of_use == _UNLIMITED
+        """Whether nothing can be used up: neither tokens nor money nor time, here or above."""
 
     @property
     def root(self) -> "Ledger":

@@ -471,12 +471,12 @@ class Execution:
         call, tool, config = prepared.call, prepared.tool, prepared.caller.config
         retry = config.retry
         attempt = 0
-        answer = prepared.answer
+        answer = None if prepared.suspension is None else prepared.answer
         details: Any = None
         while True:
             try:
                 value = await self._attempt(attempt) if answer is None else take_answer(answer)
-                if isinstance(value, Later):
+                if type(value) is Later:
                     check_can_wait(prepared.caller, tool)
                     self._waiting = host.wait_elsewhere(prepared, value)
                     return None

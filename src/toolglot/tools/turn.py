@@ -60,7 +60,8 @@ async def _run_in_order(
         if not is_held and (task := observer.take_started(index, call)) is not None:
             batch.add(index, task)
             continue
-        tool, call_rulings = host.find_tool(call, caller), rulings.get(index, _NONE)
+        tool = host.find_tool(call, caller)
+        call_rulings = rulings.get(index, _NONE) if rulings else _NONE
         ruling = call_rulings.get(())
         is_ordered = tool is not None and tool.ordered
         if is_held:  # what needs a decision too is decided on together
