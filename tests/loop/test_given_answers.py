@@ -11,8 +11,10 @@ from tests.loop.test_subagents import PAY, Bank, ask, nest, reload
 
 from toolglot.errors import UsageError
 from toolglot.loop.agent.agent import Agent
+from toolglot.loop.agent.config import PromptContext
 from toolglot.tools.tool import Tool
 from toolglot.values.approvals import Allow, Answer, Deny
+from toolglot.values.deliveries import Delivery
 from toolglot.values.messages import Media, Text
 
 THREE = f'{PICKING}\ncall locate {{}}\ncall send {{"text": "hi"}}'
@@ -95,6 +97,43 @@ def test_changed_arguments_that_do_not_fit_are_refused_when_the_run_goes_on() ->
     assert run(agent.resume({ids["send"]: True})).stop == "end"
 
 
+def test_a_decision_for_later_is_none() -> None:
+    agent, _, ids = pause("anthropic")
+    for items in ({ids["send"]: "later"}, {}):
+        delivery = agent.deliver(items)
+        assert (delivery.state, "decides nothing" in delivery.reason) == ("refused", True)
+    assert agent.deliver({ids["send"]: False}).state == "queued"
+
+
+def test_of_a_delivery_all_that_fits_is_used() -> None:
+    """What was used of it was delivered; the reason says what was not."""
+    agent, _, ids = pause("anthropic")
+    both = agent.deliver({ids["send"]: True, ids["pick"]: RED})
+    run(agent.run("say never mind"))
+    assert (both.state, both.reason) == ("delivered", "the call has ended without it")
+    assert results_of(agent.conversation)[0].data == {"color": "red"}
+    agent, desk, ids = pause("anthropic")
+    both = agent.deliver({ids["send"]: Allow({"txt": "hi"}), ids["pick"]: RED})
+    run(agent.resume())
+    assert (both.state, "does not fit the tool 'send'" in both.reason, desk.ran) == ("delivered", True, [])
+
+
+def test_undo_refuses_what_came_for_the_calls() -> None:
+    agent, _, ids = pause("anthropic")
+    delivery = agent.deliver({ids["pick"]: RED})
+    agent.undo()
+    assert (delivery.state, delivery.reason) == ("refused", "the run was undone")
+
+
+def test_an_answer_for_a_call_of_a_sub_agent_that_is_given_up_is_refused() -> None:
+    child = make_agent("anthropic", tools=[LOCATE]).as_tool("research", "Researches.")
+    agent = make_agent("anthropic", tools=[child])
+    [waiting] = run(agent.run(ask("research", "call locate {}"))).pending
+    delivery = agent.deliver({waiting.id: Answer("Paris")})
+    run(agent.run("say never mind"))
+    assert (delivery.state, delivery.reason) == ("refused", "the call has ended without it")
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_new_prompt_keeps_the_answers_that_came(provider: str) -> None:
     """Case 9: the rest is cancelled; what comes later for it is refused."""
@@ -147,6 +186,50 @@ def test_a_message_waits_while_calls_do(provider: str) -> None:
     assert run(agent.resume({ids["send"]: True, ids["locate"]: Answer("x")})).stop == "end"
     assert [message.role for message in agent.conversation][-3:] == ["tool", "user", "assistant"]
     check(agent.conversation)
+
+
+def test_a_wrong_decision_that_comes_while_others_still_run_ends_nothing() -> None:
+    """It is refused as one that comes during the pause is, and the call goes on waiting."""
+    gate, desk = asyncio.Event(), Desk()
+
+    async def slow() -> str:
+        """Take a while."""
+        await gate.wait()
+        return "done"
+
+    agent = make_agent("anthropic", tools=[*desk.tools, Tool(slow)])
+
+    async def decide() -> None:
+        task = asyncio.ensure_future(agent.run('call send {"text": "hi"}\ncall slow {}'))
+        while len(agent.conversation) != 2:
+            await asyncio.sleep(0)
+        id = agent.conversation[1].calls[0].id
+        while (delivery := agent.deliver({id: Allow({"txt": "hi"})})).state == "refused":
+            await asyncio.sleep(0)
+        gate.set()
+        assert ((await task).stop, delivery.state, desk.ran) == ("approval", "refused", [])
+        assert "does not fit the tool 'send'" in delivery.reason
+        assert (await agent.resume({id: True})).stop == "end"
+
+    run(decide())
+
+
+def test_an_answer_that_comes_while_the_run_is_about_to_go_on_counts() -> None:
+    """No moment between the paused run and the one that goes on loses it."""
+    deliveries: list[Delivery] = []
+    ids: dict[str, str] = {}
+
+    def write_prompt(context: PromptContext[Any]) -> str:
+        if ids:
+            deliveries.append(agent.deliver({ids["locate"]: Answer("Paris")}))
+        return "Be nice."
+
+    agent = make_agent("anthropic", tools=Desk().tools, system=write_prompt)
+    run(agent.run(THREE))
+    ids.update(pending_ids(agent))
+    run(agent.resume({ids["pick"]: RED, ids["send"]: False}))
+    assert [item.state for item in deliveries] == ["delivered"]
+    assert results_of(agent.conversation)[1].text == "Paris"
 
 
 async def wait_until_it_waits(agent: Agent, id: str) -> None:

@@ -86,6 +86,7 @@ class RunOptions(TypedDict, Generic[Data], total=False):
 
 
 _ACCEPTED = find_accepted(RunOptions)
+_UNDONE = "the run was undone"
 
 
 class ResumeOptions(TypedDict, Generic[Data], total=False):
@@ -245,6 +246,11 @@ class ConversationState:
             self.record_refusals(active.run)
         active = self.conversation.active_run = ActiveRun(loop, reader_gone, self.inbox)
         return active
+
+    def begin(self, active: ActiveRun, run: Run) -> None:
+        """Note the run that has begun, or goes on. At no moment is there none that answers could be for."""
+        active.run = run
+        self.paused = None
 
     def leave(self, active: ActiveRun) -> None:
         """End a run, unless it was taken for dead and another one has begun."""
@@ -428,7 +434,9 @@ class ConversationState:
 
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
-        self.inbox.close("the run was undone")
+        self.inbox.close(_UNDONE)
+        if self.paused is not None:
+            self.paused.given.end(_UNDONE)
         delivered = [index for index in self.conversation.delivered if index < length]
         self.conversation = Conversation(self.conversation[:length])
         self.conversation.mark_delivered(*delivered)

@@ -31,6 +31,7 @@ from toolglot.loop.eager_tools import EagerTools
 from toolglot.loop.ledger import Ledger, TimeIsUp
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
+from toolglot.loop.usable_answers import take_usable
 from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.hooks import apply_hooks
 from toolglot.values.approvals import Suspended, SuspensionRecord
@@ -132,7 +133,7 @@ class Driver:
                     yield self._delivered
                     self._delivered = []
                 # a generator would cost more than a call
-                if isinstance(step, CallTools) and not self._streaming:
+                if not (self._streaming or isinstance(step, AskModel)):
                     await self.ledger.in_time(self._run_calls(step, None))
                     self._finish_tools()
                     continue
@@ -168,7 +169,7 @@ class Driver:
         self._host.record_pending([suspended.request for suspended in self._pending])
         return list(_tell_waiting(self._pending))
 
-    def _next_step(self) -> AskModel | CallTools | None:
+    def _next_step(self) -> AskModel | CallTools | NeedApproval | None:
         """Return what to do now; None when the run is over or waits. Raises TimeIsUp."""
         while True:
             step = self.run.next()
@@ -180,8 +181,7 @@ class Driver:
                 self.run.abandon("limit", exceeded)
                 self.run.finish("budget")
             elif isinstance(step, NeedApproval):
-                if not self.run.take_given():
-                    return None
+                return step if self.run.has_given else None
             else:
                 output, complaint = self._structured_output, None
                 if output is not None and step.stop == "end" and step.reply is not None:
@@ -411,7 +411,7 @@ class Driver:
 
     # ---- the tools
 
-    async def _call_tools(self, step: CallTools) -> AsyncGenerator[list[RunEvent]]:
+    async def _call_tools(self, step: CallTools | NeedApproval) -> AsyncGenerator[list[RunEvent]]:
         queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         work = asyncio.ensure_future(self.ledger.in_time(self._run_calls(step, queue.put_nowait)))
         work.add_done_callback(lambda _: queue.put_nowait(None))
@@ -451,8 +451,11 @@ class Driver:
         if self._host.policy.is_exhausted:
             self.run.disable_tools()
 
-    async def _run_calls(self, step: CallTools, emit: Emit) -> None:
+    async def _run_calls(self, step: CallTools | NeedApproval, emit: Emit) -> None:
         run, caller = self.run, self._state.caller
+        if isinstance(step, NeedApproval):  # and something has come
+            await take_usable(self._state, run)
+            return
         if self._eager_tools is not None and emit is not None:
             self._eager_tools.redirect(emit)
         calls = [

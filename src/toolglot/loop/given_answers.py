@@ -3,7 +3,7 @@
 Invariants: the first for a call counts, and is used once. What a file says is used only if the file is intact.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -64,12 +64,23 @@ class GivenAnswers:
         if self._end:  # the turn has ended in the meantime
             self.end(self._end)
 
-    def take(self, indexes: Iterable[int], *, only_answers: bool = False) -> dict[int, dict[Path, Ruling]]:
-        """Take what has come for calls that still wait."""
-        waiting, taken = {*indexes}, dict[int, dict[Path, Ruling]]()
+    def is_for(self, indexes: Collection[int]) -> bool:
+        """Return whether anything has come for these calls."""
+        return any(index in indexes for index, _ in [*self._open])
+
+    def take(
+        self, indexes: Collection[int], checked: Collection[Ruling], *, inner: bool = True
+    ) -> dict[int, dict[Path, Ruling]]:
+        """Take what has come for calls that still wait.
+
+        `checked`: of the rulings on calls of the turn themselves, those to take; what another thread has
+        added meanwhile stays. `inner`: those on calls below them, too.
+        """
+        ids, taken = {*map(id, checked)}, dict[int, dict[Path, Ruling]]()
         for key in list(self._open):
             ruling, delivery = self._open[key]
-            if key[0] not in waiting or (only_answers and not isinstance(ruling.answer, Answer)):
+            is_wanted = inner if key[1] else id(ruling) in ids
+            if key[0] not in indexes or not is_wanted:
                 continue
             del self._open[key]
             taken.setdefault(key[0], {})[key[1]] = ruling
@@ -82,13 +93,20 @@ class GivenAnswers:
 
     def drop(self, index: int, reason: str) -> None:
         """Refuse a ruling on a call that turns out not to fit: the call goes on waiting."""
-        _refuse(self._open.pop((index, ()))[1], reason)
+        self._refuse((index, ()), reason)
 
     def end(self, reason: str) -> None:
         """Refuse what was not used, and all that still comes: the calls do not wait any more."""
         self._end = reason
         while self._open:
-            _refuse(self._open.popitem()[1][1], reason)
+            self._refuse(next(iter([*self._open])), reason)
+
+    def _refuse(self, key: _Key, reason: str) -> None:
+        """Note that a ruling was not used. Its delivery is refused if none of its rulings was or will be."""
+        delivery = self._open.pop(key)[1]
+        delivery.reason = reason
+        if delivery.state == "queued" and not any(other is delivery for _, other in [*self._open.values()]):
+            delivery.state = "refused"
 
     # ---- save and restore
 
@@ -104,11 +122,6 @@ class GivenAnswers:
             delivery = given.find(item.id) or Delivery(item.id, NO_MESSAGE)
             given.add({item.index: {item.path: Ruling(item.fingerprint, _read(item))}}, delivery)
         return given
-
-
-def _refuse(delivery: Delivery, reason: str) -> None:
-    delivery.reason = reason
-    delivery.state = "refused"
 
 
 def _save(key: _Key, ruling: Ruling, id: str) -> SavedRuling:

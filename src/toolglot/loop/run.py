@@ -8,14 +8,14 @@ that was truncated by the length limit never runs. Whatever happens, the convers
 clock, no I/O.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import astuple, replace
 
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
 from toolglot.loop.given_answers import GivenAnswers, SavedRuling
-from toolglot.values.approvals import Rulings, SuspensionRecord
+from toolglot.values.approvals import Ruling, Rulings, SuspensionRecord
 from toolglot.values.events import RunStop
 from toolglot.values.messages import (
     Block,
@@ -369,11 +369,17 @@ class Run:
             self._given = GivenAnswers()
         return self._given
 
-    def take_given(self) -> bool:
-        """Apply the decisions and answers that have come; return whether there were any."""
-        if self._given is None:
-            return False
-        rulings = self._given.take(self._waiting_indexes())
+    @property
+    def has_given(self) -> bool:
+        """Whether decisions or answers have come for calls that wait."""
+        return self._given is not None and self._given.is_for(self._waiting_indexes())
+
+    def take_given(self, checked: Collection[Ruling]) -> bool:
+        """Apply the decisions and answers that have come; return whether there were any.
+
+        `checked`: those on calls of the turn themselves that can be carried out.
+        """
+        rulings = self.given.take(self._waiting_indexes(), checked)
         self.rulings.update(rulings)
         return bool(rulings)
 

@@ -30,7 +30,7 @@ class Delivery(msgspec.Struct, dict=True, eq=False, omit_defaults=True):
     """queued: the run will take it · delivered: it is in the conversation · refused: it never will be, see
     `reason` · withdrawn: the caller has taken it back."""
     reason: str = ""
-    """Why it was refused."""
+    """Why it was refused; of several decisions and answers that were delivered together, why one of them was."""
     index: int | None = None
     """Its position in the conversation, once it is delivered."""
 

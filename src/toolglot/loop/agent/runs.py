@@ -1,14 +1,14 @@
 """Starts and resumes the runs of an agent, and reads them to their end or as a stream of events."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from threading import Event
 from typing import Any
 from weakref import finalize
 
 from msgspec.structs import replace
 
-from toolglot.errors import NameConflict, ToolError, UnknownName, UsageError
+from toolglot.errors import NameConflict, UnknownName, UsageError
 from toolglot.loop.agent.setup import AgentSetup
 from toolglot.loop.agent.waiting_calls import Decisions, WaitingCalls
 from toolglot.loop.conversation_state import ConversationState, RunSettings
@@ -18,16 +18,14 @@ from toolglot.loop.prompts import Prompt, read_message, to_messages
 from toolglot.loop.request_builder import RequestBuilder, RunParts
 from toolglot.loop.run import Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
+from toolglot.loop.usable_answers import check_can_run, take_usable
 from toolglot.telemetry.options import start_run
-from toolglot.tools.calls import AnyCall, base_call
-from toolglot.tools.execution import PreparedCall
-from toolglot.tools.external import missing_tool_error
+from toolglot.tools.calls import AnyCall
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.policy_names import PolicyNames, may_come_later
-from toolglot.values.approvals import Allow, Ruling, Suspended, SuspensionRecord
+from toolglot.values.approvals import Answer, Suspended, SuspensionRecord
 from toolglot.values.deliveries import Delivery
 from toolglot.values.events import ContextTruncated, RunDone, RunEvent, RunResult, ToolOutcome
-from toolglot.values.messages import ToolCall
 from toolglot.values.request import ToolChoice, parse_tool_choice
 
 __all__ = ["Runs", "Start"]
@@ -48,7 +46,7 @@ class Runs:
         active = await state.enter(None)
         try:
             driver = await start()
-            active.run = driver.run
+            state.begin(active, driver.run)
             async for _ in driver.batches():  # to its end, or to what it raises: it need not be closed
                 pass
         finally:
@@ -167,8 +165,8 @@ class Runs:
 
     async def _use_answers(self, state: ConversationState, run: Run) -> None:
         """Answer the calls of a run that is given up with the answers that have come for them."""
-        rulings = run.given.take([index for index, _ in run.waiting_calls], only_answers=True)
-        rulings = {index: of_call for index, of_call in rulings.items() if () in of_call}
+        answers = [ruling for _, ruling in run.given.list() if isinstance(ruling.answer, Answer)]
+        rulings = run.given.take([index for index, _ in run.waiting_calls], answers, inner=False)
         if not rulings:
             return
         self._prepare_caller(state)
@@ -219,47 +217,15 @@ class Runs:
         await waiting.look_again(items or {})
         rulings = waiting.read(items or {})
         for index, call in run.waiting_calls:
-            await self._check_can_run(state, run, call, rulings.get(index, {}).get(()))
+            await check_can_run(state, run, call, rulings.get(index, {}).get(()))
         if rulings:
             run.given.add(rulings, Delivery("", NO_MESSAGE))
-        await self._drop_unfit(state, run)
         if message is not None:
             _check_queued(state.inbox.add(message, "soon", ""))
-        run.take_given()
+        await take_usable(state, run)
         if state.host.options.approve is not None:
             run.reopen_waiting()
-        state.paused = None
         return driver
-
-    async def _drop_unfit(self, state: ConversationState, run: Run) -> None:
-        """Refuse decisions that have come from elsewhere, and that cannot be carried out."""
-        calls = dict(run.waiting_calls)
-        for index, ruling in run.given.list():
-            try:
-                await self._check_can_run(state, run, calls[index], ruling)
-            except UsageError as error:
-                run.given.drop(index, str(error))
-
-    async def _check_can_run(
-        self, state: ConversationState, run: Run, call: ToolCall, ruling: Ruling | None
-    ) -> None:
-        """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are
-        not valid.
-        """
-        host, caller = state.host, state.caller
-        answer = None if ruling is None else ruling.answer
-        will_run = isinstance(answer, Allow) or (answer is None and host.options.approve is not None)
-        if not will_run or host.find_suspended(call.id):  # one that has started has its tool
-            return
-        interpreted = caller.interpret(call)
-        if host.find_tool(interpreted, caller) is None:
-            raise missing_tool_error(base_call(interpreted).name)
-        if not isinstance(answer, Allow) or answer.arguments is None:
-            return
-        prepared = await host.prepare(interpreted, caller, run.distrust_reason, dry_run=True)
-        if isinstance(prepared, PreparedCall):
-            with suppress(ToolError):  # a rule forbids it: the model is told when it would run
-                host.change_arguments(prepared, answer.arguments)
 
 
 class _LateAnswers:
@@ -294,7 +260,7 @@ async def _stream(state: ConversationState, start: Start, reader_gone: Event) ->
     active = await state.enter(reader_gone)
     try:
         driver = await start()
-        active.run = driver.run
+        state.begin(active, driver.run)
         async with aclosing(driver.batches()) as batches:
             async for batch in batches:
                 for event in batch:

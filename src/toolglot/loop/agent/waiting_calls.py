@@ -132,7 +132,8 @@ def deliver_answers(state: ConversationState, items: Mapping[str, Decision | Ans
     any thread; what cannot be used is refused with a reason.
     """
     active = state.conversation.active_run
-    run: Run | None = state.paused if active is None else active.run
+    # While a paused run is about to go on, it is not yet the active one.
+    run: Run | None = state.paused if active is None or active.run is None else active.run
     with _ONE_BY_ONE:
         known = None if run is None else run.given.find(id)
         if known is not None:
@@ -141,7 +142,12 @@ def deliver_answers(state: ConversationState, items: Mapping[str, Decision | Ans
         try:
             if run is None:
                 raise UsageError("no run is waiting on this conversation")
-            run.given.add(_read_now(state, run, items), delivery)
+            rulings = _read_now(state, run, items)
+            if not rulings:
+                raise UsageError(
+                    "the delivery decides nothing: a call that is decided on later goes on waiting"
+                )
+            run.given.add(rulings, delivery)
         except UsageError as error:
             delivery.state, delivery.reason = "refused", str(error)
     return delivery
@@ -158,8 +164,13 @@ def _read_now(
         except RuntimeError:  # the run's own thread has changed what waits while this one looked
             continue
     return {
-        index: {path: ruling for path, ruling in of_call.items() if not isinstance(ruling.answer, Expired)}
+        index: in_time
         for index, of_call in rulings.items()
+        if (
+            in_time := {
+                path: ruling for path, ruling in of_call.items() if not isinstance(ruling.answer, Expired)
+            }
+        )
     }
 
 
