@@ -3,9 +3,9 @@
 Exit code 1: something got through.
 
 A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 22,600 odd histories of
-conversations, 2,800 runs that are stopped, 5,500 saved runs that are damaged, storms of misbehaving MCP
-servers, all tests that attack, and the hostile model of `tests/game`; as root and as an ordinary user where
-both are possible. Takes over half an hour on two cores.
+conversations, 2,800 runs that are stopped, 5,500 saved runs that are damaged, 2,000 histories of runs that eight
+threads answer, storms of misbehaving MCP servers, all tests that attack, and the hostile model of `tests/game`;
+as root and as an ordinary user where both are possible. Takes over half an hour on two cores.
 """
 
 import argparse
@@ -47,6 +47,7 @@ WALK_RACES = dict.fromkeys(("read", "glob", "write", "edit"), 25_000)
 CONTROL = 20_000
 KILLS = 225  # of each of four scenarios
 CORRUPTIONS, MUTATIONS = 4000, 1500  # of saved runs
+OPEN_LOOPS = 2000  # histories of runs whose calls are answered from elsewhere
 STORMS = 20  # rounds, with over 200 calls each
 HISTORIES = {"ids": 20_000, "tools": 2_600}  # see `histories`
 ATTACK_TESTS = (
@@ -112,6 +113,10 @@ def damage(user: str, scale: float) -> list[Row]:
     return attack(user, "runs", "--stride", str(ceil(0.2 / scale)), *counts)
 
 
+def answer(user: str, histories: float) -> list[Row]:
+    return attack(user, "open_loop", "--count", str(ceil(histories)))
+
+
 def storm(rounds: float) -> list[Row]:
     return attack(next(iter(USERS)), "storms", "--rounds", str(ceil(rounds)))
 
@@ -122,6 +127,7 @@ def play_histories(user: str, histories: float, kind: str) -> list[Row]:
 
 def plan(scale: float) -> Iterator[Callable[[], list[Row]]]:
     yield partial(damage, next(iter(USERS)), scale)
+    yield partial(answer, next(iter(USERS)), OPEN_LOOPS * scale)
     yield partial(storm, STORMS * scale)
     yield from (
         partial(play_histories, next(iter(USERS)), count * scale, kind) for kind, count in HISTORIES.items()

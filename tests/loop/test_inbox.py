@@ -5,8 +5,6 @@ import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from queue import SimpleQueue
-from threading import Barrier, Thread
 from typing import Any, cast
 
 import pytest
@@ -48,6 +46,7 @@ from .agents import (
     outcome,
     run,
 )
+from .senders import Senders
 
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
 STREAMED = pytest.mark.parametrize("as_stream", [False, True], ids=["run", "stream"])
@@ -755,40 +754,6 @@ class TestStructuredOutput:
             await plan.agent.run("go", output_type=Answer)
         assert "did not give it in 3 attempts" in plan.deliveries[0].reason
         assert error.value.result.undelivered == tuple(plan.deliveries)
-
-
-class Senders:
-    """Eight threads that deliver what they are told to."""
-
-    def __init__(self) -> None:
-        self._queues = [SimpleQueue[Callable[[], None] | None]() for _ in range(8)]
-        self._threads = [Thread(target=self._send, args=(queue,)) for queue in self._queues]
-        for thread in self._threads:
-            thread.start()
-
-    def _send(self, queue: "SimpleQueue[Callable[[], None] | None]") -> None:
-        while (work := queue.get()) is not None:
-            work()
-
-    def tell(self, number: int, work: Callable[[], None]) -> None:
-        self._queues[number].put(work)
-
-    def wait(self) -> None:
-        """Wait until everything that was told before is done."""
-        barrier = Barrier(len(self._queues) + 1)
-        for queue in self._queues:
-            queue.put(lambda: void(barrier.wait()))
-        barrier.wait()
-
-    def close(self) -> None:
-        for queue in self._queues:
-            queue.put(None)
-        for thread in self._threads:
-            thread.join()
-
-
-def void(value: object) -> None:
-    """Nothing."""
 
 
 @pytest.fixture(scope="module")
