@@ -551,6 +551,10 @@ class Storm:
             run = self.agent._state.paused  # pyright: ignore[reportPrivateUsage]
             assert run is not None
             texts += [result.text for result in run.snapshot().results if result is not None]
+        # Nothing fails by itself: it would be for something that somebody has said.
+        wrong += [
+            f"an agent failed: {text!r:.300}" for text in texts if re.search("The agent .* failed:", text)
+        ]
         for given in self.given:
             delivery = given.delivery
             if delivery.state == "queued" and not is_paused:

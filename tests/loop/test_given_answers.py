@@ -6,13 +6,23 @@ from typing import Any
 
 import pytest
 from tests.loop.agents import PROVIDERS, Wiretap, check, kinds_of, make_agent, results_of, run
-from tests.loop.test_open_calls import LOCATE, PICK, PICKING, RED, Desk, continue_elsewhere, edit, pending_ids
+from tests.loop.test_open_calls import (
+    LOCATE,
+    PICK,
+    PICKING,
+    RED,
+    Desk,
+    continue_elsewhere,
+    edit,
+    pending_ids,
+    set_wall_clock,
+)
 from tests.loop.test_subagents import PAY, Bank, ask, nest, reload
 
 from toolglot.errors import UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.agent.config import PromptContext
-from toolglot.tools.tool import Tool
+from toolglot.tools.tool import Tool, tool_from_definition
 from toolglot.values.approvals import Allow, Answer, Deny
 from toolglot.values.deliveries import Delivery
 from toolglot.values.messages import Media, Text
@@ -230,6 +240,40 @@ def test_an_answer_that_comes_while_the_run_is_about_to_go_on_counts() -> None:
     run(agent.resume({ids["pick"]: RED, ids["send"]: False}))
     assert [item.state for item in deliveries] == ["delivered"]
     assert results_of(agent.conversation)[1].text == "Paris"
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_an_answer_that_came_in_time_counts_however_late_the_run_goes_on(depth: int) -> None:
+    now = 1000.0
+    locate = tool_from_definition(LOCATE, timeout=60)
+    child = make_agent("anthropic", tools=[locate])
+    agent = make_agent("anthropic", tools=[child.as_tool("research", "Researches.")]) if depth else child
+    for each in {child, agent}:
+        set_wall_clock(each, lambda: now)
+    [waiting] = run(agent.run(ask("research", "call locate {}") if depth else "call locate {}")).pending
+    assert agent.deliver({waiting.id: Answer("Paris")}).state == "queued"
+    now = 10**12
+    assert run(agent.resume()).stop == "end"
+    assert "Paris" in results_of(agent.conversation)[0].text
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_wrong_decision_on_a_call_of_a_sub_agent_is_refused(depth: int) -> None:
+    """The agent does not fail, and its call goes on waiting."""
+    bank = Bank()
+    agent, tools = nest(bank, "anthropic", depth)
+    [waiting] = run(agent.run(ask("research", ask("research", PAY) if depth == 2 else PAY))).pending
+    wrong = Allow({"amoun": 1})
+    with pytest.raises(UsageError, match="does not fit the tool 'pay'"):
+        run(agent.resume({waiting.id: wrong}))
+    delivery = agent.deliver({waiting.id: wrong})
+    agent = reload(agent, "anthropic", tools)
+    delivery = agent.deliver({waiting.fingerprint: wrong}, id=delivery.id)
+    assert delivery.state == "queued"
+    assert run(agent.resume()).pending == (waiting,)
+    assert (delivery.state, "does not fit the tool 'pay'" in delivery.reason) == ("refused", True)
+    assert run(agent.resume({waiting.id: Allow({"amount": 7})})).stop == "end"
+    assert bank.paid == [7]
 
 
 async def wait_until_it_waits(agent: Agent, id: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from toolglot.errors import MalformedData, UsageError
-from toolglot.values.approvals import Allow, Answer, CheckedAnswer, Deny, Path, Ruling
+from toolglot.values.approvals import Allow, Answer, CheckedAnswer, Deny, Expired, Path, Ruling
 from toolglot.values.deliveries import Delivery
 from toolglot.values.messages import Message, ToolResult
 
@@ -50,11 +50,15 @@ class GivenAnswers:
         return self._deliveries.get(id) if id else None
 
     def add(self, rulings: Mapping[int, Mapping[Path, Ruling]], delivery: Delivery) -> None:
-        """Keep rulings until the run takes them. Raises UsageError for a call that has one already."""
+        """Keep rulings until the run takes them. Raises UsageError for a call that has one already.
+
+        What came before a call expired counts, however late the run goes on.
+        """
         items = {
             (index, path): (ruling, delivery)
             for index, of_call in rulings.items()
             for path, ruling in of_call.items()
+            if not (isinstance(ruling.answer, Expired) and (index, path) in self._open)
         }
         if items.keys() & self._open.keys():
             raise UsageError("there is a decision or an answer for the call already: the first counts")
@@ -68,45 +72,40 @@ class GivenAnswers:
         """Return whether anything has come for these calls."""
         return any(index in indexes for index, _ in [*self._open])
 
-    def take(
-        self, indexes: Collection[int], checked: Collection[Ruling], *, inner: bool = True
-    ) -> dict[int, dict[Path, Ruling]]:
+    def take(self, indexes: Collection[int], checked: Collection[Ruling]) -> dict[int, dict[Path, Ruling]]:
         """Take what has come for calls that still wait.
 
-        `checked`: of the rulings on calls of the turn themselves, those to take; what another thread has
-        added meanwhile stays. `inner`: those on calls below them, too.
+        `checked`: what to take; what another thread has added meanwhile stays.
         """
         ids, taken = {*map(id, checked)}, dict[int, dict[Path, Ruling]]()
         for key in list(self._open):
             ruling, delivery = self._open[key]
-            is_wanted = inner if key[1] else id(ruling) in ids
-            if key[0] not in indexes or not is_wanted:
+            if key[0] not in indexes or id(ruling) not in ids:
                 continue
             del self._open[key]
             taken.setdefault(key[0], {})[key[1]] = ruling
             delivery.state = "delivered"
         return taken
 
-    def list(self) -> "list[tuple[int, Ruling]]":
-        """Return the rulings on calls of the turn themselves, each with the index of its call."""
-        return [(index, ruling) for (index, path), (ruling, _) in [*self._open.items()] if not path]
+    def list(self) -> "list[tuple[_Key, Ruling]]":
+        """Return the rulings, each with the index of the call of the turn and the path below it."""
+        return [(key, ruling) for key, (ruling, _) in [*self._open.items()]]
 
-    def drop(self, index: int, reason: str) -> None:
-        """Refuse a ruling on a call that turns out not to fit: the call goes on waiting."""
-        self._refuse((index, ()), reason)
+    def drop(self, key: _Key, reason: str) -> None:
+        """Refuse a ruling. Its delivery is refused if none of its rulings was or will be used."""
+        if (found := self._open.pop(key, None)) is None:  # two threads may end it
+            return
+        delivery = found[1]
+        delivery.reason = reason
+        if delivery.state == "queued" and not any(other is delivery for _, other in [*self._open.values()]):
+            delivery.state = "refused"
 
     def end(self, reason: str) -> None:
         """Refuse what was not used, and all that still comes: the calls do not wait any more."""
         self._end = reason
         while self._open:
-            self._refuse(next(iter([*self._open])), reason)
-
-    def _refuse(self, key: _Key, reason: str) -> None:
-        """Note that a ruling was not used. Its delivery is refused if none of its rulings was or will be."""
-        delivery = self._open.pop(key)[1]
-        delivery.reason = reason
-        if delivery.state == "queued" and not any(other is delivery for _, other in [*self._open.values()]):
-            delivery.state = "refused"
+            for key in [*self._open]:
+                self.drop(key, reason)
 
     # ---- save and restore
 

@@ -377,7 +377,7 @@ class Run:
     def take_given(self, checked: Collection[Ruling]) -> bool:
         """Apply the decisions and answers that have come; return whether there were any.
 
-        `checked`: those on calls of the turn themselves that can be carried out.
+        `checked`: those that can be carried out.
         """
         rulings = self.given.take(self._waiting_indexes(), checked)
         self.rulings.update(rulings)

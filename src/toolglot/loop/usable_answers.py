@@ -8,7 +8,7 @@ from toolglot.loop.run import Run
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
 from toolglot.tools.external import missing_tool_error
-from toolglot.values.approvals import Allow, Ruling
+from toolglot.values.approvals import Allow, Ruling, Rulings
 from toolglot.values.messages import ToolCall
 
 __all__ = ["check_can_run", "take_usable"]
@@ -19,23 +19,26 @@ async def take_usable(state: ConversationState, run: Run) -> bool:
     whether there were any to apply.
     """
     calls, checked = dict(run.waiting_calls), list[Ruling]()
-    for index, ruling in run.given.list():
+    for key, ruling in run.given.list():
+        index, path = key
         if index not in calls:  # somebody else was faster
             continue
         try:
-            await check_can_run(state, run, calls[index], ruling)
+            await check_can_run(state, run, calls[index], {path: ruling})
         except UsageError as error:
-            run.given.drop(index, str(error))
+            run.given.drop(key, str(error))
         else:
             checked.append(ruling)
     return run.take_given(checked)
 
 
-async def check_can_run(state: ConversationState, run: Run, call: ToolCall, ruling: Ruling | None) -> None:
+async def check_can_run(state: ConversationState, run: Run, call: ToolCall, rulings: Rulings) -> None:
     """Raise UsageError for a call that cannot run: its tool is missing, or the approver's arguments are
-    not valid.
+    not valid. `rulings`: on it, and on those of its sub-agent.
     """
     host, caller = state.host, state.caller
+    await host.check_rulings(call.id, rulings)
+    ruling = rulings.get(())
     answer = None if ruling is None else ruling.answer
     will_run = isinstance(answer, Allow) or (answer is None and host.options.approve is not None)
     if not will_run or host.find_suspended(call.id):  # one that has started has its tool

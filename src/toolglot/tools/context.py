@@ -40,6 +40,9 @@ class CallSuspended(Exception):
         """Return with what the tool continues in another process, as JSON; None: it cannot."""
         return None
 
+    async def check(self, rulings: Rulings) -> None:
+        """Raise UsageError for rulings on what waits below the call that cannot be carried out."""
+
 
 class Later(msgspec.Struct, frozen=True):
     """Returned by a tool whose answer comes from elsewhere: the run waits for an `Answer`, also in another

@@ -695,6 +695,14 @@ class ToolHost:
         kept = self._suspended.get(call_id)
         return () if kept is None else kept.waiting
 
+    async def check_rulings(self, call_id: str, rulings: Rulings) -> None:
+        """Raise UsageError for rulings on what the code or the sub-agent of a call waits for, if they cannot be
+        carried out.
+        """
+        kept = self._suspended.get(call_id)
+        if kept is not None:
+            await kept.suspension.check(_translate(rulings, kept))
+
     def save_suspended(self, call_id: str) -> Any:
         """Return with what a call that waits continues in another process; None: it cannot."""
         kept = self._suspended.get(call_id)

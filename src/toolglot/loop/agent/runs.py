@@ -165,8 +165,10 @@ class Runs:
 
     async def _use_answers(self, state: ConversationState, run: Run) -> None:
         """Answer the calls of a run that is given up with the answers that have come for them."""
-        answers = [ruling for _, ruling in run.given.list() if isinstance(ruling.answer, Answer)]
-        rulings = run.given.take([index for index, _ in run.waiting_calls], answers, inner=False)
+        answers = [
+            ruling for (_, path), ruling in run.given.list() if not path and isinstance(ruling.answer, Answer)
+        ]
+        rulings = run.given.take([index for index, _ in run.waiting_calls], answers)
         if not rulings:
             return
         self._prepare_caller(state)
@@ -215,9 +217,10 @@ class Runs:
         await state.reopen_suspended(run)
         waiting = WaitingCalls(state, run)
         await waiting.look_again(items or {})
-        rulings = waiting.read(items or {})
+        # What a sub-agent is given came to the run that called it, which has seen to the time.
+        rulings = waiting.read(items or {}, are_in_time=state.parent_ledger is not None)
         for index, call in run.waiting_calls:
-            await check_can_run(state, run, call, rulings.get(index, {}).get(()))
+            await check_can_run(state, run, call, rulings.get(index, {}))
         if rulings:
             run.given.add(rulings, Delivery("", NO_MESSAGE))
         if message is not None:

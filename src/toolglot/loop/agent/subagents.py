@@ -17,11 +17,13 @@ from toolglot.errors import MalformedData, MissingOutput, ToolError, ToolglotErr
 from toolglot.loop.agent.hand_offs import continue_saved
 from toolglot.loop.agent.runs import Runs, Start
 from toolglot.loop.agent.setup import AgentSetup
+from toolglot.loop.agent.waiting_calls import WaitingCalls
 from toolglot.loop.conversation_state import RunSettings
 from toolglot.loop.driver import Driver
 from toolglot.loop.format_call import describe_stop
 from toolglot.loop.ledger import Ledger
 from toolglot.loop.limits import RunLimits
+from toolglot.loop.usable_answers import check_can_run
 from toolglot.schema.output import OutputType
 from toolglot.tools.context import CallSuspended, Context, InnerTools
 from toolglot.tools.execution import PreparedCall
@@ -126,13 +128,7 @@ class _Subagent:
         return self._convert(result)
 
     def _resume(self, child: "_Child", waiting: tuple[Any, ...], rulings: Rulings) -> Start:
-        # A ruling on something else than what was shown does not count: the call goes on waiting.
-        shown = {item.path: item.fingerprint for item in waiting}
-        items: dict[str, Decision | Answer] = {
-            ruling.fingerprint: cast(Any, ruling.answer)
-            for path, ruling in rulings.items()
-            if path and shown.get(path) == ruling.fingerprint
-        }
+        items = _find_items(waiting, rulings)
         runs = child.state.successor or self._runs
         return partial(runs.resume, child.state, items, {}, streaming=child.inner.emit is not None)
 
@@ -270,6 +266,16 @@ class _ChildWaits(CallSuspended):
     def save(self) -> Any:
         return self.child.save()
 
+    async def check(self, rulings: Rulings) -> None:
+        state, items = self.child.state, _find_items(self.waiting, rulings)
+        run = state.paused
+        if run is None or not items:
+            return
+        found = WaitingCalls(state, run).read(items, are_in_time=True)
+        for index, call in run.waiting_calls:
+            if index in found:
+                await check_can_run(state, run, call, found[index])
+
     def _give_up(self) -> None:
         """Nobody will decide any more: the conversation of the agent ends here."""
         state = self.child.state
@@ -278,3 +284,15 @@ class _ChildWaits(CallSuspended):
             state.record_refusals(state.paused)
             state.paused = None
         state.host.release_all()
+
+
+def _find_items(waiting: tuple[Any, ...], rulings: Rulings) -> dict[str, Decision | Answer]:
+    """Return decisions and answers for the calls of a sub-agent by fingerprint. One on something else than what
+    was shown does not count: the call goes on waiting.
+    """
+    shown = {item.path: item.fingerprint for item in waiting}
+    return {
+        ruling.fingerprint: cast(Any, ruling.answer)
+        for path, ruling in rulings.items()
+        if path and shown.get(path) == ruling.fingerprint
+    }

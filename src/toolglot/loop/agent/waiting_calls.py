@@ -72,9 +72,13 @@ class WaitingCalls:
         if not items.keys() <= self._by_name.keys() | self._by_fingerprint.keys():
             await self._look_again()
 
-    def read(self, items: Mapping[str, Decision | Answer]) -> dict[int, dict[Path, Ruling]]:
+    def read(
+        self, items: Mapping[str, Decision | Answer], *, are_in_time: bool = False
+    ) -> dict[int, dict[Path, Ruling]]:
         """Return decisions and answers by call index and path, each with the fingerprint of the request that it
         is about. Calls that have expired are ruled on, too. Raises UsageError.
+
+        `are_in_time`: the items came before their calls expired.
         """
         rulings = dict[int, dict[Path, Ruling]]()
         now = self._state.host.options.wall_clock()
@@ -91,8 +95,8 @@ class WaitingCalls:
             if answer is None:
                 continue
             call_rulings, path = rulings.setdefault(item.index, {}), item.record.path[1:]
-            if path in call_rulings:
-                is_late = isinstance(call_rulings[path].answer, Expired)
+            is_late = path in call_rulings and isinstance(call_rulings[path].answer, Expired)
+            if path in call_rulings and not (is_late and are_in_time):
                 reason = "has expired" if is_late else "is decided on twice, under different names"
                 raise UsageError(f"the call {item.id} {reason}")
             call_rulings[path] = Ruling(fingerprint, answer)
