@@ -25,7 +25,7 @@ from toolglot.loop.agent.config import PromptContext
 from toolglot.tools.tool import Tool, tool_from_definition
 from toolglot.values.approvals import Allow, Answer, Deny
 from toolglot.values.deliveries import Delivery
-from toolglot.values.messages import Media, Text
+from toolglot.values.messages import Media, Text, user
 
 THREE = f'{PICKING}\ncall locate {{}}\ncall send {{"text": "hi"}}'
 
@@ -341,3 +341,17 @@ def test_an_image_is_kept_in_the_file() -> None:
     agent, _ = continue_elsewhere(agent, "anthropic", desk.tools)
     run(agent.resume({ids["pick"]: RED, ids["send"]: False}))
     assert results_of(agent.conversation)[1].content == (Text("Here:"), picture)
+
+
+def test_nobody_else_appends_while_a_run_waits() -> None:
+    """A message between calls and results would stand in the wrong place for ever."""
+    agent, desk, ids = pause("anthropic")
+    with pytest.raises(UsageError, match=r"a run waits on this conversation: .* agent\.deliver"):
+        agent.conversation.append(user("and hurry"))
+    agent, _ = continue_elsewhere(agent, "anthropic", desk.tools)
+    with pytest.raises(UsageError, match="decision"):
+        run(agent.resume({ids["send"]: Answer("x")}))
+    with pytest.raises(UsageError, match="a run waits"):
+        agent.conversation.append(user("and hurry"))
+    run(agent.resume({ids["send"]: True, ids["pick"]: RED, ids["locate"]: Answer("x")}))
+    agent.conversation.append(user("thanks"))

@@ -256,6 +256,8 @@ class ConversationState:
         """End a run, unless it was taken for dead and another one has begun."""
         if self.conversation.active_run is active:
             self.conversation.active_run = None
+            if self.paused is not None:  # it could not be resumed
+                self.conversation.mark_waiting()
 
     def deliver(self, message: Message, when: DeliveryTime, id: str) -> Delivery:
         """Queue a message for the run in progress, perhaps another agent's, or refuse it.
@@ -420,7 +422,10 @@ class ConversationState:
     def take_result(self, driver: "Driver") -> RunResult:
         """Return the result of a run that has ended; one that waits for approvals is kept."""
         result = driver.result()
-        self.paused = driver.run if result.is_paused else None
+        self.paused = None
+        if result.is_paused:
+            self.paused = driver.run
+            self.conversation.mark_waiting()
         return result
 
     def retract(self) -> None:

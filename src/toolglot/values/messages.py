@@ -478,15 +478,25 @@ class Conversation(Sequence[Message]):
     def active_run(self, run: Any) -> None:
         self._active_runs[:] = () if run is None else (run,)
 
+    def mark_waiting(self) -> None:
+        """Note that a run waits: the results of its calls come next. For the loop."""
+        self._active_runs[:] = (None,)
+
     def append(self, *messages: Message) -> None:
         """Append messages. Raises UsageError.
 
         While a run is in progress, only the run appends: `Agent.deliver` passes a message to it.
         """
-        if self._active_runs and not self._active_runs[0].is_dead:
-            raise UsageError(
-                "a run is in progress on this conversation: pass the message to it with agent.deliver(…)"
-            )
+        if self._active_runs:
+            run = self._active_runs[0]
+            if run is None:
+                raise UsageError(
+                    "a run waits on this conversation: pass the message to it with agent.deliver(…)"
+                )
+            if not run.is_dead:
+                raise UsageError(
+                    "a run is in progress on this conversation: pass the message to it with agent.deliver(…)"
+                )
         self.record(*messages)
 
     def record(self, *messages: Message) -> None:

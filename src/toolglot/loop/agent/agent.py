@@ -428,6 +428,7 @@ class Agent(Generic[Data, OutputValue]):
             )
             if distrust_reason:  # perhaps it said that they need approval
                 state.distrust_tools()
+            conversation.mark_waiting()
             state.has_approver = True  # a waiting run implies an approver, so later calls wait too
         self._check_idle()
         self._state = state
