@@ -49,8 +49,7 @@ def test_example_prints_what_it_says(program: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
 def test_examples_pass_mypy_strict(tmp_path: Path) -> None:
     """As test_docs checks them with pyright."""
-    # mypy forgets the overloads of a decorated method: with it, `output_type=` of one run needs `await agent.run`.
-    names = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"structured_output.py"})
+    names = sorted({path.name for path in EXAMPLES.glob("*.py")})
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", *names]
     done = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -199,6 +199,8 @@ async def check_inference(agent: Agent[User, City]) -> None:
     numbers = Agent("simulator", output_type=list[int])
     assert_type((await numbers.run("a list")).output, list[int])
     assert_type((await numbers.run("a city", output_type=City)).output, City)
+    assert_type(numbers.run_sync("a city", output_type=City).output, City)
+    assert_type(numbers.run_sync("numbers").output, list[int])
     either = Agent[None, City | None]("simulator", output_type=City | None)
     assert_type((await either.run("maybe")).output, City | None)
     resumed = Agent.load(agent.save(), "simulator", output_type=City, data=User("Eve"))

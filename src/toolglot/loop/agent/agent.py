@@ -165,7 +165,19 @@ class Agent(Generic[Data, OutputValue]):
         runs = self._runs_of(state)
         return await runs.finish(state, lambda: runs.start(state, prompt, settings, streaming=False))
 
-    run_sync = blocking(run)
+    if TYPE_CHECKING:  # mypy keeps no overloads of what a function returns
+
+        @overload
+        def run_sync(self, prompt: Prompt, **options: Unpack[RunOptions[Data]]) -> RunResult[OutputValue]: ...
+        @overload
+        def run_sync(
+            self, prompt: Prompt, *, output_type: OutputType[OtherOutput], **options: Unpack[RunOptions[Data]]
+        ) -> RunResult[OtherOutput]: ...
+        def run_sync(
+            self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+        ) -> RunResult[Any]: ...
+    else:
+        run_sync = blocking(run)
 
     @show_options(RunOptions)
     def stream(
