@@ -114,6 +114,9 @@ class Storm:
         self.given: list[Given] = []
         self.known: list[Known] = []
         self.effects = Counter[str]()  # by token
+        self.paid: set[str] = set()  # the ids of calls that had effects after an approval
+        self.allowed: set[str] = set()  # the keys of all decisions that let a call run
+        self.snapshots: list[bytes] = []  # what was saved in the middle of a run
         self.sent: set[bytes] = set()  # tokens of answers that a model has got
         self.is_clean = True  # nothing was stopped, given up or undone
         self.pending: list[Known] = []
@@ -140,6 +143,8 @@ class Storm:
     def _on_hook(self, value: Any) -> None:
         if self.random.random() < 0.4:
             self.shake()
+        if self.random.random() < 0.04:
+            self.snapshots.append(self.agent.save())
 
     def make_tools(self) -> list[Any]:
         """Tools of every kind, and two agents, one in the other."""
@@ -160,6 +165,8 @@ class Storm:
 
         def act(context: Context, token: str) -> str:
             self.effects[token] += 1
+            if context.call.name in ("pay", "sign"):
+                self.paid.add(context.call.id)
             return f"{context.call.name} {token}"
 
         def look(token: str, context: Context) -> str:
@@ -231,7 +238,7 @@ class Storm:
     def shake(self) -> None:
         """Let some threads deliver something, and perhaps wait for them."""
         for number in self.random.sample(range(self.senders.count), self.random.choice([0, 1, 1, 2, 3, 8])):
-            work = self._plan_message() if self.random.random() < 0.35 else self._plan_answer()
+            work = self._plan_message() if self.random.random() < 0.5 else self._plan_answer()
             self.senders.tell(number, self._guarded(work))
         if self.random.random() < 0.5:
             self.senders.wait()
@@ -279,7 +286,7 @@ class Storm:
     def _make_items(self) -> Given:
         """A decision or an answer for some calls, mostly a right one."""
         candidates = [*self.known[-6:], *self._list_open_calls()]
-        if self.pending and self.random.random() < 0.7:
+        if self.pending and self.random.random() < 0.8:
             candidates = self.pending
         elif self.random.random() < 0.1:
             candidates = [*self.known, Known("pay", ["call_0", "nobody"], False)]
@@ -292,6 +299,8 @@ class Storm:
             known = self.random.choice(candidates)
             value, token = self._make_value(known.tool)
             key = self.random.choice(known.names)
+            if isinstance(value, Allow) or value is True:
+                self.allowed.add(key)
             if key not in items:
                 items[key] = value
                 tokens += [token] if token else []
@@ -383,6 +392,18 @@ class Storm:
         self.senders.wait()
         await self.look()
         self.check()
+        while self.snapshots:
+            await self.continue_after_crash(self.snapshots.pop())
+
+    async def continue_after_crash(self, saved: bytes) -> None:
+        """What was saved in the middle of a run can be continued, also without some of the tools.
+
+        Calls that were open have no result there: each request says so, and is judged.
+        """
+        self.call_count = MAX_CALLS
+        agent = Agent.load(saved, self.open_engine(), tools=self.make_leaves(*LEAF_TOOLS))
+        await agent.run(f"prompt {self.token('p')}")
+        self.counts["crashed"] += 1
 
     async def look(self) -> None:
         """Learn what waits."""
@@ -435,9 +456,15 @@ class Storm:
     async def _wait(self, work: Any, end: str) -> None:
         task = asyncio.ensure_future(work)
         if end == "cancel":
+            self.is_clean = False
             for _ in range(self.random.randrange(self.random.choice([6, 20, 60]))):
                 await asyncio.sleep(0)
-            self.is_clean = not task.cancel() and self.is_clean
+            if self.random.random() < 0.5:
+                task.cancel()
+            else:
+                loop = asyncio.get_running_loop()
+                self.senders.tell(0, lambda: void(loop.call_soon_threadsafe(task.cancel)))
+                self.senders.wait()
         try:
             self.note_result(await task)
         except asyncio.CancelledError:
@@ -499,6 +526,7 @@ class Storm:
                 items[item.id] = Answer({"color": token} if item.schema else token)
             else:
                 items[item.id] = True
+                self.allowed.add(item.id)
         for key, value in items.items():
             self.agent.deliver({key: value})  # refused if there is one already
         self.call_count = MAX_CALLS
@@ -520,6 +548,10 @@ class Storm:
             *self._find_lost_answers(conversation, is_paused=is_paused),
         ]
         self.problems += [f"{token} had effects twice" for token, n in self.effects.items() if n > 1]
+        names = [{*known.names} for known in self.known]
+        for id in self.paid - self.allowed:
+            if not any(id in others and others & self.allowed for others in names):
+                self.problems.append(f"nobody has approved {id}")
 
     def _check_history(self, conversation: Conversation, *, is_paused: bool) -> None:
         if is_paused:
@@ -580,6 +612,10 @@ class Storm:
 def _list_keys(call: ToolCall) -> list[str]:
     token = (call.arguments or {}).get("token")
     return [f"job-{token}"] if call.name == "train" else []
+
+
+def void(value: object) -> None:
+    """Nothing."""
 
 
 def play_history(seed: int, senders: Senders) -> tuple[Counter[str], list[str]]:

@@ -158,6 +158,18 @@ def test_a_new_prompt_keeps_the_answers_that_came(provider: str) -> None:
     assert (answered.state, decided.state) == ("queued", "queued")  # of the process that was left
 
 
+def test_a_new_prompt_needs_no_tools_of_calls_that_are_given_up() -> None:
+    bank = Bank()
+    _, tools = nest(bank, "anthropic")
+    agent = make_agent("anthropic", tools=[*tools, LOCATE])
+    run(agent.run(f"{ask('research', PAY)} call locate {{}}"))
+    agent.deliver({pending_ids(agent)["locate"]: Answer("Paris")})
+    agent = reload(agent, "anthropic", [])
+    assert run(agent.run("say never mind")).stop == "end"
+    assert (kinds_of(agent.conversation), bank.paid) == (["interrupted", None], [])
+    assert results_of(agent.conversation)[1].text == "Paris"
+
+
 def test_a_decision_for_a_call_that_is_given_up_is_refused() -> None:
     agent, _, ids = pause("anthropic")
     delivery = agent.deliver({ids["send"]: True})

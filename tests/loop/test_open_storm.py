@@ -24,7 +24,18 @@ def test_every_call_has_one_result_and_nothing_delivered_is_lost(quiet: None) ->
     counts, problems = play_histories(range(60))
     assert problems == []
     for event in (
-        *("approval", "waiting", "end", "cancelled", "loaded", "switched", "undone", "usage errors", "clean"),
+        *(
+            "approval",
+            "waiting",
+            "end",
+            "cancelled",
+            "loaded",
+            "switched",
+            "undone",
+            "usage errors",
+            "clean",
+            "crashed",
+        ),
         *("messages delivered", "messages refused", "messages withdrawn"),
         *("answers delivered", "answers refused"),
     ):

@@ -5,7 +5,7 @@ An option of a run is declared as a key of `RunOptions`, and with its default in
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from threading import Event
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypedDict
@@ -325,9 +325,11 @@ class ConversationState:
 
     # ---- approvals
 
-    async def reopen_suspended(self, run: Run) -> None:
-        """Continue to wait with the calls of a saved run that have run up to a question."""
+    async def reopen_suspended(self, run: Run, only: Container[int] | None = None) -> None:
+        """Continue to wait with the calls of a saved run that have run up to a question. `only`: with these."""
         for index, call in run.waiting_calls:
+            if only is not None and index not in only:
+                continue
             record = run.suspended[index]
             if record.state is not None and not self.host.find_suspended(call.id):
                 call = self.caller.interpret(call)

@@ -172,7 +172,7 @@ class Runs:
         if not rulings:
             return
         self._prepare_caller(state)
-        await state.reopen_suspended(run)
+        await state.reopen_suspended(run, only=rulings)
         calls = [
             (index, state.caller.interpret(call)) for index, call in run.waiting_calls if index in rulings
         ]
