@@ -5,7 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.loop.agents import PROVIDERS, Wiretap, check, kinds_of, make_agent, results_of, run
+from tests.loop.agents import (
+    PROVIDERS,
+    Wiretap,
+    cancel_and_wait,
+    check,
+    kinds_of,
+    make_agent,
+    results_of,
+    run,
+)
 from tests.loop.test_open_calls import (
     LOCATE,
     PICK,
@@ -286,6 +295,37 @@ def test_a_wrong_decision_on_a_call_of_a_sub_agent_is_refused(depth: int) -> Non
     assert (delivery.state, "does not fit the tool 'pay'" in delivery.reason) == ("refused", True)
     assert run(agent.resume({waiting.id: Allow({"amount": 7})})).stop == "end"
     assert bank.paid == [7]
+
+
+def test_an_answer_that_the_run_took_but_could_not_use_any_more_is_refused() -> None:
+    inside = asyncio.Event()
+
+    async def send() -> str:
+        """Send."""
+        inside.set()
+        await asyncio.Event().wait()
+        return ""
+
+    def show(arguments: dict[str, Any]) -> str:
+        return "what runs alone"
+
+    agent = make_agent("anthropic", tools=[Tool(send, approval=True, preview=show), LOCATE])
+
+    async def stop() -> None:
+        first = await agent.run("call send {} call locate {}")
+        decision, answer = (
+            agent.deliver({item.id: value})
+            for item, value in zip(first.pending, (True, Answer("Paris")), strict=True)
+        )
+        task = asyncio.ensure_future(agent.resume())
+        await inside.wait()
+        await cancel_and_wait(task)
+        assert kinds_of(agent.conversation) == ["interrupted", "cancelled"]
+        assert (decision.state, answer.state) == ("delivered", "refused")
+        assert answer.reason == "the call has ended without it"
+
+    run(stop())
+    check(agent.conversation)
 
 
 async def wait_until_it_waits(agent: Agent, id: str) -> None:

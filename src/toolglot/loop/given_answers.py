@@ -43,6 +43,7 @@ class GivenAnswers:
     def __init__(self) -> None:
         self._open: dict[_Key, tuple[Ruling, Delivery]] = {}
         self._deliveries: dict[str, Delivery] = {}  # all of the turn, by id
+        self._taken: dict[int, Delivery] = {}  # for calls of the turn themselves
         self._end = ""  # why nothing is taken any more
 
     def find(self, id: str) -> Delivery | None:
@@ -85,6 +86,8 @@ class GivenAnswers:
             del self._open[key]
             taken.setdefault(key[0], {})[key[1]] = ruling
             delivery.state = "delivered"
+            if not key[1]:
+                self._taken[key[0]] = delivery
         return taken
 
     def list(self) -> "list[tuple[_Key, Ruling]]":
@@ -99,6 +102,14 @@ class GivenAnswers:
         delivery.reason = reason
         if delivery.state == "queued" and not any(other is delivery for _, other in [*self._open.values()]):
             delivery.state = "refused"
+
+    def give_back(self, index: int, reason: str) -> None:
+        """Refuse after all what was taken for a call that was stopped before it could be used."""
+        delivery = self._taken.pop(index, None)
+        if delivery is not None:
+            delivery.reason = reason
+            if not any(other is delivery for other in self._taken.values()):
+                delivery.state = "refused"
 
     def end(self, reason: str) -> None:
         """Refuse what was not used, and all that still comes: the calls do not wait any more."""

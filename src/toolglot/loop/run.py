@@ -53,6 +53,7 @@ _NOT_STARTED = "The call was not started: {}."
 _NOT_SHOWN = SuspensionRecord()
 _NO_NOTES: Mapping[str, str] = {}
 _TRUNCATED = "The call was truncated by the length limit and did not run. Make a shorter call, or several."
+_UNUSED = "the call has ended without it"
 _NOT_RUN, _TURNS_USED_UP = "The call did not run: {}.", "the run has used up its turns"
 _REPLY_INTERRUPTED, _NO_ANSWER = "[The reply above was interrupted: {}.]", "[There was no answer: {}.]"
 
@@ -460,6 +461,9 @@ class Run:
         self, kind: ToolErrorKind, text: str, started: Callable[[ToolCall], ToolResult] = make_unknown_result
     ) -> None:
         turn, open_indexes = self._turn, self._turn.open_indexes()
+        for index in open_indexes if self._given is not None else ():
+            if index not in turn.started:
+                self.given.give_back(index, _UNUSED)
         turn.refuse(kind, text, started=started)
         for index in open_indexes:
             result = turn.results[index]
@@ -478,7 +482,7 @@ class Run:
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
         self.conversation.record(Message("tool", tuple(results)))
         if self._given is not None:
-            self._given.end("the call has ended without it")
+            self._given.end(_UNUSED)
             self._given = None
         self._turn, self.rulings, self.distrust_reason = RunState(), {}, ""
 
