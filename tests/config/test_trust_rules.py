@@ -327,7 +327,7 @@ _FILES = st.fixed_dictionaries(
             st.integers(100, 100_000)
             if leaf.name == "max_result"
             else st.integers(1, 50)
-            if leaf.name in ("max_iterations", "max_parallel", "max_total_tokens")
+            if leaf.name in ("max_depth", "max_iterations", "max_parallel", "max_total_tokens")
             else _RANDOM.get(leaf.key_text, _LIMITS)
         )
         for leaf in _TIGHTER

@@ -37,7 +37,7 @@ EVENTS: list[ev.RunEvent] = [
     ev.ApprovalNeeded((ApprovalRequest(CALL, "look", frozenset(), "", reason="it asks"),)),
     ev.AnswerNeeded((Suspended(ApprovalRequest(CALL, "look", frozenset(), ""), ("c1",), "external"),)),
     ev.ToolStarted(CALL),
-    ev.InnerEvent(("c1",), ev.ToolProgress(CALL, "almost")),
+    ev.InnerEvent(("c2",), ev.ToolProgress(CALL, "almost")),
     ev.ToolProgress(CALL, "half"),
     ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Text("seen"),)))),
     ev.Delivered("m1", 5, user("and hurry")),
