@@ -83,15 +83,17 @@ def test_the_first_answer_wins(provider: str) -> None:
     assert results_of(agent.conversation)[1].text == f"place {winner}"
 
 
-def test_the_same_delivery_counts_once() -> None:
-    agent, _, ids = pause("anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_same_delivery_counts_once(provider: str) -> None:
+    agent, _, ids = pause(provider)
     first = agent.deliver({ids["pick"]: RED}, id="webhook-1")
     assert agent.deliver({ids["pick"]: RED}, id="webhook-1") is first
     assert first.state == "queued"
 
 
-def test_what_cannot_be_used_is_refused_with_a_reason() -> None:
-    agent, _, ids = pause("anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_cannot_be_used_is_refused_with_a_reason(provider: str) -> None:
+    agent, _, ids = pause(provider)
     for items, words in [
         ({"call_9": True}, "no call call_9 is waiting for a decision or an answer"),
         ({ids["pick"]: True}, "waits for an answer, not for a decision"),
@@ -107,8 +109,9 @@ def test_what_cannot_be_used_is_refused_with_a_reason() -> None:
     assert (late.state, late.reason) == ("refused", "no run is waiting on this conversation")
 
 
-def test_changed_arguments_that_do_not_fit_are_refused_when_the_run_goes_on() -> None:
-    agent, desk, ids = pause("anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_changed_arguments_that_do_not_fit_are_refused_when_the_run_goes_on(provider: str) -> None:
+    agent, desk, ids = pause(provider)
     delivery = agent.deliver({ids["send"]: Allow({"txt": "hi"})})
     paused = run(agent.resume({ids["pick"]: RED, ids["locate"]: Answer("x")}))
     assert (delivery.state, paused.stop, desk.ran) == ("refused", "approval", [])
@@ -116,37 +119,41 @@ def test_changed_arguments_that_do_not_fit_are_refused_when_the_run_goes_on() ->
     assert run(agent.resume({ids["send"]: True})).stop == "end"
 
 
-def test_a_decision_for_later_is_none() -> None:
-    agent, _, ids = pause("anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_decision_for_later_is_none(provider: str) -> None:
+    agent, _, ids = pause(provider)
     for items in ({ids["send"]: "later"}, {}):
         delivery = agent.deliver(items)
         assert (delivery.state, "decides nothing" in delivery.reason) == ("refused", True)
     assert agent.deliver({ids["send"]: False}).state == "queued"
 
 
-def test_of_a_delivery_all_that_fits_is_used() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_of_a_delivery_all_that_fits_is_used(provider: str) -> None:
     """What was used of it was delivered; the reason says what was not."""
-    agent, _, ids = pause("anthropic")
+    agent, _, ids = pause(provider)
     both = agent.deliver({ids["send"]: True, ids["pick"]: RED})
     run(agent.run("say never mind"))
     assert (both.state, both.reason) == ("delivered", "the call has ended without it")
     assert results_of(agent.conversation)[0].data == {"color": "red"}
-    agent, desk, ids = pause("anthropic")
+    agent, desk, ids = pause(provider)
     both = agent.deliver({ids["send"]: Allow({"txt": "hi"}), ids["pick"]: RED})
     run(agent.resume())
     assert (both.state, "does not fit the tool 'send'" in both.reason, desk.ran) == ("delivered", True, [])
 
 
-def test_undo_refuses_what_came_for_the_calls() -> None:
-    agent, _, ids = pause("anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_undo_refuses_what_came_for_the_calls(provider: str) -> None:
+    agent, _, ids = pause(provider)
     delivery = agent.deliver({ids["pick"]: RED})
     agent.undo()
     assert (delivery.state, delivery.reason) == ("refused", "the run was undone")
 
 
-def test_an_answer_for_a_call_of_a_sub_agent_that_is_given_up_is_refused() -> None:
-    child = make_agent("anthropic", tools=[LOCATE]).as_tool("research", "Researches.")
-    agent = make_agent("anthropic", tools=[child])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_for_a_call_of_a_sub_agent_that_is_given_up_is_refused(provider: str) -> None:
+    child = make_agent(provider, tools=[LOCATE]).as_tool("research", "Researches.")
+    agent = make_agent(provider, tools=[child])
     [waiting] = run(agent.run(ask("research", "call locate {}"))).pending
     delivery = agent.deliver({waiting.id: Answer("Paris")})
     run(agent.run("say never mind"))
@@ -167,20 +174,22 @@ def test_a_new_prompt_keeps_the_answers_that_came(provider: str) -> None:
     assert (answered.state, decided.state) == ("queued", "queued")  # of the process that was left
 
 
-def test_a_new_prompt_needs_no_tools_of_calls_that_are_given_up() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_new_prompt_needs_no_tools_of_calls_that_are_given_up(provider: str) -> None:
     bank = Bank()
-    _, tools = nest(bank, "anthropic")
-    agent = make_agent("anthropic", tools=[*tools, LOCATE])
+    _, tools = nest(bank, provider)
+    agent = make_agent(provider, tools=[*tools, LOCATE])
     run(agent.run(f"{ask('research', PAY)} call locate {{}}"))
     agent.deliver({pending_ids(agent)["locate"]: Answer("Paris")})
-    agent = reload(agent, "anthropic", [])
+    agent = reload(agent, provider, [])
     assert run(agent.run("say never mind")).stop == "end"
     assert (kinds_of(agent.conversation), bank.paid) == (["interrupted", None], [])
     assert results_of(agent.conversation)[1].text == "Paris"
 
 
-def test_a_decision_for_a_call_that_is_given_up_is_refused() -> None:
-    agent, _, ids = pause("anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_decision_for_a_call_that_is_given_up_is_refused(provider: str) -> None:
+    agent, _, ids = pause(provider)
     delivery = agent.deliver({ids["send"]: True})
     run(agent.run("say never mind"))
     assert (delivery.state, delivery.reason) == ("refused", "the call has ended without it")
@@ -219,7 +228,8 @@ def test_a_message_waits_while_calls_do(provider: str) -> None:
     check(agent.conversation)
 
 
-def test_a_wrong_decision_that_comes_while_others_still_run_ends_nothing() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_wrong_decision_that_comes_while_others_still_run_ends_nothing(provider: str) -> None:
     """It is refused as one that comes during the pause is, and the call goes on waiting."""
     gate, desk = asyncio.Event(), Desk()
 
@@ -228,7 +238,7 @@ def test_a_wrong_decision_that_comes_while_others_still_run_ends_nothing() -> No
         await gate.wait()
         return "done"
 
-    agent = make_agent("anthropic", tools=[*desk.tools, Tool(slow)])
+    agent = make_agent(provider, tools=[*desk.tools, Tool(slow)])
 
     async def decide() -> None:
         task = asyncio.ensure_future(agent.run('call send {"text": "hi"}\ncall slow {}'))
@@ -245,7 +255,8 @@ def test_a_wrong_decision_that_comes_while_others_still_run_ends_nothing() -> No
     run(decide())
 
 
-def test_an_answer_that_comes_while_the_run_is_about_to_go_on_counts() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_that_comes_while_the_run_is_about_to_go_on_counts(provider: str) -> None:
     """No moment between the paused run and the one that goes on loses it."""
     deliveries: list[Delivery] = []
     ids: dict[str, str] = {}
@@ -255,7 +266,7 @@ def test_an_answer_that_comes_while_the_run_is_about_to_go_on_counts() -> None:
             deliveries.append(agent.deliver({ids["locate"]: Answer("Paris")}))
         return "Be nice."
 
-    agent = make_agent("anthropic", tools=Desk().tools, system=write_prompt)
+    agent = make_agent(provider, tools=Desk().tools, system=write_prompt)
     run(agent.run(THREE))
     ids.update(pending_ids(agent))
     run(agent.resume({ids["pick"]: RED, ids["send"]: False}))
@@ -263,12 +274,13 @@ def test_an_answer_that_comes_while_the_run_is_about_to_go_on_counts() -> None:
     assert results_of(agent.conversation)[1].text == "Paris"
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("depth", [0, 1])
-def test_an_answer_that_came_in_time_counts_however_late_the_run_goes_on(depth: int) -> None:
+def test_an_answer_that_came_in_time_counts_however_late_the_run_goes_on(provider: str, depth: int) -> None:
     now = 1000.0
     locate = tool_from_definition(LOCATE, timeout=60)
-    child = make_agent("anthropic", tools=[locate])
-    agent = make_agent("anthropic", tools=[child.as_tool("research", "Researches.")]) if depth else child
+    child = make_agent(provider, tools=[locate])
+    agent = make_agent(provider, tools=[child.as_tool("research", "Researches.")]) if depth else child
     for each in {child, agent}:
         set_wall_clock(each, lambda: now)
     [waiting] = run(agent.run(ask("research", "call locate {}") if depth else "call locate {}")).pending
@@ -278,17 +290,18 @@ def test_an_answer_that_came_in_time_counts_however_late_the_run_goes_on(depth: 
     assert "Paris" in results_of(agent.conversation)[0].text
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("depth", [1, 2])
-def test_a_wrong_decision_on_a_call_of_a_sub_agent_is_refused(depth: int) -> None:
+def test_a_wrong_decision_on_a_call_of_a_sub_agent_is_refused(provider: str, depth: int) -> None:
     """The agent does not fail, and its call goes on waiting."""
     bank = Bank()
-    agent, tools = nest(bank, "anthropic", depth)
+    agent, tools = nest(bank, provider, depth)
     [waiting] = run(agent.run(ask("research", ask("research", PAY) if depth == 2 else PAY))).pending
     wrong = Allow({"amoun": 1})
     with pytest.raises(UsageError, match="does not fit the tool 'pay'"):
         run(agent.resume({waiting.id: wrong}))
     delivery = agent.deliver({waiting.id: wrong})
-    agent = reload(agent, "anthropic", tools)
+    agent = reload(agent, provider, tools)
     delivery = agent.deliver({waiting.fingerprint: wrong}, id=delivery.id)
     assert delivery.state == "queued"
     assert run(agent.resume()).pending == (waiting,)
@@ -297,7 +310,8 @@ def test_a_wrong_decision_on_a_call_of_a_sub_agent_is_refused(depth: int) -> Non
     assert bank.paid == [7]
 
 
-def test_an_answer_that_the_run_took_but_could_not_use_any_more_is_refused() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_that_the_run_took_but_could_not_use_any_more_is_refused(provider: str) -> None:
     inside = asyncio.Event()
 
     async def send() -> str:
@@ -309,7 +323,7 @@ def test_an_answer_that_the_run_took_but_could_not_use_any_more_is_refused() -> 
     def show(arguments: dict[str, Any]) -> str:
         return "what runs alone"
 
-    agent = make_agent("anthropic", tools=[Tool(send, approval=True, preview=show), LOCATE])
+    agent = make_agent(provider, tools=[Tool(send, approval=True, preview=show), LOCATE])
 
     async def stop() -> None:
         first = await agent.run("call send {} call locate {}")
@@ -333,7 +347,8 @@ async def wait_until_it_waits(agent: Agent, id: str) -> None:
         await asyncio.sleep(0)
 
 
-def test_an_answer_that_comes_while_others_still_run_ends_the_wait() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_that_comes_while_others_still_run_ends_the_wait(provider: str) -> None:
     """No pause then: the run goes on by itself."""
     gate = asyncio.Event()
 
@@ -342,7 +357,7 @@ def test_an_answer_that_comes_while_others_still_run_ends_the_wait() -> None:
         await gate.wait()
         return "done"
 
-    agent = make_agent("anthropic", tools=[LOCATE, Tool(slow)])
+    agent = make_agent(provider, tools=[LOCATE, Tool(slow)])
 
     async def answer() -> str:
         task = asyncio.ensure_future(agent.run("call locate {}\ncall slow {}"))
@@ -357,21 +372,23 @@ def test_an_answer_that_comes_while_others_still_run_ends_the_wait() -> None:
     assert [result.text for result in results_of(agent.conversation)] == ["x", "done"]
 
 
-def test_answers_for_the_calls_of_a_sub_agent_are_delivered_too() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_answers_for_the_calls_of_a_sub_agent_are_delivered_too(provider: str) -> None:
     bank = Bank()
-    agent, tools = nest(bank, "anthropic", depth=2)
+    agent, tools = nest(bank, provider, depth=2)
     first = run(agent.run(ask("research", ask("research", PAY, PAY))))
     agent.deliver({first.pending[1].id: Deny("too much")})
-    agent = reload(agent, "anthropic", tools)
+    agent = reload(agent, provider, tools)
     agent.deliver({first.pending[0].fingerprint: True})
     assert run(agent.resume()).stop == "end"
     assert bank.paid == [90]
     assert "too much" in results_of(agent.conversation)[0].text
 
 
-def test_what_a_changed_file_says_is_not_used() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_a_changed_file_says_is_not_used(provider: str) -> None:
     """Case 13: neither decisions nor answers."""
-    agent, desk, ids = pause("anthropic")
+    agent, desk, ids = pause(provider)
     agent.deliver({ids["send"]: False, ids["pick"]: RED})
 
     def allow(header: dict[str, Any]) -> None:
@@ -380,7 +397,7 @@ def test_what_a_changed_file_says_is_not_used() -> None:
                 del item["deny"]
                 item["allow"] = {}
 
-    other = Agent.load(edit(agent.save(), allow), "simulator:anthropic", tools=desk.tools)
+    other = Agent.load(edit(agent.save(), allow), f"simulator:{provider}", tools=desk.tools)
     assert run(other.resume()).stop == "approval"
     assert desk.ran == []
     assert len(run(other.list_pending())) == 3
@@ -395,12 +412,13 @@ def test_an_image_is_kept_in_the_file() -> None:
     assert results_of(agent.conversation)[1].content == (Text("Here:"), picture)
 
 
-def test_nobody_else_appends_while_a_run_waits() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_nobody_else_appends_while_a_run_waits(provider: str) -> None:
     """A message between calls and results would stand in the wrong place for ever."""
-    agent, desk, ids = pause("anthropic")
+    agent, desk, ids = pause(provider)
     with pytest.raises(UsageError, match=r"a run waits on this conversation: .* agent\.deliver"):
         agent.conversation.append(user("and hurry"))
-    agent, _ = continue_elsewhere(agent, "anthropic", desk.tools)
+    agent, _ = continue_elsewhere(agent, provider, desk.tools)
     with pytest.raises(UsageError, match="decision"):
         run(agent.resume({ids["send"]: Answer("x")}))
     with pytest.raises(UsageError, match="a run waits"):

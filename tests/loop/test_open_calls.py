@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, kinds_of, make_agent, results_of, run
 
-from toolglot.errors import MalformedData, UsageError
+from toolglot.errors import ConnectionLost, MalformedData, UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.saved_runs import sign
 from toolglot.tools.config import ToolConfig
@@ -77,8 +77,9 @@ def pending_ids(agent: Agent) -> dict[str, str]:
     return {item.request.tool: item.id for item in run(agent.list_pending())}
 
 
-def test_a_call_of_a_tool_without_a_function_waits() -> None:
-    agent = make_agent("anthropic", tools=[PICK])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_call_of_a_tool_without_a_function_waits(provider: str) -> None:
+    agent = make_agent(provider, tools=[PICK])
     events = list(agent.stream_sync(PICKING))
     last = events[-1]
     assert isinstance(last, RunDone)
@@ -162,10 +163,11 @@ def test_a_decision_is_no_answer_and_an_answer_no_decision(provider: str) -> Non
     check(agent.conversation)
 
 
-def test_an_answer_counts_once() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_counts_once(provider: str) -> None:
     """Case 4."""
     desk = Desk()
-    agent = make_agent("gemini", tools=desk.tools)
+    agent = make_agent(provider, tools=desk.tools)
     first = run(agent.run(f"{PICKING}\ncall locate {{}}"))
     id, other = (item.id for item in first.pending)
     with pytest.raises(UsageError, match="decided on twice"):
@@ -194,10 +196,13 @@ WRONG_ANSWERS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(("value", "words"), WRONG_ANSWERS.values(), ids=list(WRONG_ANSWERS))
-def test_an_answer_that_does_not_fit_is_refused_and_the_call_waits_on(value: Any, words: str) -> None:
+def test_an_answer_that_does_not_fit_is_refused_and_the_call_waits_on(
+    provider: str, value: Any, words: str
+) -> None:
     """Case 5."""
-    agent = make_agent("openai-chat", tools=[PICK])
+    agent = make_agent(provider, tools=[PICK])
     [waiting] = run(agent.run(PICKING)).pending
     with pytest.raises(UsageError, match=f"the answer to {waiting.id} {words}"):
         run(agent.resume({waiting.id: Answer(value)}))
@@ -217,8 +222,9 @@ def test_an_answer_is_limited_and_cleaned_like_any_result(provider: str) -> None
     check(agent.conversation)
 
 
-def test_an_answer_may_say_that_there_is_none() -> None:
-    agent = make_agent("anthropic", tools=[PICK])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_may_say_that_there_is_none(provider: str) -> None:
+    agent = make_agent(provider, tools=[PICK])
     [waiting] = run(agent.run(PICKING)).pending
     run(agent.resume({waiting.id: Answer(error="The tab was closed.")}))
     [result] = results_of(agent.conversation)
@@ -248,14 +254,15 @@ def test_invalid_arguments_are_answered_at_once(provider: str) -> None:
     check(agent.conversation)
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("decision", [True, False])
-def test_the_client_sees_a_call_only_after_it_is_approved(decision: bool) -> None:
+def test_the_client_sees_a_call_only_after_it_is_approved(provider: str, decision: bool) -> None:
     """Case 8."""
     pick = tool_from_definition(PICK, approval=True)
-    agent = make_agent("openai-responses", tools=[pick])
+    agent = make_agent(provider, tools=[pick])
     first = run(agent.run(PICKING))
     assert (first.stop, first.pending[0].kind) == ("approval", "approval")
-    agent, _ = continue_elsewhere(agent, "openai-responses", [pick])
+    agent, _ = continue_elsewhere(agent, provider, [pick])
     second = run(agent.resume({first.pending[0].id: decision}))
     if not decision:
         assert (second.stop, kinds_of(agent.conversation)) == ("end", ["rejected"])
@@ -263,32 +270,34 @@ def test_the_client_sees_a_call_only_after_it_is_approved(decision: bool) -> Non
     [waiting] = second.pending
     assert (second.stop, waiting.kind) == ("waiting", "external")
     assert waiting.fingerprint != first.pending[0].fingerprint
-    agent, _ = continue_elsewhere(agent, "gemini", [pick])
+    agent, _ = continue_elsewhere(agent, provider, [pick])
     assert run(agent.resume({waiting.id: RED})).results[0].data == {"color": "red"}
     check(agent.conversation)
 
 
-def test_the_client_gets_the_arguments_that_the_approver_gave() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_client_gets_the_arguments_that_the_approver_gave(provider: str) -> None:
     pick = tool_from_definition(PICK, approval=True)
-    agent = make_agent("anthropic", tools=[pick])
+    agent = make_agent(provider, tools=[pick])
     [asked] = run(agent.run(PICKING)).pending
     [waiting] = run(agent.resume({asked.id: Allow({"title": "other"})})).pending
-    agent, _ = continue_elsewhere(agent, "anthropic", [pick])
+    agent, _ = continue_elsewhere(agent, provider, [pick])
     assert run(agent.list_pending()) == (waiting,)
     assert waiting.request.arguments == {"title": "other"}
     run(agent.resume({waiting.id: RED}))
     assert "The user changed the arguments" in results_of(agent.conversation)[0].text
 
 
-def test_a_call_expires() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_call_expires(provider: str) -> None:
     """Case 11: also while the run is saved; an answer afterwards is refused."""
     now = 1000.0
     pick = tool_from_definition(PICK, timeout=60)
-    agent = make_agent("ollama", tools=[pick])
+    agent = make_agent(provider, tools=[pick])
     set_wall_clock(agent, lambda: now)
     [waiting] = run(agent.run(PICKING)).pending
     assert waiting.expires == 1060.0
-    agent, _ = continue_elsewhere(agent, "ollama", [pick])
+    agent, _ = continue_elsewhere(agent, provider, [pick])
     set_wall_clock(agent, lambda: now)
     assert run(agent.resume()).stop == "waiting"
     now = 1061.0
@@ -310,9 +319,10 @@ def test_all_calls_of_an_agent_can_expire() -> None:
     assert run(agent.run(PICKING)).pending[0].expires == 105.0
 
 
-def test_a_tool_that_has_a_function_by_now_is_answered_all_the_same() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_tool_that_has_a_function_by_now_is_answered_all_the_same(provider: str) -> None:
     """Case 15: the function is not called."""
-    agent = make_agent("anthropic", tools=[PICK])
+    agent = make_agent(provider, tools=[PICK])
     [waiting] = run(agent.run(PICKING)).pending
     ran: list[str] = []
 
@@ -320,15 +330,16 @@ def test_a_tool_that_has_a_function_by_now_is_answered_all_the_same() -> None:
         ran.append(title)
         return title
 
-    agent, _ = continue_elsewhere(agent, "anthropic", [Tool(pick)], has_other_tools=True)
+    agent, _ = continue_elsewhere(agent, provider, [Tool(pick)], has_other_tools=True)
     run(agent.resume({waiting.id: RED}))
     assert (ran, results_of(agent.conversation)[0].data) == ([], {"color": "red"})
 
 
-def test_a_tool_that_is_gone_is_answered_all_the_same() -> None:
-    agent = make_agent("anthropic", tools=[PICK])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_tool_that_is_gone_is_answered_all_the_same(provider: str) -> None:
+    agent = make_agent(provider, tools=[PICK])
     [waiting] = run(agent.run(PICKING)).pending
-    agent, _ = continue_elsewhere(agent, "anthropic", [], has_other_tools=True)
+    agent, _ = continue_elsewhere(agent, provider, [], has_other_tools=True)
     run(agent.resume({waiting.id: RED}))
     assert results_of(agent.conversation)[0].data == {"color": "red"}
     check(agent.conversation)
@@ -383,12 +394,13 @@ def yes(request: ApprovalRequest) -> bool:
     return True
 
 
-def test_an_approver_does_not_start_a_job_again() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_approver_does_not_start_a_job_again(provider: str) -> None:
     cluster = Cluster()
-    agent = make_agent("anthropic", tools=cluster.tools, approve=yes)
+    agent = make_agent(provider, tools=cluster.tools, approve=yes)
     run(agent.run('call train {"data": "may"}'))
     assert run(agent.resume()).stop == "waiting"
-    agent, _ = continue_elsewhere(agent, "anthropic", cluster.tools, approve=yes)
+    agent, _ = continue_elsewhere(agent, provider, cluster.tools, approve=yes)
     assert run(agent.resume()).stop == "waiting"
     assert cluster.started == ["may"]
 
@@ -403,10 +415,11 @@ def edit(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + messages
 
 
-def test_a_file_that_was_changed_needs_fingerprints() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_file_that_was_changed_needs_fingerprints(provider: str) -> None:
     """Case 13: a call that waits for a decision cannot be turned into one that waits for an answer."""
     send = Desk().tools[1]
-    agent = make_agent("anthropic", tools=[send])
+    agent = make_agent(provider, tools=[send])
     [asked] = run(agent.run('call send {"text": "hi"}')).pending
 
     def flip(header: dict[str, Any]) -> None:
@@ -414,7 +427,7 @@ def test_a_file_that_was_changed_needs_fingerprints() -> None:
         record["waiting"][0]["kind"] = "external"
         record["state"] = {"own": {}, "arguments": {"text": "other"}, "approved": True}
 
-    other = Agent.load(edit(agent.save(), flip), "simulator:anthropic", tools=[send])
+    other = Agent.load(edit(agent.save(), flip), f"simulator:{provider}", tools=[send])
     with pytest.raises(UsageError, match="is not enough to decide"):
         run(other.resume({asked.id: Answer("done")}))
     [shown] = run(other.list_pending())
@@ -458,3 +471,27 @@ async def test_where_nothing_waits_the_model_is_told() -> None:
         ToolCall("a", "pick", {"title": "c"})
     )
     assert (outcome.result.error_code, outcome.result.is_error) == ("cannot_wait", True)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_no_crash_starts_a_job_again_or_loses_an_answer(provider: str) -> None:
+    """Case 12: a process ends before the save, before the answer, and before the request that follows it."""
+    cluster = Cluster()
+    agent = make_agent(provider, tools=cluster.tools)
+    before = agent.save()
+    [waiting] = run(agent.run('call train {"data": "may"}')).pending
+    lost = Agent.load(before, f"simulator:{provider}", tools=cluster.tools)  # the save came too late
+    assert (lost.has_pending_run, len(lost.conversation)) == (False, 0)
+    saved = agent.save()
+    agent = Agent.load(saved, f"simulator:{provider}", tools=cluster.tools)  # before the answer
+    assert agent.deliver({"job-1": Answer(0.9)}).state == "queued"
+    answered = agent.save()
+    unreachable = Wiretap(errors=[ConnectionResetError("gone")] * 9)
+    agent = Agent.load(answered, f"simulator:{provider}", transport=unreachable, tools=cluster.tools)
+    with pytest.raises(ConnectionLost):
+        run(agent.resume())
+    check(agent.conversation)
+    agent = Agent.load(answered, f"simulator:{provider}", tools=cluster.tools)  # before the request
+    assert run(agent.resume()).stop == "end"
+    assert ([result.data for result in results_of(agent.conversation)], cluster.started) == ([0.9], ["may"])
+    assert waiting.key == "job-1"

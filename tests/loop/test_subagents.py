@@ -170,26 +170,28 @@ def test_a_call_is_approved_as_it_is_shown() -> None:
     assert bought == ["tea at 30"]
 
 
-def test_always_in_an_agent_does_not_count_outside() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_always_in_an_agent_does_not_count_outside(provider: str) -> None:
     """Case 19."""
     bank = Bank()
-    child = make_agent("anthropic", tools=bank.tools).as_tool("research", "Researches.")
-    agent = make_agent("anthropic", tools=[child, *bank.tools])
+    child = make_agent(provider, tools=bank.tools).as_tool("research", "Researches.")
+    agent = make_agent(provider, tools=[child, *bank.tools])
     first = run(agent.run(f"{ask('research', PAY, PAY)}\n{ask('research', PAY)}\n{PAY}"))
     assert len(first.pending) == 4
     second = run(agent.resume({first.pending[0].id: Allow(always=True)}))
     assert {item.id for item in second.pending} >= {first.pending[2].id, first.pending[3].id}
 
 
-def test_the_approver_of_the_root_is_asked_with_the_real_call() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_approver_of_the_root_is_asked_with_the_real_call(provider: str) -> None:
     bank, asked = Bank(), list[ApprovalRequest]()
 
     def approve(request: ApprovalRequest) -> Decision:
         asked.append(request)
         return True
 
-    _, tools = nest(bank, "openai-responses", depth=2)
-    agent = make_agent("openai-responses", tools=tools, approve=approve)
+    _, tools = nest(bank, provider, depth=2)
+    agent = make_agent(provider, tools=tools, approve=approve)
     assert run(agent.run(ask("research", ask("research", PAY)))).stop == "end"
     assert [(item.tool, item.arguments, item.agent) for item in asked] == [
         ("pay", {"amount": 90}, "research/research")
@@ -197,18 +199,20 @@ def test_the_approver_of_the_root_is_asked_with_the_real_call() -> None:
     assert bank.paid == [90]
 
 
-def test_an_agents_own_approver_decides_first() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_agents_own_approver_decides_first(provider: str) -> None:
     bank = Bank()
-    child = make_agent("anthropic", tools=bank.tools, approve=say_no)
-    agent = make_agent("anthropic", tools=[child.as_tool("research", "Researches.")])
+    child = make_agent(provider, tools=bank.tools, approve=say_no)
+    agent = make_agent(provider, tools=[child.as_tool("research", "Researches.")])
     assert run(agent.run(ask("research", PAY))).stop == "end"
     assert bank.paid == []
 
 
-def test_an_approver_that_decides_later_lets_the_root_pause() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_approver_that_decides_later_lets_the_root_pause(provider: str) -> None:
     bank = Bank()
-    _, tools = nest(bank, "anthropic")
-    agent = make_agent("anthropic", tools=tools, approve=say_later)
+    _, tools = nest(bank, provider)
+    agent = make_agent(provider, tools=tools, approve=say_later)
     [waiting] = run(agent.run(ask("research", PAY))).pending
     assert run(agent.resume({waiting.id: True})).stop == "end"
     assert bank.paid == [90]
@@ -252,11 +256,12 @@ def count_alone(provider: str) -> int:
     return total
 
 
-def test_an_agent_cannot_spend_more_than_the_run_that_called_it() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_agent_cannot_spend_more_than_the_run_that_called_it(provider: str) -> None:
     """Case 20: refused before the next request, at every level."""
     bank = Bank()
-    _, tools = nest(bank, "anthropic", depth=2)
-    agent = make_agent("anthropic", tools=tools, limits=RunLimits(max_total_tokens=150))
+    _, tools = nest(bank, provider, depth=2)
+    agent = make_agent(provider, tools=tools, limits=RunLimits(max_total_tokens=150))
     look = 'call look {"place": "a"}'
     result = run(agent.run(ask("research", ask("research", look))))
     assert result.stop == "budget"
@@ -266,11 +271,12 @@ def test_an_agent_cannot_spend_more_than_the_run_that_called_it() -> None:
     check(agent.conversation)
 
 
-def test_an_agent_may_have_a_smaller_budget_of_its_own() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_agent_may_have_a_smaller_budget_of_its_own(provider: str) -> None:
     bank = Bank()
-    child = make_agent("anthropic", tools=bank.tools)
+    child = make_agent(provider, tools=bank.tools)
     small = child.as_tool("research", "Researches.", limits=RunLimits(max_total_tokens=1))
-    agent = make_agent("anthropic", tools=[small])
+    agent = make_agent(provider, tools=[small])
     result = run(agent.run(ask("research", 'call look {"place": "a"}')))
     assert (result.stop, results_of(agent.conversation)[0].error_code) == ("end", "agent_budget")
 
@@ -383,7 +389,8 @@ def test_agents_call_each_other_only_so_deep() -> None:
     check(agent.conversation)
 
 
-def test_one_agent_called_twice_at_once_has_two_conversations() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_one_agent_called_twice_at_once_has_two_conversations(provider: str) -> None:
     """Case 24."""
     met: list[tuple[int, str]] = []
     both = asyncio.Event()
@@ -396,8 +403,8 @@ def test_one_agent_called_twice_at_once_has_two_conversations() -> None:
         await both.wait()
         return name
 
-    child = make_agent("anthropic", tools=[Tool(meet)]).as_tool("research", "Researches.")
-    agent = make_agent("anthropic", tools=[child])
+    child = make_agent(provider, tools=[Tool(meet)]).as_tool("research", "Researches.")
+    agent = make_agent(provider, tools=[child])
     names = ("a", "b")
     prompt = "\n".join(ask("research", f'call meet {{"name": "{name}"}}') for name in names)
     assert run(agent.run(prompt)).stop == "end"
@@ -429,9 +436,10 @@ def collect(agent: Agent, prompt: str) -> list[RunEvent]:
     return list(agent.stream_sync(prompt))
 
 
-def test_inner_events_say_whose_they_are() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_inner_events_say_whose_they_are(provider: str) -> None:
     """Case 26: in order for each path; each call that has started has finished."""
-    agent, _ = nest(Bank(), "openai-chat", depth=2)
+    agent, _ = nest(Bank(), provider, depth=2)
     look = 'call look {"place": "a"}'
     events = collect(agent, ask("research", ask("research", look)) + "\n" + ask("research", look))
     inner = [event for event in events if isinstance(event, InnerEvent)]
@@ -447,8 +455,9 @@ def test_inner_events_say_whose_they_are() -> None:
     assert isinstance(events[-1], RunDone)
 
 
-def test_without_a_reader_there_are_no_events() -> None:
-    agent, _ = nest(Bank(), "anthropic")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_without_a_reader_there_are_no_events(provider: str) -> None:
+    agent, _ = nest(Bank(), provider)
     assert run(agent.run(ask("research", "say hello"))).results[0].text == "hello"
 
 
@@ -496,15 +505,16 @@ def test_an_agents_output_is_data() -> None:
     assert result.data == {"place": "find it", "urgent": True}  # what the simulator fills in
 
 
-def test_a_tool_without_a_function_may_wait_inside() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_tool_without_a_function_may_wait_inside(provider: str) -> None:
     """A front-end's tool of a sub-agent: its call surfaces at the root, and is answered there."""
     pick = ToolDefinition("pick", "Pick.", {"type": "object", "properties": {}})
-    tools = [make_agent("anthropic", tools=[pick]).as_tool("research", "Researches.")]
-    agent = make_agent("anthropic", tools=tools)
+    tools = [make_agent(provider, tools=[pick]).as_tool("research", "Researches.")]
+    agent = make_agent(provider, tools=tools)
     first = run(agent.run(ask("research", "call pick {}")))
     [waiting] = first.pending
     assert (first.stop, waiting.kind, len(waiting.path)) == ("waiting", "external", 2)
-    agent = reload(agent, "anthropic", tools)
+    agent = reload(agent, provider, tools)
     with pytest.raises(UsageError, match="waits for an answer"):
         run(agent.resume({waiting.id: True}))
     assert run(agent.resume({waiting.id: Answer("red")})).stop == "end"
@@ -565,14 +575,15 @@ def test_a_saved_agent_of_another_form_is_refused(change: Any, words: str) -> No
     assert other.has_pending_run
 
 
-def test_a_changed_agent_in_a_file_needs_fingerprints() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_changed_agent_in_a_file_needs_fingerprints(provider: str) -> None:
     """Case 13: nothing inside runs by its id, and a changed call is asked about as it is now."""
     agent, tools, first = pause()
 
     def raise_amount(own: dict[str, Any]) -> None:
         own["lines"][0]["run"]["calls"][0]["arguments"]["amount"] = 9000
 
-    other = Agent.load(change_child(agent, raise_amount, signed=False), "simulator:anthropic", tools=tools)
+    other = Agent.load(change_child(agent, raise_amount, signed=False), f"simulator:{provider}", tools=tools)
     with pytest.raises(UsageError, match="is not enough to decide"):
         run(other.resume({first.pending[0].id: True}))
     [shown] = run(other.list_pending())
