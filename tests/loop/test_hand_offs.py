@@ -9,6 +9,8 @@ from tests.loop.agents import PROVIDERS, Wiretap, check, check_bodies, make_agen
 from toolglot.errors import UsageError
 from toolglot.loop.agent.agent import Agent
 from toolglot.loop.limits import RunLimits
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.context import Later
 from toolglot.tools.tool import Tool
 from toolglot.values.events import ModelSwitched, RunDone
 from toolglot.values.messages import Reply, ToolCall
@@ -146,3 +148,52 @@ def test_a_tool_keeps_what_it_is_under_another_name() -> None:
     assert renamed.successor is desk.transfer.successor
     inner = desk.billing.as_tool("billing", "Bills.").replace(name="other")
     assert inner.reopen is not None
+
+
+def test_hand_offs_of_the_same_name_lead_to_different_agents() -> None:
+    """A restart continues with the last of them, not with the first."""
+    third = make_agent("ollama", tools=[Tool(refund, inline=True)])
+    second = make_agent("gemini", tools=[third.hand_off("transfer", "Further.")])
+    tools = [second.hand_off("transfer", "On.")]
+    first = make_agent("anthropic", tools=tools)
+    run(first.run("call transfer {}"))
+    run(first.run("call transfer {}"))
+    assert first.view().tool_names == ("refund",)
+    other = Agent.load(first.save(), "simulator:anthropic", tools=tools)
+    assert other.view().tool_names == ("refund",)
+
+
+def test_a_hand_off_waits_for_the_whole_reply() -> None:
+    """Nothing is started early that changes who answers."""
+    desk = Desk(config=ToolConfig(eager_start=True))
+    inner = desk.billing.as_tool("billing", "Bills.")
+    desk.front.add_tools([inner])
+    prompt = json.dumps({"prompt": "say paid"})
+    events = list(desk.front.stream_sync(f"{TRANSFER}\ncall billing {prompt}"))
+    assert isinstance(events[-1], RunDone)
+    assert [result.is_error for result in results_of(desk.front.conversation)] == [False, False]
+    check(desk.front.conversation)
+
+
+@pytest.mark.parametrize("way", ["as_tool", "hand_off"])
+@pytest.mark.parametrize(("name", "description"), [(None, "d"), ("x", None), (1, "d")])
+def test_a_name_and_a_description_are_texts(way: str, name: Any, description: Any) -> None:
+    with pytest.raises(UsageError, match=r"(name|description): pass a text, not"):
+        getattr(make_agent("anthropic"), way)(name, description)
+
+
+def test_other_wrong_uses_say_what_to_do() -> None:
+    agent = make_agent("anthropic")
+    with pytest.raises(UsageError, match="limits: pass RunLimits, or None, not int"):
+        agent.as_tool("x", "d", limits=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="not a JSON Schema"):
+        agent.as_tool("x", "d", parameters={"type": "object", "properties": 3})
+    with pytest.raises(UsageError, match=r"pass agent\.as_tool"):
+        Agent("simulator", tools=[agent])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="key of Later"):
+        Later(key=3)  # pyright: ignore[reportArgumentType]
+    paused = Desk()
+    run(paused.front.run(TRANSFER))
+    run(paused.front.run('call refund {"order": 7}'))
+    with pytest.raises(UsageError, match=r"resume takes decisions and answers by id.*not list"):
+        run(paused.front.resume(["x"]))  # pyright: ignore[reportArgumentType]

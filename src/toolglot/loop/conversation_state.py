@@ -185,10 +185,8 @@ class ConversationState:
         """Of the present run, or of the last one."""
         self.has_approver = False
         """Whether a run was restored that waits: somebody decided then, so later calls wait, too."""
-        self.successor: Runs | None = None
-        """Of the agent that the conversation was handed over to."""
-        self.handed_over: tuple[str, ...] = ()
-        """The names of the tools that have handed it over, one after the other."""
+        self._handed_over: tuple[tuple[str, Runs], ...] = ()
+        # the tools that have handed it over, one after the other, each with the agent that took over
         self.parent_ledger: Ledger | None = None
         """Of the run whose tool this one is, while it runs."""
         self.meter = ContextMeter()
@@ -212,6 +210,21 @@ class ConversationState:
 
             self._code_tool = language, make_code_tool(language)
         return self._code_tool[1]
+
+    # ---- hand-offs
+
+    @property
+    def successor(self) -> "Runs | None":
+        """What runs the agent that the conversation was handed over to."""
+        return self._handed_over[-1][1] if self._handed_over else None
+
+    def hand_over(self, tool: str, runs: "Runs") -> None:
+        """Let another agent go on. One that had the conversation before has it by the same way again."""
+        agents = [earlier.setup for _, earlier in self._handed_over]
+        if runs.setup in agents:
+            self._handed_over = self._handed_over[: agents.index(runs.setup) + 1]
+        else:
+            self._handed_over = (*self._handed_over, (tool, runs))
 
     # ---- one run at a time
 
@@ -379,8 +392,8 @@ class ConversationState:
             header["context"] = self.meter.truncation
         if deliveries := self.inbox.snapshot():
             header["inbox"] = deliveries
-        if self.handed_over:
-            header["handed_over"] = list(self.handed_over)
+        if self._handed_over:
+            header["handed_over"] = [name for name, _ in self._handed_over]
         return header
 
     def _save_run(self, run: Run, tools: str) -> RunState:

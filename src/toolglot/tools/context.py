@@ -5,11 +5,12 @@ A tool gets it in a parameter annotated `Context`, whatever its name.
 
 from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
-from typing import Any, Generic, Protocol, cast
+from typing import Annotated, Any, Generic, Protocol, cast
 
 import msgspec
 
 from toolglot.common.type_parameters import Data
+from toolglot.common.value_checks import check_values
 from toolglot.values.approvals import Allow, ApprovalRequest, Deny, Ruling, Rulings, Suspended
 from toolglot.values.definitions import ToolDefinition
 from toolglot.values.events import ToolOutcome
@@ -53,8 +54,11 @@ class Later(msgspec.Struct, frozen=True):
     """Another name for the call, by which the answer can be given: the number of a job, for example."""
     schema: dict[str, Any] | None = None
     """The JSON Schema of the answer; by default, the output schema of the tool."""
-    expires: float | None = None
-    """Seconds after which the call has failed; None: the timeout of the tool, if it has one."""
+    expires: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Seconds after which the call has failed; None: `ToolConfig.answer_timeout`, if it is set."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 _LATER = Later()

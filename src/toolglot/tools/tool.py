@@ -146,6 +146,8 @@ class Tool(Generic[Parameters, Returned, Needs]):
             hint = ""
             if isinstance(function, str):
                 hint = "; a plug-in's tools are load_plugin('tools', NAME)"
+            elif hasattr(function, "as_tool"):
+                raise InvalidTool("an agent is not a tool by itself: pass agent.as_tool(name, description)")
             elif hasattr(function, "tools"):  # builtins(…) or servers, inside a list of tools
                 raise InvalidTool(f"{type(function).__name__} is not a tool, but has tools: pass its .tools")
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called{hint}")

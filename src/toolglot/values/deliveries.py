@@ -36,7 +36,8 @@ class Delivery(msgspec.Struct, dict=True, eq=False, omit_defaults=True):
 
     def __repr__(self) -> str:
         reason = f": {self.reason}" if self.reason else ""
-        return f"<Delivery {self.id} of {self.message.text!r:.60}, {self.state}{reason}>"
+        content = f" of {self.message.text!r:.60}" if self.message.blocks else ""
+        return f"<Delivery {self.id}{content}, {self.state}{reason}>"
 
     def withdraw(self) -> bool:
         """Take the message back, for example to edit it; return whether it was still queued.

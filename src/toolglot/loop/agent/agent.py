@@ -7,6 +7,7 @@ agent.switch("gemini:gemini-3-pro-preview")
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from threading import Lock
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, get_args, overload
 from weakref import WeakKeyDictionary
 
@@ -365,6 +366,7 @@ class Agent(Generic[Data, OutputValue]):
         """
         from toolglot.loop.agent.subagents import make_subagent_tool  # not at the top: few agents are tools
 
+        check_arguments({"name": name, "description": description, "limits": limits}, _AS_TOOL_ARGUMENTS)
         return make_subagent_tool(self._setup, name, description, parameters, limits)
 
     def hand_off(self, name: str, description: str) -> Tool:
@@ -377,10 +379,10 @@ class Agent(Generic[Data, OutputValue]):
             name: The name of the tool, such as `transfer_to_billing`.
             description: What this agent is for, for the model.
         """
-        from toolglot.loop.agent.hand_offs import (
-            make_hand_off_tool,
-        )  # not at the top: few agents are handed to
+        # Not at the top: few agents are handed to.
+        from toolglot.loop.agent.hand_offs import make_hand_off_tool
 
+        check_arguments({"name": name, "description": description}, _HAND_OFF_ARGUMENTS)
         return make_hand_off_tool(self._setup, name, description)
 
     # ---- state
@@ -558,6 +560,8 @@ def find_results(agent: Agent[Any, Any], conversation: Conversation) -> dict[str
     return {result.call_id: result for result in results if result is not None}
 
 
+_HAND_OFF_ARGUMENTS: dict[str, tuple[Any, str]] = {"name": (str, "a text"), "description": (str, "a text")}
+_AS_TOOL_ARGUMENTS = {**_HAND_OFF_ARGUMENTS, "limits": ((RunLimits, NoneType), "RunLimits, or None")}
 _DELIVER_ARGUMENTS = {"id": (str, "a string"), "when": (str, "'soon' or 'idle'")}
 
 

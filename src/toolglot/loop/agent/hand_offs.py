@@ -26,9 +26,7 @@ def make_hand_off_tool(setup: AgentSetup, name: str, description: str) -> Tool:
             raise ToolError("The conversation can only be handed over in a run of an agent.")
         if not driver.hand_over(setup, name):
             raise ToolError("The conversation was handed over by another call already.", code="handed_over")
-        state = driver.state
-        state.successor = Runs(setup)
-        state.handed_over = _shorten((*state.handed_over, name))
+        driver.state.hand_over(name, Runs(setup))
         return f"The conversation was handed over ({name}). The other agent answers from here on."
 
     tool = Tool(
@@ -40,18 +38,12 @@ def make_hand_off_tool(setup: AgentSetup, name: str, description: str) -> Tool:
             "properties": {"reason": {"type": "string"}},
             "additionalProperties": False,
         },
-        effects="read",
         inline=True,
         approval=False,
         polls=True,
     )
     tool.successor = setup
     return tool
-
-
-def _shorten(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the hand-offs that still count: one that was made before leads to the same agent again."""
-    return names[: names.index(names[-1]) + 1]
 
 
 def continue_saved(setup: AgentSetup, state: ConversationState, names: Iterable[str]) -> None:
@@ -63,5 +55,4 @@ def continue_saved(setup: AgentSetup, state: ConversationState, names: Iterable[
                 f"the conversation was handed over by {name}, which is not among the agent's tools: pass tools=[…]"
             )
         setup = tool.successor
-        state.handed_over = (*state.handed_over, name)
-        state.successor = Runs(setup)
+        state.hand_over(name, Runs(setup))

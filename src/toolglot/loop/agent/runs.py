@@ -206,6 +206,10 @@ class Runs:
         run = state.paused
         if run is None:
             raise UsageError("no run is waiting to be resumed")
+        if items is not None and not isinstance(items, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                f"resume takes decisions and answers by id, such as {{request.id: True}}, not {type(items).__name__}"
+            )
         changes = dict(changes)
         prompt = changes.pop("prompt", None)
         message = None if prompt is None else read_message(prompt)

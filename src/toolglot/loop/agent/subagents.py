@@ -24,6 +24,7 @@ from toolglot.loop.format_call import describe_stop
 from toolglot.loop.ledger import Ledger
 from toolglot.loop.limits import RunLimits
 from toolglot.loop.usable_answers import check_can_run
+from toolglot.schema.arguments import check_schema
 from toolglot.schema.output import OutputType
 from toolglot.tools.context import CallSuspended, Context, InnerTools
 from toolglot.tools.execution import PreparedCall
@@ -59,11 +60,10 @@ def make_subagent_tool(
     """
     schema = _read_parameters(name, parameters)
     agent = _Subagent(setup, name, limits, is_prompt=schema is _PROMPT)
-    # What it does is approved call by call, and its time is that of the run.
+    # What it does is approved call by call, and its time is that of the run. It may have any effect.
     tool = Tool(
         agent.run,
         definition=ToolDefinition(name, description, schema),
-        effects="read",
         approval=False,
         timeout=float("inf"),
         polls=True,
@@ -82,6 +82,7 @@ def _read_parameters(name: str, parameters: Any) -> Schema:
         if isinstance(parameters, Mapping)
         else OutputType(parameters).schema
     )
+    check_schema(schema)
     if schema.get("type") != "object":
         raise UsageError(
             f"the parameters of the agent {name} must be an object: a dataclass, a TypedDict, a schema"
